@@ -1,0 +1,120 @@
+"""Every log event: name, level, fields and meaning.
+
+An event is a past-tense fact with a stable name, so that operators can search and count it. No field ever holds a
+token, a secret or a value of a topic (P8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+
+class Level(IntEnum):
+    """Severity, with the numbers of the standard library."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogEvent:
+    """One kind of log event; compared by identity, because each is declared exactly once.
+
+    Attributes:
+        name: stable name, ``subject_past-tense``.
+        level: severity.
+        meaning: what happened, and for warnings and errors what to do.
+        fields: names of the fields it always carries.
+    """
+
+    name: str
+    level: Level
+    meaning: str
+    fields: tuple[str, ...] = ()
+
+
+NODE_STARTED = LogEvent(
+    "node_started", Level.INFO, "The node accepts connections.", ("node", "incarnation", "listen", "admin")
+)
+NODE_STOPPED = LogEvent("node_stopped", Level.INFO, "The node has stopped.", ("node",))
+DEVELOPMENT_MODE = LogEvent(
+    "development_mode",
+    Level.WARNING,
+    "A development shortcut is on, which is insecure or forgets sessions; the field says which. Not for production.",
+    ("shortcut",),
+)
+DRAIN_STARTED = LogEvent("drain_started", Level.INFO, "No new sessions; clients are moved in batches.", ("sessions",))
+DRAIN_FINISHED = LogEvent(
+    "drain_finished", Level.INFO, "All sessions have moved, or the time for it is over.", ("moved", "left")
+)
+SESSION_OPENED = LogEvent("session_opened", Level.INFO, "A client opened a session.", ("session", "principal"))
+SESSION_RESUMED = LogEvent(
+    "session_resumed", Level.INFO, "A client came back to its session.", ("session", "outcome", "reason", "previous")
+)
+SESSION_DISCONNECTED = LogEvent(
+    "session_disconnected", Level.INFO, "A session lost its connection; its window runs.", ("session", "code")
+)
+SESSION_ENDED = LogEvent("session_ended", Level.INFO, "A session ended; nothing of it is left.", ("session", "reason"))
+SESSION_FENCED = LogEvent(
+    "session_fenced", Level.INFO, "Another node has claimed the session; the copy here is dropped.", ("session",)
+)
+RESUME_REFUSED = LogEvent("resume_refused", Level.INFO, "A resume was refused.", ("reason", "address"))
+AUTHENTICATION_REFUSED = LogEvent(
+    "authentication_refused", Level.WARNING, "A hello with credentials that are not accepted.", ("principal", "address")
+)
+CONNECTION_FAILED = LogEvent(
+    "connection_failed",
+    Level.ERROR,
+    "A connection met an error that is a bug of the gateway; the session is kept.",
+    ("session", "error"),
+)
+REQUEST_FAILED = LogEvent(
+    "request_failed", Level.ERROR, "A request met an error that is a bug of the gateway.", ("session", "error")
+)
+PROTOCOL_VIOLATED = LogEvent(
+    "protocol_violated", Level.INFO, "A client broke the protocol and was closed.", ("address", "error")
+)
+SLOW_CONSUMER_CLOSED = LogEvent(
+    "slow_consumer_closed",
+    Level.WARNING,
+    "A session's queue reached its bound and its connection was closed; it may resume.",
+    ("session", "packets", "bytes"),
+)
+GRID_AWAY = LogEvent(
+    "grid_away", Level.ERROR, "The grid cannot be reached; sessions stay connected, requests are refused.", ("error",)
+)
+GRID_BACK = LogEvent(
+    "grid_back", Level.WARNING, "The grid is reachable again.", ("generation", "lost_writes", "away_seconds")
+)
+GRID_RESTORED = LogEvent(
+    "grid_restored",
+    Level.INFO,
+    "Live sessions and newer values were written to a grid that had lost them.",
+    ("sessions", "fenced", "values"),
+)
+POSITION_LOST = LogEvent(
+    "position_lost",
+    Level.WARNING,
+    "A partition's stream went on without this node; values are read again.",
+    ("partition",),
+)
+LEASE_LOST = LogEvent(
+    "lease_lost",
+    Level.WARNING,
+    "The node's lease had lapsed, after a pause or a long grid outage; every session is verified.",
+    ("node",),
+)
+NODE_LAPSED = LogEvent("node_lapsed", Level.WARNING, "Another node's lease lapsed.", ("lapsed",))
+TAKEOVER_FINISHED = LogEvent(
+    "takeover_finished", Level.WARNING, "A lapsed node's sessions are on the clock.", ("lapsed", "sessions")
+)
+BACKGROUND_TASK_FAILED = LogEvent(
+    "background_task_failed", Level.ERROR, "A background task met a bug and is started again.", ("task", "error")
+)
+
+LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))
+"""All of them, in the order of this file."""

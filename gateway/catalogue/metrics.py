@@ -1,0 +1,129 @@
+"""Every metric of a node: name, kind, label, buckets and meaning.
+
+Names follow the Prometheus conventions: prefix ``gateway_``, base units, ``_total`` on counters. No label ever holds a
+session, a principal, a topic or an address, so that the number of series is bounded by this file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """Kinds of metrics."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metric:
+    """One metric; compared and hashed by identity, because each is declared exactly once.
+
+    Attributes:
+        name: in Prometheus.
+        kind: counter, gauge or histogram.
+        meaning: one sentence for operators.
+        label: the name of its one label, or None.
+        values: the label's possible values, where they are known beforehand.
+        buckets: upper bounds of a histogram's buckets, in the unit of its name.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    label: str | None = None
+    values: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+LATENCY_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds: from below one Redis round trip on a loopback to beyond every time limit of the gateway."""
+
+CONNECTIONS = Metric("gateway_connections", Kind.GAUGE, "Open client connections.")
+SESSIONS = Metric(
+    "gateway_sessions", Kind.GAUGE, "Sessions this node owns, by state.", "state", ("connected", "disconnected")
+)
+SESSIONS_OPENED = Metric("gateway_sessions_opened_total", Kind.COUNTER, "New sessions created by hello.")
+SESSIONS_ENDED = Metric(
+    "gateway_sessions_ended_total", Kind.COUNTER, "Sessions ended by this node.", "reason", ("closed", "expired")
+)
+RESUMES = Metric(
+    "gateway_resumes_total",
+    Kind.COUNTER,
+    "Resumes by outcome: rung of the recovery ladder, or the reason of a refusal.",
+    "outcome",
+)
+CLAIM_SECONDS = Metric(
+    "gateway_claim_seconds", Kind.HISTOGRAM, "Time the grid took to answer a claim.", buckets=LATENCY_BUCKETS
+)
+DELIVERY_SECONDS = Metric(
+    "gateway_delivery_seconds",
+    Kind.HISTOGRAM,
+    "Time from an update's arrival at the node to its write to the last session that could take it at once.",
+    buckets=LATENCY_BUCKETS,
+)
+GRID_TAIL_LAG_SECONDS = Metric(
+    "gateway_grid_tail_lag_seconds",
+    Kind.HISTOGRAM,
+    "Time from this node's publish being sent to the grid to its entry being read back from the stream.",
+    buckets=LATENCY_BUCKETS,
+)
+GRID_STEP_SECONDS = Metric(
+    "gateway_grid_step_seconds", Kind.HISTOGRAM, "Time of one pipeline to the grid.", buckets=LATENCY_BUCKETS
+)
+GRID_BATCH_COMMANDS = Metric(
+    "gateway_grid_batch_commands",
+    Kind.HISTOGRAM,
+    "Commands that shared one pipeline to the grid.",
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+)
+GRID_UP = Metric("gateway_grid_up", Kind.GAUGE, "1 while the grid is reachable and adopted, else 0.")
+GRID_GENERATION = Metric("gateway_grid_generation", Kind.GAUGE, "The adopted generation of the grid.")
+GRID_POSITIONS_LOST = Metric(
+    "gateway_grid_positions_lost_total", Kind.COUNTER, "Partitions whose values had to be read again."
+)
+DELIVERIES = Metric("gateway_deliveries_total", Kind.COUNTER, "Updates written to sessions.")
+WRITES = Metric("gateway_writes_total", Kind.COUNTER, "Messages written to sockets; each may carry many packets.")
+CONFLATED = Metric(
+    "gateway_conflated_updates_total", Kind.COUNTER, "Updates replaced by a newer one while their session was slow."
+)
+PUBLISHES = Metric(
+    "gateway_publishes_total",
+    Kind.COUNTER,
+    "Publish requests by result.",
+    "result",
+    ("published", "duplicate", "refused"),
+)
+RESEND_BUFFER_BYTES = Metric(
+    "gateway_resend_buffer_bytes", Kind.GAUGE, "Bytes referred to by all resend buffers; shared bodies count each time."
+)
+OUTBOX_PACKETS = Metric("gateway_outbox_packets", Kind.GAUGE, "Packets waiting in outboxes, not yet numbered.")
+BLOCKED_SESSIONS = Metric("gateway_blocked_sessions", Kind.GAUGE, "Connected sessions whose transport pushes back.")
+FENCED_WRITES = Metric("gateway_fenced_writes_total", Kind.COUNTER, "Writes the grid refused because of a newer owner.")
+CLOSES = Metric("gateway_closes_total", Kind.COUNTER, "Connections closed by this node, by close code.", "code")
+SLOW_CLOSES = Metric(
+    "gateway_slow_closes_total",
+    Kind.COUNTER,
+    "Connections closed because the client read too slowly, by close code.",
+    "code",
+    ("4001", "4002"),
+)
+TAKEOVERS = Metric("gateway_takeovers_total", Kind.COUNTER, "Lapsed nodes whose sessions this node put on the clock.")
+LEASE_LOST = Metric("gateway_lease_lost_total", Kind.COUNTER, "Times this node found its lease gone.")
+EVENT_LOOP_LAG_SECONDS = Metric(
+    "gateway_event_loop_lag_seconds",
+    Kind.HISTOGRAM,
+    "How late a timer of the event loop fires.",
+    buckets=LATENCY_BUCKETS,
+)
+DRAINING = Metric("gateway_draining", Kind.GAUGE, "1 while the node drains, else 0.")
+RATE_LIMITED_SECONDS = Metric(
+    "gateway_rate_limited_seconds_total", Kind.COUNTER, "Time for which reading from clients was paused by rate limits."
+)
+
+METRICS: Final[tuple[Metric, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
+"""All of them, in the order of this file."""

@@ -1,0 +1,207 @@
+"""The one registry of close codes, error codes and outcomes; the reference page is generated from it.
+
+The range of a close code *is* the client's behaviour, so that a client that does not know a code still does the
+right thing (protocol section 8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+
+class Reconnect(Enum):
+    """What a client does after a connection was closed."""
+
+    AT_ONCE = "resume with full jitter, starting from the shortest backoff"
+    LATER = "resume, starting from the advised or the longest backoff"
+    NEVER = "do not come back with this session"
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCode:
+    """A WebSocket close code of this protocol.
+
+    Attributes:
+        code: the number on the wire; its range decides ``reconnect``.
+        name: as in logs and metrics.
+        meaning: one sentence for people.
+    """
+
+    code: int
+    name: str
+    meaning: str
+
+    @property
+    def reconnect(self) -> Reconnect:
+        """What the client does, told by the range alone."""
+        return reconnect_for(self.code)
+
+
+AT_ONCE_RANGE: Final = range(4000, 4100)
+LATER_RANGE: Final = range(4100, 4200)
+NEVER_RANGE: Final = range(4200, 4300)
+_STANDARD_NEVER: Final = frozenset({1000, 1002, 1003, 1007, 1008, 1009, 1010})
+
+
+def reconnect_for(code: int | None) -> Reconnect:
+    """Tell what to do after a close.
+
+    Args:
+        code: the close code, or None when the connection ended without one (a lost transport).
+
+    Returns:
+        The behaviour by range. Standard codes that say "you erred" or "done" are NEVER; everything else that is not
+        ours (1001, 1006, 1011 to 1015, unknown) is treated like a lost transport, so AT_ONCE.
+    """
+    if code is None:
+        return Reconnect.AT_ONCE
+    if code in LATER_RANGE:
+        return Reconnect.LATER
+    if code in NEVER_RANGE or code in _STANDARD_NEVER:
+        return Reconnect.NEVER
+    return Reconnect.AT_ONCE
+
+
+NORMAL = CloseCode(1000, "normal", "The session was ended on purpose with bye.")
+MESSAGE_TOO_BIG = CloseCode(1009, "message_too_big", "A message was larger than limits.message_bytes.")
+
+GOING_AWAY = CloseCode(4000, "going_away", "The node drains; the session goes on at another node.")
+SLOW_CONSUMER = CloseCode(4001, "slow_consumer", "The client read too slowly and its queue reached its bound.")
+PING_TIMEOUT = CloseCode(4002, "ping_timeout", "The peer was silent for longer than the announced timeout.")
+OUT_OF_ORDER = CloseCode(4003, "out_of_order", "A packet id was skipped; resuming resynchronises both sides.")
+FENCED = CloseCode(4004, "fenced", "Another node owns this session now.")
+INTERNAL_ERROR = CloseCode(4005, "internal_error", "The node failed on this connection; the session is kept.")
+
+GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is away.")
+TRY_LATER = CloseCode(4101, "try_later", "The node is recovering and cannot tell yet whether it knows the session.")
+HANDSHAKE_TIMEOUT = CloseCode(4102, "handshake_timeout", "No hello or resume came in time.")
+STALE_ATTEMPT = CloseCode(4103, "stale_attempt", "A later resume attempt of this session was already served.")
+
+PROTOCOL_ERROR = CloseCode(4200, "protocol_error", "The peer sent something the protocol does not allow.")
+UNAUTHENTICATED = CloseCode(4201, "unauthenticated", "The principal and secret were not accepted.")
+REFUSED = CloseCode(4202, "refused", "The session cannot be resumed; the error packet before says why.")
+SUPERSEDED = CloseCode(4203, "superseded", "The session goes on over a newer connection.")
+SESSION_EXPIRED = CloseCode(4204, "session_expired", "The session's window ended.")
+SESSION_CLOSED = CloseCode(4205, "session_closed", "The session was closed by an administrator.")
+
+CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
+    NORMAL,
+    MESSAGE_TOO_BIG,
+    GOING_AWAY,
+    SLOW_CONSUMER,
+    PING_TIMEOUT,
+    OUT_OF_ORDER,
+    FENCED,
+    INTERNAL_ERROR,
+    GRID_UNAVAILABLE,
+    TRY_LATER,
+    HANDSHAKE_TIMEOUT,
+    STALE_ATTEMPT,
+    PROTOCOL_ERROR,
+    UNAUTHENTICATED,
+    REFUSED,
+    SUPERSEDED,
+    SESSION_EXPIRED,
+    SESSION_CLOSED,
+)
+
+
+class Outcome(StrEnum):
+    """How a connection got its session: ``created``, or a rung of the recovery ladder."""
+
+    CREATED = "created"
+    REATTACHED = "reattached"
+    FAILED_OVER = "failed_over"
+    REFUSED = "refused"
+
+
+class FailoverReason(StrEnum):
+    """Why a resume was served by failover and not by reattaching."""
+
+    OTHER_NODE = "other_node"
+    """The session came to a node, or an incarnation of it, that does not hold its buffers."""
+    GAP = "gap"
+    """The same node had the session, but packets of the gap were no longer in a resend buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSpec:
+    """One error code of replies and error packets.
+
+    Attributes:
+        code: as on the wire.
+        retryable: True if the same request, sent again later, can succeed.
+        meaning: one sentence for people.
+    """
+
+    code: ErrorCode
+    retryable: bool
+    meaning: str
+
+
+class ErrorCode(StrEnum):
+    """What went wrong, in replies and error packets."""
+
+    GRID_UNAVAILABLE = "grid_unavailable"
+    DRAINING = "draining"
+    RATE_LIMITED = "rate_limited"
+    BAD_REQUEST = "bad_request"
+    BAD_SELECTOR = "bad_selector"
+    BAD_TOPIC = "bad_topic"
+    BAD_PROPERTIES = "bad_properties"
+    VALUE_TOO_LARGE = "value_too_large"
+    TOO_MANY_SELECTIONS = "too_many_selections"
+    FORBIDDEN = "forbidden"
+    INTERNAL = "internal"
+    # Of the handshake: the ladder's rung 5 says why.
+    UNAUTHENTICATED = "unauthenticated"
+    TOKEN_INVALID = "token_invalid"  # noqa: S105 - a code, not a secret
+    TOKEN_EXPIRED = "token_expired"  # noqa: S105
+    TOKEN_KEY_RETIRED = "token_key_retired"  # noqa: S105
+    TOKEN_SUPERSEDED = "token_superseded"  # noqa: S105
+    STALE_ATTEMPT = "stale_attempt"
+    SESSION_UNKNOWN = "session_unknown"
+    SESSION_EXPIRED = "session_expired"
+    SESSION_CLOSED = "session_closed"
+    NOT_REPLICATED = "not_replicated"
+    TRY_LATER = "try_later"
+    # Of the connection.
+    PROTOCOL_ERROR = "protocol_error"
+    UNKNOWN_PACKET_TYPE = "unknown_packet_type"
+    MESSAGE_TOO_BIG = "message_too_big"
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+
+
+ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
+    spec.code: spec
+    for spec in (
+        ErrorSpec(ErrorCode.GRID_UNAVAILABLE, True, "The grid is away; nothing was done. Try again."),
+        ErrorSpec(ErrorCode.DRAINING, True, "The node drains; ask again after the move to another node."),
+        ErrorSpec(ErrorCode.RATE_LIMITED, True, "More requests than the limit allows; slow down."),
+        ErrorSpec(ErrorCode.BAD_REQUEST, False, "A field of the request is missing or of the wrong type."),
+        ErrorSpec(ErrorCode.BAD_SELECTOR, False, "The selector breaks the rules of protocol section 6."),
+        ErrorSpec(ErrorCode.BAD_TOPIC, False, "The topic path breaks the rules of protocol section 6."),
+        ErrorSpec(ErrorCode.BAD_PROPERTIES, False, "Properties are strings by name; names with $ are the server's."),
+        ErrorSpec(ErrorCode.VALUE_TOO_LARGE, False, "The value is larger than limits.value_bytes."),
+        ErrorSpec(ErrorCode.TOO_MANY_SELECTIONS, False, "The session holds limits.selections selections already."),
+        ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
+        ErrorSpec(ErrorCode.INTERNAL, True, "The node failed on the request; its log has the reason."),
+        ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),
+        ErrorSpec(ErrorCode.TOKEN_INVALID, False, "The token's signature or form is wrong."),
+        ErrorSpec(ErrorCode.TOKEN_EXPIRED, False, "The token's life is over."),
+        ErrorSpec(ErrorCode.TOKEN_KEY_RETIRED, False, "The token was signed with a key that is no longer accepted."),
+        ErrorSpec(ErrorCode.TOKEN_SUPERSEDED, False, "A newer token of the session has been used already."),
+        ErrorSpec(ErrorCode.STALE_ATTEMPT, False, "A later resume attempt of the session has been served already."),
+        ErrorSpec(ErrorCode.SESSION_UNKNOWN, False, "The grid knows no such session."),
+        ErrorSpec(ErrorCode.SESSION_EXPIRED, False, "The session's window ended before it was resumed."),
+        ErrorSpec(ErrorCode.SESSION_CLOSED, False, "The session was closed."),
+        ErrorSpec(ErrorCode.NOT_REPLICATED, False, "Sessions are not replicated and this node does not hold this one."),
+        ErrorSpec(ErrorCode.TRY_LATER, True, "The grid has just come back and not all sessions are restored yet."),
+        ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),
+        ErrorSpec(ErrorCode.UNKNOWN_PACKET_TYPE, False, "The packet's type is not known; the message names it."),
+        ErrorSpec(ErrorCode.MESSAGE_TOO_BIG, False, "The message is larger than limits.message_bytes."),
+        ErrorSpec(ErrorCode.HANDSHAKE_TIMEOUT, True, "No hello or resume came in time."),
+    )
+}

@@ -1,0 +1,362 @@
+"""The packets of the wire protocol as values (protocol sections 3 to 5).
+
+Link packets belong to one connection: they carry no id and are never resent. Session packets belong to the session:
+they are numbered per direction and kept until the peer acknowledged them. Packets know nothing of JSON; the codec
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from gateway.core.codes import ErrorCode, FailoverReason, Outcome
+from gateway.core.types import (
+    Attempt,
+    EventId,
+    JsonValue,
+    NodeId,
+    PacketId,
+    RequestNumber,
+    SessionId,
+    Version,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one session may use of a node; announced in the welcome so that clients need not guess.
+
+    Attributes:
+        message_bytes: largest WebSocket message the node accepts, in bytes.
+        value_bytes: largest JSON text of one published value, in bytes.
+        requests: requests that may await their reply at once; a client holds back further ones.
+        selections: entries of the session's selection list.
+        resend_packets: packets each side keeps for resending, unacknowledged.
+        resend_bytes: the same bound in bytes of packet bodies.
+    """
+
+    message_bytes: int
+    value_bytes: int
+    requests: int
+    selections: int
+    resend_packets: int
+    resend_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Advice to a client on pacing its reconnects (full jitter: each delay is uniform between 0 and the current bound).
+
+    Attributes:
+        initial: the first bound, in seconds.
+        maximum: the bound it doubles up to, in seconds.
+        stable_after: seconds a connection must last before the bound falls back to ``initial``.
+    """
+
+    initial: float
+    maximum: float
+    stable_after: float
+
+
+# --- Link packets -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Client: open a new session (protocol 4.1). Must be the first packet of its connection.
+
+    Attributes:
+        principal: who the client says it is.
+        secret: its proof, or None; never logged, so not part of the representation.
+        properties: user-defined properties to start with.
+        client: the client's type, such as ``python/0.1.0``; becomes the fixed property ``$client``.
+        window: seconds of disconnection the client wishes its session to survive; the node may grant less.
+    """
+
+    principal: str
+    secret: str | None = field(default=None, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    client: str = "unknown"
+    window: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Client: go on with a session (protocol 4.2). Must be the first packet of its connection.
+
+    Attributes:
+        token: the newest token the client holds; a secret.
+        attempt: grows with every resume the client ever sends for this session.
+        received: id of the last session packet received from the server; 0 for none.
+        oldest: id of the oldest session packet the client can still resend; the next id to be used if none is kept.
+    """
+
+    token: str = field(repr=False)
+    attempt: Attempt
+    received: PacketId
+    oldest: PacketId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Server: the session is served on this connection (protocol 4.3).
+
+    Attributes:
+        session: its id.
+        principal: who it belongs to.
+        node: the node that serves it; also the route hint to put in the URL of a reconnect.
+        token: to resume with; replaces every earlier one; a secret.
+        outcome: created, or the rung of the ladder.
+        reason: on failed_over, why not reattached.
+        received: id of the last session packet received from the client; 0 after created and failed_over.
+        resent: session packets the server resends now.
+        lost: session packets to the client that can not be resent; None if the server can not know.
+        conflated: updates that were replaced by newer ones of their topic while the session was away or slow; None if
+            the server can not know.
+        window: seconds the session survives without a connection.
+        ping_interval: seconds of silence after which the server pings.
+        ping_timeout: seconds of silence after which either side gives the connection up.
+        replicated: whether the session survives the loss of its node.
+        limits: what the session may use.
+        backoff: advice for reconnects.
+        properties: all properties, the server's and the user's.
+        selections: the session's selections as ``[+selector, -selector, …]`` in order.
+    """
+
+    session: SessionId
+    principal: str
+    node: NodeId
+    token: str = field(repr=False)
+    outcome: Outcome
+    reason: FailoverReason | None = None
+    received: PacketId = PacketId(0)
+    resent: int = 0
+    lost: int | None = 0
+    conflated: int | None = 0
+    window: float
+    ping_interval: float
+    ping_timeout: float
+    replicated: bool
+    limits: Limits
+    backoff: Backoff
+    properties: Mapping[str, str]
+    selections: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Both: everything up to ``received`` has been received (protocol 5.3)."""
+
+    received: PacketId
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Both: are you there? The server may hand a renewed token along (protocol 4.5).
+
+    Attributes:
+        token: a token with a later end of life, replacing the one the client holds; None to keep that.
+    """
+
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Both: the answer to a ping; acknowledges as well.
+
+    Attributes:
+        received: as in ``Ack``.
+    """
+
+    received: PacketId
+
+
+@dataclass(frozen=True, slots=True)
+class GoAway:
+    """Server: resume elsewhere; all that was in flight has been flushed (protocol 4.6).
+
+    Attributes:
+        reason: why, for people.
+        delay: seconds within which the client spreads its move at random.
+    """
+
+    reason: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Both: something about the connection went wrong; a close with a code follows unless it concerns one packet.
+
+    Attributes:
+        code: which error.
+        message: a sentence for people: what was wrong and what to do.
+        retry_after: seconds after which trying again makes sense, or None.
+    """
+
+    code: ErrorCode
+    message: str
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """Client: end the session. Server: the session is ended and nothing is left of it (protocol 4.7).
+
+    Attributes:
+        reason: why, for people.
+    """
+
+    reason: str = ""
+
+
+# --- Session packets of the client --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Select topics: append ``+selector`` to the session's selections and be sent their values."""
+
+    request: RequestNumber
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Deselect topics: append ``-selector`` to the session's selections."""
+
+    request: RequestNumber
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Set the value of a topic, exactly once however often it is resent (P5).
+
+    Attributes:
+        request: the request's number; the grid refuses to execute it twice.
+        topic: path of the topic, not yet validated.
+        value: JSON text of the value, compact.
+    """
+
+    request: RequestNumber
+    topic: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    """Change user-defined properties.
+
+    Attributes:
+        request: the request's number.
+        changes: value by name; None removes the property.
+    """
+
+    request: RequestNumber
+    changes: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """What the codec makes of a request whose number it could read but nothing else: it gets a reply, not a close.
+
+    Attributes:
+        request: the request's number.
+        message: what was wrong.
+    """
+
+    request: RequestNumber
+    message: str
+
+
+# --- Session packets of the server --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A topic has a value.
+
+    Attributes:
+        topic: its path.
+        version: grows per topic.
+        event: id of the publish that set the value.
+        value: the value itself.
+        snapshot: True for a full value that is not the successor of the one sent before.
+    """
+
+    topic: str
+    version: Version
+    event: EventId
+    value: JsonValue
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer to one request.
+
+    Attributes:
+        request: its number.
+        version: of the value, for a publish.
+        event: id of the event, for a publish.
+        error: the error code if it was refused.
+        message: with an error, a sentence for people.
+        retry_after: with a retryable error, seconds after which to try again.
+    """
+
+    request: RequestNumber
+    version: Version | None = None
+    event: EventId | None = None
+    error: ErrorCode | None = None
+    message: str = ""
+    retry_after: float | None = None
+
+
+class NoticeCode(StrEnum):
+    """What a notice declares."""
+
+    GRID_LOST_WRITES = "grid_lost_writes"
+    """The grid came back with less than it had: recently acknowledged publishes may be gone."""
+    VALUES_REREAD = "values_reread"
+    """The node lost its place in the stream of updates and sends current values instead of each update between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The server declares something a client could not see otherwise (P2).
+
+    Attributes:
+        code: one of ``NoticeCode``; clients ignore the ones they do not know.
+        message: a sentence for people.
+    """
+
+    code: str
+    message: str
+
+
+ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Malformed
+SessionBody: TypeAlias = ClientRequest | Update | Reply | Notice
+LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPacket:
+    """A numbered packet as received.
+
+    Attributes:
+        id: its number in its direction.
+        received: the acknowledgement it carries, or None.
+        body: what it says.
+    """
+
+    id: PacketId
+    received: PacketId | None
+    body: SessionBody
+
+
+Packet: TypeAlias = LinkPacket | SessionPacket

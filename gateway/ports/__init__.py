@@ -1,0 +1,80 @@
+"""What the application needs from the outside world, as narrow protocols that state their guarantees.
+
+Every port is implemented by ``gateway.adapters.memory`` and by one real adapter, and one contract suite
+(``tests/contract``) runs on both. The words of this module are the contract; the suite quotes them.
+
+Two rules hold for all of the grid's ports:
+
+* **Who may block.** Every coroutine may wait for a network round trip, and for no more than the grid's time limit.
+  Then it raises ``GridUnavailable``.
+* **What a failure means.** ``GridUnavailable`` leaves it open whether the step happened. Each step is therefore
+  idempotent: asking again with the same arguments gives the same result as asking once. Every other error means that
+  nothing was changed.
+"""
+
+from gateway.ports.errors import Fenced, GridUnavailable, LeaseLost, SessionGone
+from gateway.ports.grid import Grid, GridChange, GridState
+from gateway.ports.identity import Authenticator, Credentials, TokenClaims, TokenRefused, TokenSigner
+from gateway.ports.link import Link
+from gateway.ports.nodes import LeaseTable, NodeDirectory
+from gateway.ports.sessions import (
+    Claimed,
+    ClaimRefused,
+    ClaimResult,
+    Ended,
+    Ownership,
+    Restored,
+    SessionChanges,
+    SessionRecord,
+    SessionStore,
+)
+from gateway.ports.telemetry import EventLog, Metrics
+from gateway.ports.topics import (
+    PositionLost,
+    PublishCommand,
+    Published,
+    StreamPosition,
+    TailBatch,
+    TailItem,
+    TopicStore,
+    TopicTail,
+    TopicValue,
+)
+
+__all__ = [
+    "Authenticator",
+    "ClaimRefused",
+    "ClaimResult",
+    "Claimed",
+    "Credentials",
+    "Ended",
+    "EventLog",
+    "Fenced",
+    "Grid",
+    "GridChange",
+    "GridState",
+    "GridUnavailable",
+    "LeaseLost",
+    "LeaseTable",
+    "Link",
+    "Metrics",
+    "NodeDirectory",
+    "Ownership",
+    "PositionLost",
+    "PublishCommand",
+    "Published",
+    "Restored",
+    "SessionChanges",
+    "SessionGone",
+    "SessionRecord",
+    "SessionStore",
+    "StreamPosition",
+    "TailBatch",
+    "TailItem",
+    "TokenClaims",
+    "TokenRefused",
+    "TokenSigner",
+    "TopicStore",
+    "TopicTail",
+    "TopicValue",
+]

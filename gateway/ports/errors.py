@@ -1,0 +1,30 @@
+"""What can go wrong behind the grid's ports. See ``gateway.ports`` for the rules that hold for all."""
+
+from __future__ import annotations
+
+from gateway.core.codes import ErrorCode
+from gateway.core.errors import GatewayError
+
+
+class GridUnavailable(GatewayError):
+    """The grid did not answer in time, the connection broke, or the grid has changed and is not yet adopted (P10)."""
+
+
+class Fenced(GatewayError):
+    """The grid refused a write: another node has claimed the session since (P3). The copy here must be dropped."""
+
+
+class SessionGone(GatewayError):
+    """The grid holds no such session: it was closed or its window ended.
+
+    Attributes:
+        reason: SESSION_UNKNOWN, SESSION_CLOSED or SESSION_EXPIRED, as far as the grid still knows.
+    """
+
+    def __init__(self, reason: ErrorCode) -> None:
+        super().__init__(f"the grid holds no such session: {reason.value}")
+        self.reason = reason
+
+
+class LeaseLost(GatewayError):
+    """The node's lease is not in the grid any more: others may have put its sessions on the clock."""

@@ -1,0 +1,79 @@
+"""The grid as a whole: one connection, its state, and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from gateway.core.types import GridGeneration
+from gateway.ports.nodes import NodeDirectory
+from gateway.ports.sessions import SessionStore
+from gateway.ports.topics import TopicStore, TopicTail
+
+
+class GridState(StrEnum):
+    """Whether the grid can be relied upon."""
+
+    UP = "up"
+    AWAY = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class GridChange:
+    """The grid went away or came back.
+
+    Attributes:
+        state: which.
+        generation: the generation in force.
+        lost_writes: True if it came back as something that may have forgotten writes: restarted, promoted, emptied.
+    """
+
+    state: GridState
+    generation: GridGeneration
+    lost_writes: bool = False
+
+
+class Grid(Protocol):
+    """A connection of one node to the grid. All parts share one ordered command stream."""
+
+    @property
+    def sessions(self) -> SessionStore:
+        """Sessions."""
+
+    @property
+    def nodes(self) -> NodeDirectory:
+        """Leases and takeovers."""
+
+    @property
+    def topics(self) -> TopicStore:
+        """Values of topics."""
+
+    @property
+    def tail(self) -> TopicTail:
+        """Streams of topics."""
+
+    @property
+    def state(self) -> GridState:
+        """Whether commands are accepted now."""
+
+    @property
+    def generation(self) -> GridGeneration:
+        """The generation this connection has adopted."""
+
+    async def start(self) -> None:
+        """Connect and adopt the grid: a grid with another run id than the stored one gets the next generation.
+
+        Raises:
+            GridUnavailable: it cannot be reached; background work to reach it goes on.
+        """
+
+    def changes(self) -> AsyncIterator[GridChange]:
+        """Yield each change of state after ``start``, for one listener; none is lost.
+
+        ``UP`` comes only after the new generation has been adopted; commands are refused until then.
+        """
+
+    async def close(self) -> None:
+        """Finish what was started and disconnect."""

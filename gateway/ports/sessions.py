@@ -1,0 +1,227 @@
+"""Sessions in the grid. See ``gateway.ports`` for the rules that hold for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from gateway.core.codes import ErrorCode
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """A session as the grid holds it: all that failover restores. Start time, statistics and queue are not in it.
+
+    Attributes:
+        id: of the session.
+        principal: who it belongs to.
+        properties: the user-defined ones; fixed ones (``$…``) are made anew by each node.
+        selections: canonical entries, ``+selector`` or ``-selector``, in order.
+        window: seconds it survives without a connection.
+        epoch: fencing token; grows by one per claim.
+        owner: which run of which node owns it.
+        generation: of the newest token handed out.
+        confirmed: oldest token generation still accepted (P8).
+        attempt: of the last resume served; 0 before the first.
+        connected: False while its window runs.
+        publish_partitions: topic partitions that may hold publish receipts of it.
+    """
+
+    id: SessionId
+    principal: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    selections: tuple[str, ...] = ()
+    window: float
+    epoch: Epoch = Epoch(1)
+    owner: NodeRef
+    generation: TokenGeneration = TokenGeneration(1)
+    confirmed: TokenGeneration = TokenGeneration(1)
+    attempt: Attempt = Attempt(0)
+    connected: bool = True
+    publish_partitions: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionChanges:
+    """What to change; None leaves a part as it is.
+
+    Attributes:
+        properties: all user-defined properties after the change.
+        selections: all selections after the change.
+        publish_partitions: all partitions after the change.
+        confirmed: the new oldest accepted token generation; never lowers the stored one.
+    """
+
+    properties: Mapping[str, str] | None = None
+    selections: tuple[str, ...] | None = None
+    publish_partitions: frozenset[int] | None = None
+    confirmed: TokenGeneration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """By which right a node writes for a session.
+
+    Attributes:
+        session: the session's id.
+        owner: the writing node.
+        epoch: of its claim.
+    """
+
+    session: SessionId
+    owner: NodeRef
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim succeeded.
+
+    Attributes:
+        record: the session as it is now: claimant as owner, epoch and generation raised by one, ``confirmed`` set to
+            the presented generation, connected.
+        previous: who owned it before.
+    """
+
+    record: SessionRecord
+    previous: NodeRef
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefused:
+    """A claim was refused and nothing was changed.
+
+    Attributes:
+        reason: TOKEN_SUPERSEDED, STALE_ATTEMPT, SESSION_UNKNOWN, SESSION_CLOSED or SESSION_EXPIRED.
+    """
+
+    reason: ErrorCode
+
+
+ClaimResult: TypeAlias = Claimed | ClaimRefused
+
+
+class Restored(StrEnum):
+    """What became of a session that its node wrote again into a grid that had lost or forgotten it."""
+
+    WRITTEN = "written"
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A session whose window ended.
+
+    Attributes:
+        session: its id.
+        owner: the last owner.
+    """
+
+    session: SessionId
+    owner: NodeRef
+
+
+class SessionStore(Protocol):
+    """Sessions in the grid. Each method is one atomic step per session.
+
+    Order: steps that one node starts for one session happen in the order in which they were started.
+    """
+
+    async def create(self, record: SessionRecord) -> None:
+        """Write a new session. Creating the same id again by the same owner and epoch has no further effect.
+
+        Raises:
+            Fenced: a session with this id exists and has another owner or epoch.
+            GridUnavailable: see the module.
+        """
+
+    async def claim(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ClaimResult:
+        """Make *by* the owner, at once and whoever owned it (no waiting for failure detection).
+
+        Refused as TOKEN_SUPERSEDED if *generation* is below ``confirmed``; as STALE_ATTEMPT if *attempt* is not above
+        the stored one, unless it equals it and the owner is *by* already (the same claim asked again, which answers as
+        it did then); as SESSION_EXPIRED if the window ended, though the reaper was not there yet. A generation above
+        the stored one is proof that the grid was rolled back, and counts as the stored one.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+        """Change parts of a session.
+
+        Raises:
+            Fenced: the stored owner or epoch differs from *right*.
+            SessionGone: there is no such session.
+            GridUnavailable: see the module.
+        """
+
+    async def disconnect(self, right: Ownership) -> None:
+        """Start the window: not connected, deadline = now by the grid's clock + window.
+
+        Raises:
+            Fenced, SessionGone, GridUnavailable: as for ``change``.
+        """
+
+    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+        """End a session and delete everything that belongs to it, its publish receipts included (P7).
+
+        Args:
+            right: by which it is ended.
+            reason: SESSION_CLOSED or SESSION_EXPIRED; later claims are refused with it for one window.
+
+        Raises:
+            Fenced, GridUnavailable: as for ``change``. A session that is gone already is no error.
+        """
+
+    async def restore(self, records: Sequence[SessionRecord]) -> list[Restored]:
+        """Write sessions that this node serves into a grid that may have lost them, one result per record.
+
+        FENCED if the grid holds the session with a higher epoch, or with the same epoch and another owner: then the
+        grid is right. Else the record is written over what is there, with its window running if it is not connected.
+
+        Raises:
+            GridUnavailable: some records may have been written; asking again does no harm.
+        """
+
+    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
+        """End sessions of one session partition whose window is over, re-checked in the atomic step.
+
+        Any number of nodes may call this at the same time: each ended session is in exactly one answer.
+
+        Args:
+            partition: which of the session partitions.
+            limit: most sessions to end in this call.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def find(self, session: SessionId) -> SessionRecord | None:
+        """Read a session, for tests and administrators; None if there is none.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
+        """Put connected sessions of a lapsed node on the clock, in one session partition.
+
+        Only sessions that *lapsed* still owns are touched: one claimed meanwhile is left alone.
+
+        Args:
+            lapsed: the node that is gone.
+            partition: which of the session partitions.
+            limit: most sessions to look at in this call.
+
+        Returns:
+            How many were looked at; fewer than *limit* means that the partition is done.
+
+        Raises:
+            GridUnavailable: see the module.
+        """

@@ -1,0 +1,169 @@
+"""Values, versions and streams of topics in the grid. See ``gateway.ports`` for the rules that hold for all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath, Version
+from gateway.ports.errors import Fenced
+from gateway.ports.sessions import Ownership
+
+
+@dataclass(frozen=True, slots=True)
+class TopicValue:
+    """One publish, as the grid keeps and streams it.
+
+    Attributes:
+        topic: its path.
+        version: of the value.
+        event: id of the publish.
+        value: JSON text.
+    """
+
+    topic: TopicPath
+    version: Version
+    event: EventId
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCommand:
+    """One publish of one session's request.
+
+    Attributes:
+        right: for whom; an epoch older than one that published here before is refused.
+        request: the request's number, the identity of the publish within its session.
+        settled: every request up to this number has been answered and its answer acknowledged; receipts up to it may
+            be forgotten.
+        topic: which topic.
+        value: JSON text.
+    """
+
+    right: Ownership
+    request: RequestNumber
+    settled: RequestNumber
+    topic: TopicPath
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publish is in the grid.
+
+    Attributes:
+        version: of the value; 0 if it was executed before and its receipt is settled.
+        event: id of the event; empty likewise.
+        duplicate: True if an earlier command with this request had been executed; nothing was written now.
+    """
+
+    version: Version
+    event: EventId
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """A place in a topic partition's stream: everything up to and including it has been seen.
+
+    Attributes:
+        generation: of the grid when the entry was written; 0 before the first entry.
+        sequence: contiguous within a generation.
+    """
+
+    generation: GridGeneration
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class TailBatch:
+    """Entries of one topic partition, in order and without a hole.
+
+    Attributes:
+        partition: which topic partition.
+        values: the publishes; ``restored`` values are among them.
+        position: of the last of them.
+    """
+
+    partition: int
+    values: tuple[TopicValue, ...]
+    position: StreamPosition
+
+
+@dataclass(frozen=True, slots=True)
+class PositionLost:
+    """The stream no longer continues from where the reader was: trimmed past it, or the grid changed.
+
+    The partition is not followed any more. Whoever reads must read the values again and follow from a new position.
+
+    Attributes:
+        partition: which topic partition.
+    """
+
+    partition: int
+
+
+TailItem: TypeAlias = TailBatch | PositionLost
+
+
+class TopicStore(Protocol):
+    """Values, versions and streams of topics in the grid."""
+
+    async def publish(self, commands: Sequence[PublishCommand]) -> list[Published | Fenced]:
+        """Execute publishes in order; one answer per command.
+
+        Each command is one atomic step: refuse a duplicate (answering with the first execution's receipt), raise the
+        version, store the value, append to the partition's stream. Commands of one session must come in the order of
+        their request numbers; then each is executed exactly once, whichever nodes send it how often.
+
+        Raises:
+            GridUnavailable: of the commands per partition a prefix has been executed; send all of them again.
+        """
+
+    async def position(self, partition: int) -> StreamPosition:
+        """Tell the end of a partition's stream.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
+        """Read all values of a partition, in pages and without blocking the grid.
+
+        A value published meanwhile may be read in its old or new form, or missed if its topic is new: take the
+        ``position`` before and follow from there, and nothing is missed.
+
+        Raises:
+            GridUnavailable: see the module; the read has to start again.
+        """
+
+    async def restore(self, values: Sequence[TopicValue]) -> int:
+        """Put values back that a grid that lost writes has in an older version, or not at all.
+
+        Each is written only if its version is above the stored one, and appended to its partition's stream so that
+        every follower sees it.
+
+        Returns:
+            How many were written.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+
+class TopicTail(Protocol):
+    """The streams of the partitions a node has interest in, read by one blocking read."""
+
+    def follow(self, partition: int, position: StreamPosition) -> None:
+        """Read *partition* from after *position* on. Does not wait; takes effect at once."""
+
+    def unfollow(self, partition: int) -> None:
+        """Stop reading *partition*; entries already under way may still come."""
+
+    def items(self) -> AsyncIterator[TailItem]:
+        """Yield what the followed partitions bring, for ever.
+
+        While the grid is away it waits. A followed partition whose stream does not continue contiguously from its
+        position yields ``PositionLost``, never a batch with a hole.
+        """
