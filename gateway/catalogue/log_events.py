@@ -29,12 +29,14 @@ class LogEvent:
         level: severity.
         meaning: what happened, and for warnings and errors what to do.
         fields: names of the fields it always carries.
+        bug: True if it tells of a bug of the gateway; the traceback of the exception in ``error`` is logged with it.
     """
 
     name: str
     level: Level
     meaning: str
     fields: tuple[str, ...] = ()
+    bug: bool = False
 
 
 NODE_STARTED = LogEvent(
@@ -71,9 +73,14 @@ CONNECTION_FAILED = LogEvent(
     Level.ERROR,
     "A connection met an error that is a bug of the gateway; the session is kept.",
     ("session", "error"),
+    bug=True,
 )
 REQUEST_FAILED = LogEvent(
-    "request_failed", Level.ERROR, "A request met an error that is a bug of the gateway.", ("session", "error")
+    "request_failed",
+    Level.ERROR,
+    "A request met an error that is a bug of the gateway; its client was told to try again.",
+    ("session", "error"),
+    bug=True,
 )
 PROTOCOL_VIOLATED = LogEvent(
     "protocol_violated", Level.INFO, "A client broke the protocol and was closed.", ("address", "error")
@@ -89,6 +96,12 @@ GRID_AWAY = LogEvent(
 )
 GRID_BACK = LogEvent(
     "grid_back", Level.WARNING, "The grid is reachable again.", ("generation", "lost_writes", "away_seconds")
+)
+GRID_WRITE_REFUSED = LogEvent(
+    "grid_write_refused",
+    Level.ERROR,
+    "The grid answers but refuses writes: out of memory, or it cannot persist them. Told at most once a second.",
+    ("error",),
 )
 GRID_RESTORED = LogEvent(
     "grid_restored",
@@ -113,7 +126,30 @@ TAKEOVER_FINISHED = LogEvent(
     "takeover_finished", Level.WARNING, "A lapsed node's sessions are on the clock.", ("lapsed", "sessions")
 )
 BACKGROUND_TASK_FAILED = LogEvent(
-    "background_task_failed", Level.ERROR, "A background task met a bug and is started again.", ("task", "error")
+    "background_task_failed",
+    Level.ERROR,
+    "A background task met a bug and is started again.",
+    ("task", "error"),
+    bug=True,
+)
+LOG_LINES_DROPPED = LogEvent(
+    "log_lines_dropped",
+    Level.ERROR,
+    "Whoever reads the log was too slow; that many lines are missing before this one. Clients were not delayed by it.",
+    ("lines",),
+)
+LIBRARY_WARNED = LogEvent(
+    "library_warned", Level.WARNING, "A library that the gateway uses logged a warning.", ("logger", "message")
+)
+LIBRARY_FAILED = LogEvent(
+    "library_failed", Level.ERROR, "A library that the gateway uses logged an error.", ("logger", "message")
+)
+USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
+USERS_KEPT = LogEvent(
+    "users_kept",
+    Level.ERROR,
+    "The file of static users could not be read again; those read before stay in force. Correct the file, send SIGHUP.",
+    ("error",),
 )
 
 LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))

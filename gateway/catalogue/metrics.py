@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
+
 
 class Kind(StrEnum):
     """Kinds of metrics."""
@@ -28,7 +30,8 @@ class Metric:
         kind: counter, gauge or histogram.
         meaning: one sentence for operators.
         label: the name of its one label, or None.
-        values: the label's possible values, where they are known beforehand.
+        values: the label's values that are known beforehand; they are shown from the start, as zero.
+        open: True if further values may appear; else one that is not in ``values`` counts as ``other``.
         buckets: upper bounds of a histogram's buckets, in the unit of its name.
     """
 
@@ -37,12 +40,14 @@ class Metric:
     meaning: str
     label: str | None = None
     values: tuple[str, ...] = ()
+    open: bool = False
     buckets: tuple[float, ...] = ()
 
 
 LATENCY_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds: from below one Redis round trip on a loopback to beyond every time limit of the gateway."""
 
+BUILD_INFO = Metric("gateway_build_info", Kind.GAUGE, "Always 1; the label tells the version.", "version", open=True)
 CONNECTIONS = Metric("gateway_connections", Kind.GAUGE, "Open client connections.")
 SESSIONS = Metric(
     "gateway_sessions", Kind.GAUGE, "Sessions this node owns, by state.", "state", ("connected", "disconnected")
@@ -56,6 +61,19 @@ RESUMES = Metric(
     Kind.COUNTER,
     "Resumes by outcome: rung of the recovery ladder, or the reason of a refusal.",
     "outcome",
+    (
+        Outcome.REATTACHED.value,
+        Outcome.FAILED_OVER.value,
+        ErrorCode.TOKEN_INVALID.value,
+        ErrorCode.TOKEN_EXPIRED.value,
+        ErrorCode.TOKEN_KEY_RETIRED.value,
+        ErrorCode.TOKEN_SUPERSEDED.value,
+        ErrorCode.STALE_ATTEMPT.value,
+        ErrorCode.SESSION_UNKNOWN.value,
+        ErrorCode.SESSION_EXPIRED.value,
+        ErrorCode.SESSION_CLOSED.value,
+    ),
+    open=True,
 )
 CLAIM_SECONDS = Metric(
     "gateway_claim_seconds", Kind.HISTOGRAM, "Time the grid took to answer a claim.", buckets=LATENCY_BUCKETS
@@ -104,7 +122,14 @@ RESEND_BUFFER_BYTES = Metric(
 OUTBOX_PACKETS = Metric("gateway_outbox_packets", Kind.GAUGE, "Packets waiting in outboxes, not yet numbered.")
 BLOCKED_SESSIONS = Metric("gateway_blocked_sessions", Kind.GAUGE, "Connected sessions whose transport pushes back.")
 FENCED_WRITES = Metric("gateway_fenced_writes_total", Kind.COUNTER, "Writes the grid refused because of a newer owner.")
-CLOSES = Metric("gateway_closes_total", Kind.COUNTER, "Connections closed by this node, by close code.", "code")
+CLOSES = Metric(
+    "gateway_closes_total",
+    Kind.COUNTER,
+    "Connections closed by this node, by close code.",
+    "code",
+    tuple(str(close.code) for close in CLOSE_CODES),
+    open=True,
+)
 SLOW_CLOSES = Metric(
     "gateway_slow_closes_total",
     Kind.COUNTER,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Final, TypeVar
+from math import isfinite
+from typing import Any, Final
 
 import orjson
 
@@ -57,7 +58,6 @@ MAX_NUMBER: Final = 2**53 - 1
 """Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
 
 _Object = dict[str, Any]
-_E = TypeVar("_E", bound="ErrorCode | FailoverReason | Outcome")
 
 
 # --- Reading fields -----------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def _optional_seconds(packet: _Object, name: str) -> float | None:
 
 
 def _flag(packet: _Object, name: str, default: bool | None = None) -> bool:
-    value = packet.get(name, default)
+    value = default if packet.get(name) is None else packet[name]
     if not isinstance(value, bool):
         raise _BadField(f"{name!r} must be true or false")
     return value
@@ -115,17 +115,34 @@ def _object(packet: _Object, name: str) -> _Object:
 
 
 def _texts(packet: _Object, name: str) -> dict[str, str]:
-    value = packet.get(name, {})
+    value = {} if packet.get(name) is None else packet[name]
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise _BadField(f"{name!r} must be an object of strings")
     return value
 
 
-def _member(kind: type[_E], packet: _Object, name: str) -> _E:
+def _outcome(packet: _Object) -> Outcome:
     try:
-        return kind(_text(packet, name))
+        return Outcome(_text(packet, "outcome"))
     except ValueError:
-        raise _BadField(f"{name!r} has an unknown value") from None
+        raise _BadField("'outcome' has an unknown value") from None
+
+
+def _failover_reason(packet: _Object) -> FailoverReason | None:
+    """Read why a session failed over; a reason that a later release has added is left out (protocol 4.3)."""
+    reason = _optional_text(packet, "reason")
+    try:
+        return None if reason is None else FailoverReason(reason)
+    except ValueError:
+        return None
+
+
+def _error_code(packet: _Object) -> ErrorCode:
+    """Read an error code; one that a later release has added counts as INTERNAL (protocol 7)."""
+    try:
+        return ErrorCode(_text(packet, "code"))
+    except ValueError:
+        return ErrorCode.INTERNAL
 
 
 # --- Packets from the client --------------------------------------------------------------------------------------
@@ -167,32 +184,37 @@ def _bye(packet: _Object) -> Bye:
 
 
 def _error(packet: _Object) -> Error:
-    return Error(_member(ErrorCode, packet, "code"), _text(packet, "message"), _optional_seconds(packet, "retry_after"))
+    return Error(_error_code(packet), _text(packet, "message"), _optional_seconds(packet, "retry_after"))
 
 
 def _request_number(packet: _Object) -> RequestNumber:
     return RequestNumber(_count(packet, "request", least=1))
 
 
+def _resubmitted(packet: _Object) -> bool:
+    return _flag(packet, "resubmitted", default=False)
+
+
 def _subscribe(packet: _Object) -> Subscribe:
-    return Subscribe(_request_number(packet), _text(packet, "selector"))
+    return Subscribe(_request_number(packet), _text(packet, "selector"), _resubmitted(packet))
 
 
 def _unsubscribe(packet: _Object) -> Unsubscribe:
-    return Unsubscribe(_request_number(packet), _text(packet, "selector"))
+    return Unsubscribe(_request_number(packet), _text(packet, "selector"), _resubmitted(packet))
 
 
 def _publish(packet: _Object) -> Publish:
     if "value" not in packet:
         raise _BadField("'value' is missing")
-    return Publish(_request_number(packet), _text(packet, "topic"), encode_value(packet["value"]))
+    value = encode_value(packet["value"])
+    return Publish(_request_number(packet), _text(packet, "topic"), value, _resubmitted(packet))
 
 
 def _properties(packet: _Object) -> SetProperties:
     changes = _object(packet, "set")
     if not all(value is None or isinstance(value, str) for value in changes.values()):
         raise _BadField("'set' must be an object of strings, or null to remove one")
-    return SetProperties(_request_number(packet), changes)
+    return SetProperties(_request_number(packet), changes, _resubmitted(packet))
 
 
 # --- Packets from the server --------------------------------------------------------------------------------------
@@ -200,7 +222,7 @@ def _properties(packet: _Object) -> SetProperties:
 
 def _welcome(packet: _Object) -> Welcome:
     limits, backoff = _object(packet, "limits"), _object(packet, "backoff")
-    selections = packet.get("selections", [])
+    selections = [] if packet.get("selections") is None else packet["selections"]
     if not isinstance(selections, list) or not all(isinstance(entry, str) for entry in selections):
         raise _BadField("'selections' must be an array of strings")
     return Welcome(
@@ -208,8 +230,8 @@ def _welcome(packet: _Object) -> Welcome:
         principal=_text(packet, "principal"),
         node=NodeId(_text(packet, "node")),
         token=_text(packet, "token"),
-        outcome=_member(Outcome, packet, "outcome"),
-        reason=None if packet.get("reason") is None else _member(FailoverReason, packet, "reason"),
+        outcome=_outcome(packet),
+        reason=_failover_reason(packet),
         received=PacketId(_count(packet, "received")),
         resent=_count(packet, "resent"),
         lost=_optional_count(packet, "lost", 0),
@@ -255,7 +277,7 @@ def _reply(packet: _Object) -> Reply:
         raise _BadField("'error' must be an object")
     return Reply(
         request=_request_number(packet),
-        error=_member(ErrorCode, error, "code"),
+        error=_error_code(error),
         message=_text(error, "message"),
         retry_after=_optional_seconds(error, "retry_after"),
     )
@@ -351,13 +373,13 @@ def _packet(content: object, links: _LinkReaders, bodies: _BodyReaders) -> Packe
 
 def _session_packet(content: _Object, kind: str, read: Callable[[_Object], SessionBody]) -> SessionPacket:
     number = PacketId(_count(content, "id", least=1))
-    received = PacketId(_count(content, "received")) if "received" in content else None
+    received = None if content.get("received") is None else PacketId(_count(content, "received"))
     body: SessionBody
     try:
         body = read(content)
     except _BadField as error:
         # Only what is wrong inside one request may be answered by a reply; without its number there is no reply.
-        if "request" not in content or kind == "reply":
+        if "request" not in content or kind not in _BODIES_FROM_CLIENT:
             raise
         body = Malformed(_request_number(content), f"{kind} packet: {error}")
     return SessionPacket(number, received, body)
@@ -382,12 +404,45 @@ def json_text(value: object) -> bytes:
     """Encode a value that an application hands in.
 
     Raises:
-        RequestRefused: it is not JSON (BAD_REQUEST).
+        RequestRefused: it is not JSON (BAD_REQUEST). NaN and infinities are not, and are refused rather than turned
+            into null behind the application's back.
     """
     try:
-        return orjson.dumps(value)
+        text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except orjson.JSONEncodeError as error:
         raise RequestRefused(f"the value cannot be encoded as JSON: {error}") from None
+    # The encoder writes what JSON has no number for as null; only a value with a null in it has to be looked through.
+    if b"null" in text and _holds_no_number(value):
+        raise RequestRefused("the value cannot be encoded as JSON: it holds a NaN or an infinity")
+    return text
+
+
+def _holds_no_number(value: object) -> bool:
+    """Tell whether a float that JSON cannot write is somewhere in *value*, which is known to be of finite depth."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, float) and not isfinite(each):
+            return True
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
+    return False
+
+
+def _dumps(content: object) -> bytes:
+    try:
+        return orjson.dumps(content, default=_plain)
+    except orjson.JSONEncodeError as error:
+        raise RequestRefused(f"the packet cannot be encoded as JSON: {error}") from None
+
+
+def _plain(value: object) -> object:
+    """Turn into a dictionary what only behaves like one; the encoder knows no other mappings."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
 
 
 _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
@@ -404,33 +459,48 @@ _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
 
 
 def encode_link(packet: LinkPacket) -> bytes:
-    """Encode a link packet as a whole JSON object; absent optional fields are left out."""
+    """Encode a link packet as a whole JSON object; absent optional fields are left out.
+
+    Raises:
+        RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
+    """
     content: _Object = {"type": _LINK_NAMES[type(packet)]}
     for each in fields(packet):
         value = getattr(packet, each.name)
         # null is a statement only where the welcome says that a number can not be known.
         if value is not None or each.name in {"lost", "conflated"}:
             content[each.name] = value
-    return orjson.dumps(content)
+    return _dumps(content)
 
 
 def encode_request(body: ClientRequest) -> bytes:
     """Encode the body of a client's session packet, ready for ``number``.
 
     Raises:
+        RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
         TypeError: *body* is ``Malformed``, which only ever comes in.
     """
+    content: _Object
     match body:
-        case Subscribe(request, selector):
-            return _body({"type": "subscribe", "request": request, "selector": selector})
-        case Unsubscribe(request, selector):
-            return _body({"type": "unsubscribe", "request": request, "selector": selector})
-        case SetProperties(request, changes):
-            return _body({"type": "properties", "request": request, "set": dict(changes)})
-        case Publish(request, topic, value):
-            return b'"type":"publish","request":%d,"topic":%b,"value":%b}' % (request, orjson.dumps(topic), value)
+        case Subscribe():
+            content = {"type": "subscribe", "request": body.request, "selector": body.selector}
+        case Unsubscribe():
+            content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
+        case SetProperties():
+            content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
+        case Publish(request, topic, value, resubmitted):
+            again = b',"resubmitted":true' if resubmitted else b""
+            return b'"type":"publish","request":%d%b,"topic":%b,"value":%b}' % (
+                request,
+                again,
+                _dumps(topic),
+                value,
+            )
         case Malformed():
             raise TypeError("a malformed request is never sent")
+    if body.resubmitted:
+        content["resubmitted"] = True
+    return _body(content)
 
 
 def encode_update(topic: str, version: Version, event: EventId, value: bytes, *, snapshot: bool) -> bytes:
@@ -473,7 +543,7 @@ def encode_notice(notice: Notice) -> bytes:
 
 
 def _body(content: _Object) -> bytes:
-    return orjson.dumps(content)[1:]
+    return _dumps(content)[1:]
 
 
 def number(body: bytes, packet_id: int, received: int | None = None) -> bytes:

@@ -187,7 +187,7 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.VALUE_TOO_LARGE, False, "The value is larger than limits.value_bytes."),
         ErrorSpec(ErrorCode.TOO_MANY_SELECTIONS, False, "The session holds limits.selections selections already."),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
-        ErrorSpec(ErrorCode.INTERNAL, True, "The node failed on the request; its log has the reason."),
+        ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),
         ErrorSpec(ErrorCode.TOKEN_INVALID, False, "The token's signature or form is wrong."),
         ErrorSpec(ErrorCode.TOKEN_EXPIRED, False, "The token's life is over."),

@@ -217,12 +217,17 @@ class Bye:
 # --- Session packets of the client --------------------------------------------------------------------------------
 
 
+# ``resubmitted`` says that the request was sent before a failover and never answered: it may have been executed already.
+# A node never refuses such a request as retryable: the client would repeat it under a new number, and so twice.
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """Select topics: append ``+selector`` to the session's selections and be sent their values."""
 
     request: RequestNumber
     selector: str
+    resubmitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +236,7 @@ class Unsubscribe:
 
     request: RequestNumber
     selector: str
+    resubmitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +247,13 @@ class Publish:
         request: the request's number; the grid refuses to execute it twice.
         topic: path of the topic, not yet validated.
         value: JSON text of the value, compact.
+        resubmitted: it was sent before a failover and never answered.
     """
 
     request: RequestNumber
     topic: str
     value: bytes
+    resubmitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +263,12 @@ class SetProperties:
     Attributes:
         request: the request's number.
         changes: value by name; None removes the property.
+        resubmitted: it was sent before a failover and never answered.
     """
 
     request: RequestNumber
     changes: Mapping[str, str | None]
+    resubmitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,23 @@ from typing import Protocol
 
 
 class Link(Protocol):
-    """One client connection as the application sees it. All methods return at once."""
+    """One client connection as the application sees it. All methods but ``receive`` return at once."""
 
     @property
     def address(self) -> str:
         """Where the client comes from, as far as trusted proxies tell."""
+
+    async def receive(self) -> bytes | None:
+        """Wait for the next text message.
+
+        Returns:
+            Its UTF-8 bytes, or None once the connection is over. While nobody waits, the transport is not read: that
+            is how a client is slowed down.
+        """
+
+    @property
+    def close_code(self) -> int | None:
+        """The close code with which the connection ended; None while it is open and if it ended without one."""
 
     def write(self, message: bytes) -> None:
         """Send one text message; its bytes are queued if the transport pushes back. No effect after a close."""

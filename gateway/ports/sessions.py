@@ -109,6 +109,7 @@ class Restored(StrEnum):
 
     WRITTEN = "written"
     FENCED = "fenced"
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +180,18 @@ class SessionStore(Protocol):
             Fenced, GridUnavailable: as for ``change``. A session that is gone already is no error.
         """
 
-    async def restore(self, records: Sequence[SessionRecord]) -> list[Restored]:
-        """Write sessions that this node serves into a grid that may have lost them, one result per record.
+    async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
+        """Write sessions that this node serves into a grid that may have lost or suspended them; one result per record.
 
         FENCED if the grid holds the session with a higher epoch, or with the same epoch and another owner: then the
-        grid is right. Else the record is written over what is there, with its window running if it is not connected.
+        grid is right. GONE if the grid remembers that it was closed or expired, or does not hold it and *recreate* is
+        False. Else the record is written over what is there: off the clock if it is connected, its window started if
+        it is not.
+
+        Args:
+            records: what the sessions are.
+            recreate: write sessions that the grid does not hold; only right after the grid lost writes, or a session
+                that has ended meanwhile would rise again.
 
         Raises:
             GridUnavailable: some records may have been written; asking again does no harm.

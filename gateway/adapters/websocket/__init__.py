@@ -1,0 +1,5 @@
+"""The client port: HTTP upgrades become links (protocol section 1)."""
+
+from gateway.adapters.websocket.server import WebSocketServer
+
+__all__ = ["WebSocketServer"]

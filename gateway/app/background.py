@@ -1,0 +1,55 @@
+"""Tasks nobody waits for: kept alive, named, and never failing in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from gateway.catalogue import log_events as events
+from gateway.ports import EventLog
+
+RESTART_DELAY: Final = 0.5
+"""Seconds before a background loop that met a bug is started again: it must not spin, and must not stay down."""
+
+
+class Background:
+    """Owns a node's background tasks.
+
+    Args:
+        log: where a failing task is told.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def once(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run *work* to its end."""
+        self._keep(asyncio.create_task(self._guarded(work, name), name=name))
+
+    def forever(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run *work* again and again, also after it failed."""
+        self._keep(asyncio.create_task(self._repeat(work, name), name=name))
+
+    async def close(self) -> None:
+        """Cancel everything and wait for it."""
+        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - the last resort of a task that nobody awaits
+            self._log.emit(events.BACKGROUND_TASK_FAILED, task=name, error=repr(error))
+
+    async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        while True:
+            await self._guarded(work(), name)
+            await asyncio.sleep(RESTART_DELAY)

@@ -1,0 +1,34 @@
+"""What every use case of a node needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.app.background import Background
+from gateway.app.clock import Clock
+from gateway.app.policy import NodePolicy
+from gateway.core.types import NodeRef
+from gateway.ports import EventLog, Grid, Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The surroundings of one node; two nodes in one process have two of them.
+
+    Attributes:
+        me: this run of this node.
+        policy: its numbers.
+        clock: time and chance.
+        grid: its connection to the grid.
+        background: tasks nobody waits for.
+        metrics: where numbers go.
+        log: where events go.
+    """
+
+    me: NodeRef
+    policy: NodePolicy
+    clock: Clock
+    grid: Grid
+    background: Background
+    metrics: Metrics
+    log: EventLog

@@ -1,0 +1,151 @@
+"""From the grid's streams to the outboxes of the sessions that selected the topic (design section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from gateway.app.context import Context
+from gateway.app.replicas import Replicas
+from gateway.app.session import Session
+
+if TYPE_CHECKING:
+    from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core import codec
+from gateway.core.outbox import Outgoing
+from gateway.core.packets import Notice, NoticeCode
+from gateway.core.selection_index import SelectionIndex
+from gateway.core.selections import Selections
+from gateway.core.selectors import Selector, matches, partitions
+from gateway.ports import PositionLost, TopicValue
+
+VALUES_REREAD: Final = Notice(
+    NoticeCode.VALUES_REREAD,
+    "The node lost its place in the stream of updates; current values follow instead of every update between.",
+)
+
+
+class Delivery:
+    """Knows which session is sent which topic, and sends it.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+
+    Attributes:
+        replicas: this node's copies of topic partitions.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions) -> None:
+        self._grid = context.grid
+        self._depth = context.policy.topic_depth
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._log = context.log
+        self._sessions = sessions
+        self._flusher = sessions.flusher
+        self._index: SelectionIndex[Session] = SelectionIndex()
+        self.replicas = Replicas(context.grid.topics, context.grid.tail, self._changed)
+
+    async def run(self) -> None:
+        """Follow the streams for ever."""
+        async for item in self._grid.tail.items():
+            if isinstance(item, PositionLost):
+                self._position_lost(item.partition)
+            else:
+                self._flusher.mark_update(self._clock.monotonic())
+                self.replicas.take_in(item)
+
+    # --- Selections ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, session: Session, selections: Selections) -> None:
+        """Make sure that everything *selections* may match is at hand; the first step of every change.
+
+        Partitions that the session needs no longer are kept until ``select``.
+        """
+        needed = selections.partitions(self._depth)
+        added = needed - session.retained
+        self.replicas.hold(added)
+        session.retained |= added
+        await self.replicas.complete(needed)
+
+    def select(self, session: Session, selections: Selections) -> None:
+        """Put *selections* in force; from now on the session is sent the updates they match."""
+        session.selections = selections
+        needed = selections.partitions(self._depth)
+        self.replicas.release(session.retained - needed)
+        session.retained &= needed
+        if session.moving or session.dropped:
+            return
+        self._index.set(session, selections)
+
+    def mute(self, session: Session) -> None:
+        """Send the session no more updates, but keep what it would need."""
+        self._index.remove(session)
+
+    def forget(self, session: Session) -> None:
+        """The session is not this node's any more."""
+        self._index.remove(session)
+        self.replicas.release(session.retained)
+        session.retained = frozenset()
+
+    # --- Snapshots ----------------------------------------------------------------------------------------------------
+
+    def send_snapshot(self, session: Session, selector: Selector | None = None) -> int:
+        """Send the current values of all topics that the session selects.
+
+        Args:
+            session: to whom.
+            selector: only topics that it matches; None for all.
+
+        Returns:
+            How many values were sent.
+        """
+        numbers: Iterable[int] = session.retained if selector is None else partitions(selector, self._depth)
+        sent = 0
+        for number in numbers:
+            partition = self.replicas.get(number)
+            if partition is None:
+                continue
+            for topic, value in partition.values.items():
+                if selector is not None and not matches(selector, topic):
+                    continue
+                if session.selections.selects(topic):
+                    session.machine.submit(partition.snapshot(value), snapshot=True)
+                    sent += 1
+        if sent:
+            self._metrics.add(catalogue.DELIVERIES, sent)
+            self._flusher.mark(session)
+        return sent
+
+    # --- Updates ------------------------------------------------------------------------------------------------------
+
+    def _changed(self, value: TopicValue, live: bool) -> None:
+        subscribers = self._index.match(value.topic)
+        if not subscribers:
+            return
+        body = codec.encode_update(value.topic, value.version, value.event, value.value, snapshot=not live)
+        outgoing = Outgoing(value.topic, body)
+        mark = self._flusher.mark
+        delivered = 0
+        for session in subscribers:
+            session.machine.submit(outgoing)
+            delivered += 1
+            if session.link is not None:
+                mark(session)
+        self._metrics.add(catalogue.DELIVERIES, delivered)
+
+    def _position_lost(self, number: int) -> None:
+        self._log.emit(events.POSITION_LOST, partition=number)
+        self._metrics.add(catalogue.GRID_POSITIONS_LOST)
+        self.notify([session for session in self._sessions if number in session.retained], VALUES_REREAD)
+        self.replicas.read_again(number)
+
+    def notify(self, sessions: Iterable[Session], notice: Notice) -> None:
+        """Declare something to sessions (P2)."""
+        outgoing = Outgoing(None, codec.encode_notice(notice))
+        for session in sessions:
+            session.machine.submit(outgoing)
+            self._flusher.mark(session)

@@ -1,0 +1,84 @@
+"""A planned stop: every client is moved to another node, and nothing is lost by it (P12)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.app.context import Context
+from gateway.app.persistence import Persistence
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.core.codes import GOING_AWAY
+from gateway.core.packets import GoAway
+from gateway.ports import Fenced, GridUnavailable, SessionGone
+
+POLL = 0.01
+"""Seconds between two looks whether a session has settled or left."""
+
+
+class Drain:
+    """Moves the clients of a node elsewhere.
+
+    Args:
+        context: of the node.
+        sessions: whom to move.
+        persistence: starts the windows of those that are left.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._log = context.log
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._persistence = persistence
+
+    async def run(self) -> None:
+        """Move everybody; returns when all have left or the time for it is over."""
+        plan = self._policy.drain
+        started = self._clock.monotonic()
+        connected = [session for session in self._sessions if session.connected]
+        self._log.emit(events.DRAIN_STARTED, sessions=len(connected))
+        moves: list[asyncio.Task[None]] = []
+        for start in range(0, len(connected), plan.batch):
+            moves += [asyncio.create_task(self._move(session)) for session in connected[start : start + plan.batch]]
+            if start + plan.batch < len(connected):
+                await asyncio.sleep(plan.interval * (0.5 + self._clock.random()))
+        await asyncio.gather(*moves)
+        # Clients leave for many reasons; one look at their number costs less than being told of each.
+        while self._sessions.connected() and self._clock.monotonic() < started + plan.timeout:  # noqa: ASYNC110
+            await asyncio.sleep(POLL)
+        left = [session for session in self._sessions if session.connected]
+        for session in left:
+            link = session.link
+            if link is not None:
+                self._sessions.close_link(link, GOING_AWAY)
+                self._sessions.detach(session, link)
+        await self._start_windows()
+        self._log.emit(events.DRAIN_FINISHED, moved=len(connected) - len(left), left=len(left))
+
+    async def _move(self, session: Session) -> None:
+        """Flush what is in flight, have it acknowledged, then tell the client to go."""
+        session.moving = True
+        # Without further updates the outbox can run dry; the next node begins with the full values.
+        self._delivery.mute(session)
+        deadline = self._clock.monotonic() + self._policy.drain.settle
+        while self._clock.monotonic() < deadline and session.connected and not session.dropped:
+            if not len(session.lane) and session.machine.is_settled:
+                break
+            self._sessions.flusher.mark(session)
+            await asyncio.sleep(POLL)
+        if session.connected and not session.dropped:
+            session.machine.send_link(GoAway("the node drains", self._policy.drain.jitter))
+            self._sessions.flusher.mark(session)
+
+    async def _start_windows(self) -> None:
+        """Nobody takes over from a node that leaves, so it puts its last sessions on the clock itself."""
+        if not self._persistence.replicated:
+            return
+        for session in self._sessions:
+            try:
+                await self._persistence.disconnect(session)
+            except (Fenced, SessionGone, GridUnavailable):
+                continue

@@ -1,0 +1,119 @@
+"""Leases: this node's own, and what survivors do when another's has lapsed (seed: Sun Message Queue, HA clusters)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.recovery import Recovery
+from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.topics import SESSION_PARTITIONS
+from gateway.core.types import NodeRef
+from gateway.ports import GridUnavailable, LeaseLost, LeaseTable
+
+ORPHAN_BATCH: Final = 500
+"""Sessions per step that are put on the clock: a few milliseconds of the grid's time."""
+
+EXPIRE_BATCH: Final = 100
+"""Sessions per step that the reaper ends."""
+
+TAKEOVER_LEASES: Final = 5
+"""Leases after which a takeover that was not finished may be won by another survivor."""
+
+
+class Membership:
+    """Keeps this node's lease, takes over from nodes that have died, and reaps sessions whose window is over.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        recovery: verifies them after the lease was lost.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, recovery: Recovery) -> None:
+        self._me = context.me
+        self._grid = context.grid
+        self._policy = context.policy
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._log = context.log
+        self._sessions = sessions
+        self._recovery = recovery
+        self._table = LeaseTable((), ())
+
+    def is_alive(self, node: NodeRef) -> bool:
+        """Tell whether *node* held its lease when this one last looked."""
+        return node in self._table.alive
+
+    async def join(self) -> None:
+        """Take the first lease.
+
+        Raises:
+            GridUnavailable: the grid is away.
+        """
+        await self._grid.nodes.join(self._me, lease=self._policy.lease)
+
+    async def keep_lease(self) -> None:
+        """Renew for ever, and look after those whose lease lapsed."""
+        while True:
+            await asyncio.sleep(self._policy.renew * (0.9 + 0.2 * self._clock.random()))
+            try:
+                self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease)
+                for lapsed in self._table.lapsed:
+                    await self._take_over(lapsed)
+            except LeaseLost:
+                await self._rejoin()
+            except GridUnavailable:
+                continue
+
+    async def _rejoin(self) -> None:
+        self._log.emit(events.LEASE_LOST, node=str(self._me))
+        self._metrics.add(catalogue.LEASE_LOST)
+        try:
+            await self.join()
+        except GridUnavailable:
+            return
+        await self._recovery.verify_all()
+
+    async def _take_over(self, lapsed: NodeRef) -> None:
+        within = TAKEOVER_LEASES * self._policy.lease
+        if not await self._grid.nodes.take_over(lapsed, by=self._me, within=within):
+            return
+        self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
+        sessions = 0
+        for partition in range(SESSION_PARTITIONS):
+            while True:
+                looked_at = await self._grid.sessions.orphan(lapsed, partition, limit=ORPHAN_BATCH)
+                sessions += looked_at
+                if looked_at < ORPHAN_BATCH:
+                    break
+        await self._grid.nodes.finish_takeover(lapsed, by=self._me)
+        self._metrics.add(catalogue.TAKEOVERS)
+        self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=sessions)
+
+    async def reap(self) -> None:
+        """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
+        while True:
+            await asyncio.sleep(self._policy.reap * (0.5 + self._clock.random()))
+            alive = self._table.alive or (self._me,)
+            rank = alive.index(self._me) if self._me in alive else 0
+            mine = range(rank, SESSION_PARTITIONS, len(alive))
+            try:
+                for batch in await asyncio.gather(
+                    *(self._grid.sessions.expire(partition, limit=EXPIRE_BATCH) for partition in mine)
+                ):
+                    for ended in batch:
+                        self._log.emit(events.SESSION_ENDED, session=ended.session, reason="expired")
+                        self._metrics.add(catalogue.SESSIONS_ENDED, label="expired")
+            except GridUnavailable:
+                continue
+
+    async def hear_claims(self) -> None:
+        """Drop sessions that other nodes say they have claimed from this one, for ever."""
+        async for right in self._grid.nodes.claimed_elsewhere(self._me):
+            session = self._sessions.get(right.session)
+            if session is not None and session.epoch < right.epoch:
+                self._sessions.fence(session)

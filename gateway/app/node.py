@@ -1,0 +1,172 @@
+"""A gateway node: all use cases put together, without a word about what is outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from gateway.app.background import Background
+from gateway.app.clock import Clock
+from gateway.app.connection import Connections
+from gateway.app.context import Context
+from gateway.app.drain import Drain
+from gateway.app.handshake import ClusterView, Handshake, Identity
+from gateway.app.membership import Membership
+from gateway.app.persistence import Persistence
+from gateway.app.policy import NodePolicy
+from gateway.app.recovery import Recovery
+from gateway.app.requests import Requests
+from gateway.app.sessions import Sessions
+from gateway.catalogue import metrics as catalogue
+from gateway.core.types import NodeRef
+from gateway.ports import (
+    Authenticator,
+    EventLog,
+    Grid,
+    GridUnavailable,
+    Link,
+    Metrics,
+    TokenSigner,
+)
+
+LAG_SAMPLE: Final = 0.5
+"""Seconds between two measurements of the event loop's lag."""
+
+JOIN_RETRY: Final = 0.2
+"""Seconds between two attempts to take the first lease while the grid is not there yet."""
+
+
+class Node:
+    """One gateway node.
+
+    Args:
+        me: its name and incarnation.
+        policy: its numbers.
+        grid: its connection to the grid.
+        authenticator: decides who clients are.
+        signer: session tokens.
+        clock: time and chance.
+        metrics: where numbers go.
+        log: where events go.
+
+    Attributes:
+        me: as given.
+        sessions: the sessions held here.
+        connections: the connections that are open.
+        draining: whether ``drain`` has been called.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: NodeRef,
+        policy: NodePolicy,
+        grid: Grid,
+        authenticator: Authenticator,
+        signer: TokenSigner,
+        clock: Clock,
+        metrics: Metrics,
+        log: EventLog,
+    ) -> None:
+        self._background = Background(log)
+        context = Context(
+            me=me, policy=policy, clock=clock, grid=grid, background=self._background, metrics=metrics, log=log
+        )
+        self._context = context
+        self._joined = False
+        self.me = me
+        self.draining = False
+        self._persistence = Persistence(context)
+        self.sessions = Sessions(context, self._persistence, signer)
+        self._recovery = Recovery(context, self.sessions, self._persistence)
+        self._membership = Membership(context, self.sessions, self._recovery)
+        requests = Requests(context, self._persistence, self.sessions)
+        handshake = Handshake(
+            context,
+            persistence=self._persistence,
+            sessions=self.sessions,
+            requests=requests,
+            identity=Identity(authenticator=authenticator, signer=signer),
+            cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
+        )
+        self.connections = Connections(
+            context,
+            handshake=handshake,
+            sessions=self.sessions,
+            requests=requests,
+            persistence=self._persistence,
+        )
+        self._drain = Drain(context, self.sessions, self._persistence)
+        self._watch_gauges()
+
+    async def start(self) -> None:
+        """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""
+        # The listeners must be there before the grid says its first word.
+        self._background.forever(self._recovery.watch, "grid-changes")
+        self._background.forever(self.sessions.delivery.run, "grid-tail")
+        self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
+        self._background.forever(self._measure_lag, "event-loop-lag")
+        self._background.once(self._join(), "join")
+
+    async def _join(self) -> None:
+        while True:
+            try:
+                await self._context.grid.start()
+                await self._membership.join()
+                break
+            except GridUnavailable:
+                await asyncio.sleep(JOIN_RETRY)
+        self._joined = True
+        self._background.forever(self._membership.keep_lease, "lease")
+        self._background.forever(self._membership.reap, "reaper")
+
+    def not_ready(self) -> Sequence[str]:
+        """Tell why no new sessions should come here; nothing means that they may."""
+        reasons: list[str] = []
+        if not self._joined:
+            reasons.append("the grid has not been reached yet")
+        elif self._persistence.replicated and not self._persistence.available:
+            reasons.append("the grid is away")
+        if self.draining:
+            reasons.append("the node drains")
+        return reasons
+
+    async def serve(self, link: Link) -> None:
+        """Serve one client connection until it is over."""
+        await self.connections.serve(link)
+
+    async def drain(self) -> None:
+        """Move all clients to other nodes; new connections must not come any more."""
+        self.draining = True
+        await self._drain.run()
+
+    async def close(self) -> None:
+        """Stop everything and give the lease back; after ``drain``, or hard."""
+        self.sessions.close()
+        await self._background.close()
+        await self.sessions.delivery.replicas.close()
+        if self.draining:
+            with suppress(GridUnavailable):  # then the lease lapses by itself
+                await self._context.grid.nodes.leave(self.me)
+        await self._context.grid.close()
+
+    # --- Numbers ------------------------------------------------------------------------------------------------------
+
+    async def _measure_lag(self) -> None:
+        while True:
+            before = self._context.clock.monotonic()
+            await asyncio.sleep(LAG_SAMPLE)
+            self._context.metrics.observe(
+                catalogue.EVENT_LOOP_LAG_SECONDS, max(0.0, self._context.clock.monotonic() - before - LAG_SAMPLE)
+            )
+
+    def _watch_gauges(self) -> None:
+        sessions, watch = self.sessions, self._context.metrics.watch
+        watch(catalogue.SESSIONS, sessions.connected, label="connected")
+        watch(catalogue.SESSIONS, lambda: len(sessions) - sessions.connected(), label="disconnected")
+        watch(catalogue.RESEND_BUFFER_BYTES, lambda: sum(each.machine.resend_bytes for each in sessions))
+        watch(catalogue.OUTBOX_PACKETS, lambda: sum(each.machine.waiting for each in sessions))
+        watch(catalogue.BLOCKED_SESSIONS, lambda: sessions.flusher.blocked)
+        watch(catalogue.DRAINING, lambda: float(self.draining))

@@ -1,0 +1,168 @@
+"""What of a session is written to the grid, and when it has to be written again (P1, P3, P4, P10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from gateway.app.context import Context
+from gateway.app.session import Session
+from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import ErrorCode
+from gateway.core.types import Attempt, TokenGeneration
+from gateway.ports import (
+    ClaimResult,
+    Fenced,
+    GridState,
+    GridUnavailable,
+    Ownership,
+    Restored,
+    SessionChanges,
+    SessionGone,
+)
+
+T = TypeVar("T")
+
+
+LOOK_AGAIN: Final = 0.1
+"""Seconds between two looks whether the grid is back: short against the time a person notices."""
+
+
+class Persistence:
+    """Writes sessions to the grid, if sessions are replicated at all.
+
+    A grid that lost writes may hold an older copy of a session, or none, and refuse a write for that reason alone. So a
+    refusal counts only if the session is known to have been stored since: else it is written again first.
+
+    Args:
+        context: of the node.
+
+    Attributes:
+        replicated: whether sessions are written to the grid; if not, every write succeeds and does nothing.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._grid = context.grid
+        self._metrics = context.metrics
+        self.replicated = context.policy.replicated
+
+    @property
+    def available(self) -> bool:
+        """Whether promises that need the grid can be made now."""
+        return self._grid.state is GridState.UP
+
+    async def until_available(self) -> None:
+        """Wait until the grid is back, but at least one look: a step that failed must not be repeated at full speed."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            if self.available:
+                return
+
+    def must_restore(self, session: Session) -> bool:
+        """Tell whether the grid may not hold the session as it is here."""
+        return self.replicated and (session.unsaved or session.saved < self._grid.generation)
+
+    async def create(self, session: Session) -> None:
+        """Write a new session.
+
+        Raises:
+            GridUnavailable: it may have been written; the client will open another one.
+        """
+        if self.replicated:
+            generation = self._grid.generation
+            await self._grid.sessions.create(replace(session.record(), connected=True))
+            session.saved = generation
+
+    async def claim(self, session: Session, generation: TokenGeneration, attempt: Attempt) -> ClaimResult:
+        """Claim a session that this node holds already.
+
+        If the grid turns out to hold a newer one, or none, the result of the claim says so.
+
+        Raises:
+            GridUnavailable: the claim may have been executed; the same claim can be asked again.
+        """
+        if self.must_restore(session):
+            await self.restore([session])
+        return await self._grid.sessions.claim(session.id, by=session.owner, generation=generation, attempt=attempt)
+
+    async def change(self, session: Session, changes: SessionChanges) -> None:
+        """Write a change that a reply is going to promise.
+
+        Raises:
+            Fenced, SessionGone: the session is not this node's any more.
+            GridUnavailable: it may have been written.
+        """
+        await self._write(session, lambda right: self._grid.sessions.change(right, changes))
+
+    async def disconnect(self, session: Session) -> None:
+        """Start the window in the grid.
+
+        Raises:
+            Fenced, SessionGone: the session is not this node's any more.
+            GridUnavailable: to be written when the grid is back.
+        """
+        await self._write(session, self._grid.sessions.disconnect)
+
+    async def end(self, session: Session, reason: ErrorCode) -> None:
+        """Delete everything of the session.
+
+        Raises:
+            Fenced: another node has it.
+            GridUnavailable: the reaper of another node, or of this one, will do it when the window is over.
+        """
+        if self.replicated:
+            await self._grid.sessions.end(session.right, reason=reason)
+
+    async def restore(self, sessions: Sequence[Session]) -> list[Restored]:
+        """Write sessions again as they are here.
+
+        Returns:
+            One result per session; what to do with those that are not WRITTEN is the caller's matter.
+
+        Raises:
+            GridUnavailable: to be tried again.
+        """
+        generation = self._grid.generation
+        results: list[Restored] = [Restored.WRITTEN] * len(sessions)
+        # Only what a loss of writes can explain may be created again; anything else has ended for a reason.
+        for recreate in (True, False):
+            chosen = [index for index, each in enumerate(sessions) if (each.saved < generation) is recreate]
+            if chosen:
+                written = await self._grid.sessions.restore(
+                    [sessions[index].record() for index in chosen], recreate=recreate
+                )
+                for index, result in zip(chosen, written, strict=True):
+                    results[index] = result
+        for session, result in zip(sessions, results, strict=True):
+            if result is Restored.WRITTEN:
+                session.saved = generation
+                session.unsaved = False
+        return results
+
+    async def _write(self, session: Session, step: Callable[[Ownership], Awaitable[T]]) -> None:
+        if not self.replicated:
+            return
+        right = session.right
+        try:
+            try:
+                await step(right)
+            except (Fenced, SessionGone):
+                if not self.must_restore(session):
+                    raise
+                await self._restore_one(session)
+                await step(right)
+        except GridUnavailable:
+            session.unsaved = True
+            raise
+        except Fenced:
+            self._metrics.add(catalogue.FENCED_WRITES)
+            raise
+
+    async def _restore_one(self, session: Session) -> None:
+        (result,) = await self.restore([session])
+        if result is Restored.FENCED:
+            raise Fenced("the grid holds a newer owner of the session")
+        if result is Restored.GONE:
+            raise SessionGone(ErrorCode.SESSION_UNKNOWN)

@@ -1,0 +1,84 @@
+"""The numbers a node works with, as the application needs them; settings are turned into this by ``bootstrap``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.core.packets import Backoff, Limits
+from gateway.core.session import SessionPolicy
+
+MAX_PROPERTIES: Final = 64
+"""Most user-defined properties of a session: all of them go into every welcome and into the grid at every change."""
+MAX_PROPERTY_NAME: Final = 64
+"""Longest name of a property, in characters."""
+MAX_PROPERTY_VALUE: Final = 1024
+"""Longest value of a property, in characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainPolicy:
+    """How a planned stop moves its clients (P12).
+
+    Attributes:
+        batch: sessions told to go away together.
+        interval: seconds between two batches.
+        jitter: seconds over which the clients of a batch spread their moves.
+        settle: seconds to wait for a session's outstanding replies and acknowledgements before its go-away.
+        timeout: seconds after which clients that have not left are closed.
+    """
+
+    batch: int
+    interval: float
+    jitter: float
+    settle: float
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePolicy:
+    """Everything about a node that is a matter of configuration.
+
+    Attributes:
+        replicated: sessions are written to the grid; without, only rung 1 exists (Diffusion: it must be configured).
+        window: seconds a session survives without a connection, if the client does not ask for another time.
+        max_window: longest window a client gets, in seconds.
+        handshake_timeout: seconds in which a connection must bring its hello or resume.
+        session: numbers of the session machines.
+        limits: what one session may use.
+        outbox_packets: packets that may wait, not yet numbered, before the client counts as too slow.
+        outbox_bytes: the same bound in bytes.
+        high_water: bytes a transport may hold back before nothing more is numbered for its session.
+        packet_rate: packets per second that one connection may send for long; 0 for no limit.
+        packet_burst: packets that it may send at once.
+        token_renewal: seconds after which a connected client is handed a token with a new life.
+        topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
+        lease: seconds a node's lease lasts.
+        renew: seconds between renewals.
+        reap: seconds between two looks for sessions whose window is over.
+        restore_rate: sessions per second written back into a grid that lost them.
+        restore_grace: seconds after such a loss in which an unknown session is asked to come again later, not refused.
+        backoff: advice to clients.
+        drain: how a planned stop goes.
+    """
+
+    replicated: bool
+    window: float
+    max_window: float
+    handshake_timeout: float
+    session: SessionPolicy
+    limits: Limits
+    outbox_packets: int
+    outbox_bytes: int
+    high_water: int
+    packet_rate: float
+    packet_burst: int
+    token_renewal: float
+    topic_depth: int
+    lease: float
+    renew: float
+    reap: float
+    restore_rate: float
+    restore_grace: float
+    backoff: Backoff
+    drain: DrainPolicy

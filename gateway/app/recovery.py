@@ -1,0 +1,105 @@
+"""What a node does when the grid was away, or when the node itself was (P10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.persistence import Persistence
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.core.codes import SESSION_EXPIRED
+from gateway.core.packets import Notice, NoticeCode
+from gateway.ports import GridState, GridUnavailable, Restored
+
+RESTORE_BATCH: Final = 100
+"""Sessions per restore step: some milliseconds of the grid's time, so that claims come through between two steps."""
+
+RETRY: Final = 0.2
+"""Seconds before restoring is tried again after the grid went away in the middle."""
+
+GRID_LOST_WRITES = Notice(
+    NoticeCode.GRID_LOST_WRITES,
+    "The grid came back with less than it had. Sessions and the values known here have been restored; "
+    "publishes acknowledged shortly before may be lost.",
+)
+
+
+class Recovery:
+    """Brings the grid and this node's sessions together again.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        persistence: writes them.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
+        self._me = context.me
+        self._grid = context.grid
+        self._policy = context.policy
+        self._clock = context.clock
+        self._log = context.log
+        self._sessions = sessions
+        self._persistence = persistence
+        self._delivery = sessions.delivery
+        self._lost_at: float | None = None
+
+    def is_recovering(self) -> bool:
+        """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
+        return self._lost_at is not None and self._clock.monotonic() - self._lost_at < self._policy.restore_grace
+
+    async def watch(self) -> None:
+        """Follow the grid's state for ever."""
+        async for change in self._grid.changes():
+            if change.state is not GridState.UP:
+                continue
+            if change.lost_writes:
+                self._lost_at = self._clock.monotonic()
+                self._delivery.notify(self._sessions, GRID_LOST_WRITES)
+            await self._catch_up()
+
+    async def verify_all(self) -> None:
+        """The lease was lost: find out of every session whether it is still this node's (P3)."""
+        for session in self._sessions:
+            session.unsaved = True
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Write again whatever the grid may not hold, until there is nothing left."""
+        written = fenced = 0
+        try:
+            await self._grid.nodes.join(self._me, lease=self._policy.lease)
+        except GridUnavailable:
+            return  # a further change will come
+        while self._grid.state is GridState.UP:
+            batch = [session for session in self._sessions if self._persistence.must_restore(session)][:RESTORE_BATCH]
+            if not batch:
+                break
+            try:
+                results = await self._persistence.restore(batch)
+            except GridUnavailable:
+                await asyncio.sleep(RETRY)
+                continue
+            written += results.count(Restored.WRITTEN)
+            fenced += self._drop_refused(batch, results)
+            await asyncio.sleep(len(batch) / self._policy.restore_rate)
+        if written or fenced:
+            self._log.emit(
+                events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored
+            )
+
+    def _drop_refused(self, sessions: Sequence[Session], results: Sequence[Restored]) -> int:
+        dropped = 0
+        for session, result in zip(sessions, results, strict=True):
+            if session.dropped or result is Restored.WRITTEN:
+                continue
+            dropped += 1
+            if result is Restored.FENCED:
+                self._sessions.fence(session)
+            else:
+                self._sessions.drop(session, SESSION_EXPIRED)
+        return dropped

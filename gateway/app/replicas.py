@@ -1,0 +1,171 @@
+"""A node's copy of the topic partitions its sessions care about (design section 6, "Distribution").
+
+A partition is read once, however many sessions arrive: its position is noted, its stream followed from there, and its
+values read meanwhile. What comes twice is told apart by its version, so there is neither a hole nor a duplicate, and
+snapshots come from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from gateway.core import codec
+from gateway.core.outbox import Outgoing
+from gateway.core.types import TopicPath, Version
+from gateway.ports import GridUnavailable, TailBatch, TopicStore, TopicTail, TopicValue
+
+RETRY_READ: Final = 0.2
+"""Seconds before a partition's values are read again after the grid failed in the middle."""
+
+
+RESTORE_BATCH: Final = 200
+"""Values per restore step, so that a grid that has just come back is not blocked by one large command."""
+
+
+class Partition:
+    """The copy of one topic partition.
+
+    Attributes:
+        number: which one.
+        values: the newest value of each topic.
+        holders: sessions and pending subscriptions that need it.
+        complete: set once all values have been read; cleared while they are read again.
+    """
+
+    __slots__ = ("complete", "holders", "number", "reader", "snapshots", "values")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.values: dict[TopicPath, TopicValue] = {}
+        self.snapshots: dict[TopicPath, Outgoing] = {}
+        self.holders = 0
+        self.complete = asyncio.Event()
+        self.reader: asyncio.Task[None] | None = None
+
+    def snapshot(self, value: TopicValue) -> Outgoing:
+        """Return the snapshot packet of a value, encoded once for all sessions."""
+        packet = self.snapshots.get(value.topic)
+        if packet is None:
+            body = codec.encode_update(value.topic, value.version, value.event, value.value, snapshot=True)
+            packet = self.snapshots[value.topic] = Outgoing(value.topic, body)
+        return packet
+
+
+class Replicas:
+    """All partitions this node has a copy of.
+
+    Args:
+        store: where values are read.
+        tail: where streams are followed.
+        changed: called with each value that is newer than the copy had it, and whether it comes from the stream
+            (False: from reading values again).
+
+    Attributes:
+        restored: values that were written back into a grid that had lost them.
+    """
+
+    def __init__(self, store: TopicStore, tail: TopicTail, changed: Callable[[TopicValue, bool], None]) -> None:
+        self._store = store
+        self._tail = tail
+        self._changed = changed
+        self._partitions: dict[int, Partition] = {}
+        self._closed = False
+        self.restored = 0
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def get(self, number: int) -> Partition | None:
+        """Return the copy of a partition, complete or not; None if nobody needs it."""
+        return self._partitions.get(number)
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Keep copies of partitions until ``release``; starts reading those that are new. Does not wait."""
+        for number in numbers:
+            partition = self._partitions.get(number)
+            if partition is None:
+                partition = self._partitions[number] = Partition(number)
+                self._read(partition)
+            partition.holders += 1
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Give up what ``hold`` asked for; a partition that nobody holds any more is dropped."""
+        for number in numbers:
+            partition = self._partitions[number]
+            partition.holders -= 1
+            if partition.holders == 0:
+                del self._partitions[number]
+                self._tail.unfollow(number)
+                if partition.reader is not None:
+                    partition.reader.cancel()
+
+    async def complete(self, numbers: Iterable[int]) -> None:
+        """Wait until partitions that are held have been read; for as long as the grid is away."""
+        for number in numbers:
+            partition = self._partitions.get(number)
+            if partition is not None:
+                await partition.complete.wait()
+
+    def take_in(self, batch: TailBatch) -> None:
+        """Apply what the stream brought."""
+        partition = self._partitions.get(batch.partition)
+        if partition is not None:
+            for value in batch.values:
+                self._apply(partition, value, live=True)
+
+    def read_again(self, number: int) -> None:
+        """The place in a partition's stream is lost: read its values again and follow from a new position."""
+        partition = self._partitions.get(number)
+        if partition is not None:
+            self._read(partition)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._closed = True
+        readers = [each.reader for each in self._partitions.values() if each.reader is not None]
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+
+    def _read(self, partition: Partition) -> None:
+        if self._closed:
+            return
+        if partition.reader is not None:
+            partition.reader.cancel()
+        partition.complete.clear()
+        partition.reader = asyncio.create_task(self._read_values(partition), name=f"read-partition-{partition.number}")
+
+    async def _read_values(self, partition: Partition) -> None:
+        while True:
+            known = dict(partition.values)
+            in_grid: dict[TopicPath, Version] = {}
+            try:
+                position = await self._store.position(partition.number)
+                # Following starts before the values are read: what is published meanwhile comes by the stream.
+                self._tail.follow(partition.number, position)
+                async for page in self._store.values(partition.number):
+                    for value in page:
+                        in_grid[value.topic] = value.version
+                        self._apply(partition, value, live=False)
+                await self._give_back([each for each in known.values() if in_grid.get(each.topic, 0) < each.version])
+            except GridUnavailable:
+                await asyncio.sleep(RETRY_READ)
+                continue
+            partition.complete.set()
+            partition.reader = None
+            return
+
+    async def _give_back(self, lost: list[TopicValue]) -> None:
+        """Restore what the grid has lost and this node still has (P6, P10); the grid takes only what is newer."""
+        for start in range(0, len(lost), RESTORE_BATCH):
+            self.restored += await self._store.restore(lost[start : start + RESTORE_BATCH])
+
+    def _apply(self, partition: Partition, value: TopicValue, *, live: bool) -> None:
+        known = partition.values.get(value.topic)
+        if known is not None and known.version >= value.version:
+            return
+        partition.values[value.topic] = value
+        partition.snapshots.pop(value.topic, None)
+        self._changed(value, live)

@@ -1,0 +1,182 @@
+"""A session as its node holds it: the machine, what failover needs, and the connection of the moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from gateway.core import codec
+from gateway.core.outbox import Outgoing
+from gateway.core.packets import Reply
+from gateway.core.selections import Selections
+from gateway.core.session import SessionMachine
+from gateway.core.transitions import State
+from gateway.core.types import (
+    Attempt,
+    Epoch,
+    GridGeneration,
+    NodeRef,
+    RequestNumber,
+    SessionId,
+    TokenGeneration,
+)
+from gateway.ports import Link, Ownership, SessionRecord
+
+if TYPE_CHECKING:
+    from gateway.app.requests import RequestLane
+
+CLIENT_TYPE_PROPERTY = "$client"
+"""The one fixed property that is replicated: another node has no way to learn it."""
+
+
+class Session:
+    """One session that this node owns.
+
+    Args:
+        record: as it is in the grid, or would be.
+        machine: its packets.
+        saved: the generation of the grid in which this state is known to be stored.
+
+    Attributes:
+        id: of the session.
+        principal: who it belongs to.
+        properties: user-defined properties, and ``$client``.
+        selections: what it is sent.
+        window: seconds it survives without a connection.
+        owner: this node.
+        epoch: of the last claim.
+        generation: of the newest token.
+        confirmed: oldest token generation still accepted.
+        attempt: of the last resume.
+        publish_partitions: topic partitions that may hold publish receipts.
+        fixed: properties made by this node for the current connection.
+        machine: its packets.
+        link: the connection, or None.
+        lane: its requests, in order.
+        saved: generation of the grid in which the state is stored; an older one than the grid's means "write it again".
+        unsaved: a change could not be written and must be, as soon as the grid is back.
+        retained: topic partitions that are kept here for its selections.
+        moving: it has been told to go away, or is about to be; it is sent no more updates here.
+        proved: the client has shown that it holds the newest token.
+        renew_at: when to hand out a token with a new life, on the monotonic clock.
+        resuming: held while a resume is decided, so that two connections cannot both get the session.
+        dropped: the node no longer holds it.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_settled",
+        "attempt",
+        "confirmed",
+        "dropped",
+        "epoch",
+        "fixed",
+        "generation",
+        "id",
+        "lane",
+        "link",
+        "machine",
+        "moving",
+        "owner",
+        "principal",
+        "properties",
+        "proved",
+        "publish_partitions",
+        "renew_at",
+        "resuming",
+        "retained",
+        "saved",
+        "selections",
+        "unsaved",
+        "window",
+    )
+
+    lane: RequestLane
+
+    def __init__(self, record: SessionRecord, machine: SessionMachine, *, saved: GridGeneration) -> None:
+        self.id: SessionId = record.id
+        self.principal: str = record.principal
+        self.owner: NodeRef = record.owner
+        self.window: float = record.window
+        self.machine = machine
+        self.link: Link | None = None
+        self.fixed: dict[str, str] = {}
+        self.retained: frozenset[int] = frozenset()
+        self.unsaved = False
+        self.moving = False
+        self.proved = True
+        self.dropped = False
+        self.renew_at = 0.0
+        self.resuming = asyncio.Lock()
+        self._answered: deque[tuple[int, RequestNumber]] = deque()
+        self._settled = RequestNumber(0)
+        self.take_over(record, saved=saved)
+
+    def take_over(self, record: SessionRecord, *, saved: GridGeneration) -> None:
+        """Take on the state that a claim returned; it is newer than the one here if another node had the session."""
+        self.properties: dict[str, str] = dict(record.properties)
+        self.selections: Selections = Selections.from_wire(record.selections)
+        self.epoch: Epoch = record.epoch
+        self.generation: TokenGeneration = record.generation
+        self.confirmed: TokenGeneration = record.confirmed
+        self.attempt: Attempt = record.attempt
+        self.publish_partitions: frozenset[int] = record.publish_partitions
+        self.saved = saved
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} epoch={self.epoch} {self.machine.state.value}>"
+
+    @property
+    def connected(self) -> bool:
+        """Whether a client is connected."""
+        return self.link is not None
+
+    @property
+    def right(self) -> Ownership:
+        """By which right this node writes for it."""
+        return Ownership(self.id, self.owner, self.epoch)
+
+    def record(self) -> SessionRecord:
+        """Return what the grid should hold."""
+        return SessionRecord(
+            id=self.id,
+            principal=self.principal,
+            properties=dict(self.properties),
+            selections=self.selections.to_wire(),
+            window=self.window,
+            epoch=self.epoch,
+            owner=self.owner,
+            generation=self.generation,
+            confirmed=self.confirmed,
+            attempt=self.attempt,
+            connected=self.connected,
+            publish_partitions=self.publish_partitions,
+        )
+
+    def all_properties(self) -> dict[str, str]:
+        """Return the user's and the server's properties."""
+        return self.properties | self.fixed
+
+    # --- Replies and what the client has seen of them -----------------------------------------------------------------
+
+    def reply(self, reply: Reply) -> None:
+        """Queue a reply and remember by which packet id at the latest it will have been acknowledged."""
+        machine = self.machine
+        if machine.state is State.CLOSED:
+            return
+        machine.submit(Outgoing(None, codec.encode_reply(reply)))
+        self._answered.append((machine.last_numbered + machine.waiting, reply.request))
+
+    def settled(self) -> RequestNumber:
+        """Tell up to which request every answer has been acknowledged: receipts up to it may be forgotten (P5)."""
+        acknowledged = self.machine.oldest - 1
+        while self._answered and self._answered[0][0] <= acknowledged:
+            _, request = self._answered.popleft()
+            self._settled = max(self._settled, request)
+        oldest_open = self.lane.oldest_open
+        return self._settled if oldest_open is None else RequestNumber(min(self._settled, oldest_open - 1))
+
+    def forget_answers(self) -> None:
+        """Numbering has begun anew: the packet ids of earlier answers mean nothing any more."""
+        self._answered.clear()

@@ -1,0 +1,220 @@
+"""The sessions of a node: attached, detached, timed and dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from gateway.app.context import Context
+from gateway.app.delivery import Delivery
+from gateway.app.flusher import Flusher
+from gateway.app.persistence import Persistence
+from gateway.app.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import (
+    FENCED,
+    PING_TIMEOUT,
+    SESSION_CLOSED,
+    SESSION_EXPIRED,
+    SLOW_CONSUMER,
+    CloseCode,
+    ErrorCode,
+)
+from gateway.core.packets import Bye
+from gateway.core.timers import Deadlines
+from gateway.core.types import SessionId
+from gateway.ports import Fenced, GridUnavailable, Link, SessionGone, TokenSigner
+
+
+def close_code_of(reason: ErrorCode) -> CloseCode:
+    """Tell with which code to close the socket of a session that is gone for *reason*."""
+    return SESSION_CLOSED if reason is ErrorCode.SESSION_CLOSED else SESSION_EXPIRED
+
+
+class Sessions:
+    """Registry and life cycle of the sessions this node owns.
+
+    Args:
+        context: of the node.
+        persistence: where disconnects and ends are written.
+        signer: renews tokens of long connections.
+
+    Attributes:
+        flusher: writes for the sessions.
+        delivery: sends them what they selected.
+    """
+
+    def __init__(self, context: Context, persistence: Persistence, signer: TokenSigner) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._background = context.background
+        self._metrics = context.metrics
+        self._log = context.log
+        self._persistence = persistence
+        self._signer = signer
+        self._sessions: dict[SessionId, Session] = {}
+        self._deadlines: Deadlines[Session] = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self.flusher = Flusher(context, self._too_slow)
+        self.delivery = Delivery(context, self)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def get(self, session: SessionId) -> Session | None:
+        """Return a session this node holds."""
+        return self._sessions.get(session)
+
+    def connected(self) -> int:
+        """Count the sessions with a client."""
+        return sum(session.link is not None for session in self._sessions.values())
+
+    def add(self, session: Session) -> None:
+        """Take a session in."""
+        self._sessions[session.id] = session
+
+    # --- Attached and detached ----------------------------------------------------------------------------------------
+
+    def attach(self, session: Session, link: Link) -> None:
+        """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
+        session.link = link
+        session.moving = False
+        session.renew_at = self._clock.monotonic() + self._policy.token_renewal
+        self.reschedule(session)
+
+    def detach(self, session: Session, link: Link) -> None:
+        """*link* is over; unless the session has another one already, its window starts."""
+        if session.link is not link:
+            return
+        session.link = None
+        self.flusher.forget(session)
+        if session.dropped:
+            return
+        session.machine.detach()
+        self._deadlines.schedule(session, self._clock.monotonic() + session.window)
+        self._arm()
+        self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
+        if self._persistence.replicated:
+            self._background.once(self._save_disconnect(session), "save-disconnect")
+
+    async def _save_disconnect(self, session: Session) -> None:
+        right = session.right
+        try:
+            await self._persistence.disconnect(session)
+        except GridUnavailable:
+            return  # marked as unsaved; written when the grid is back
+        except (Fenced, SessionGone):
+            # A claim by this very node, for the client that came back meanwhile, is no reason to drop it.
+            if session.right == right and not session.connected:
+                self.fence(session)
+
+    # --- Ends ---------------------------------------------------------------------------------------------------------
+
+    def drop(self, session: Session, code: CloseCode, *, farewell: Bye | None = None) -> None:
+        """Give the session up here and now, without touching the grid."""
+        if session.dropped:
+            return
+        session.dropped = True
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+        self._deadlines.cancel(session)
+        self.delivery.forget(session)
+        session.machine.close()
+        session.lane.abandon()
+        if session.link is not None:
+            if farewell is not None:
+                session.machine.send_link(farewell)
+            self.flusher.flush(session)
+            self.close_link(session.link, code)
+        self.flusher.forget(session)
+
+    def fence(self, session: Session) -> None:
+        """Another node owns the session: drop the copy here and close its socket with its own code (P3)."""
+        self._log.emit(events.SESSION_FENCED, session=session.id)
+        self.drop(session, FENCED)
+
+    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
+        """End the session everywhere (P7)."""
+        try:
+            await self._persistence.end(session, reason)
+        except Fenced:
+            self.fence(session)
+            return
+        except GridUnavailable:
+            # Its window goes on in the grid, and the reaper deletes it there when that is over.
+            pass
+        name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
+        self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
+        self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
+        self.drop(session, code, farewell=Bye(name))
+
+    def close_link(self, link: Link, code: CloseCode) -> None:
+        """Close a connection and count it."""
+        self._metrics.add(catalogue.CLOSES, label=str(code.code))
+        if code in {SLOW_CONSUMER, PING_TIMEOUT}:
+            self._metrics.add(catalogue.SLOW_CLOSES, label=str(code.code))
+        link.close(code.code, code.name)
+
+    def _too_slow(self, session: Session) -> None:
+        link = session.link
+        if link is None:
+            return
+        machine = session.machine
+        self._log.emit(
+            events.SLOW_CONSUMER_CLOSED, session=session.id, packets=machine.waiting, bytes=machine.waiting_bytes
+        )
+        self.close_link(link, SLOW_CONSUMER)
+        self.detach(session, link)
+
+    # --- Time ---------------------------------------------------------------------------------------------------------
+
+    def reschedule(self, session: Session) -> None:
+        """The session's next deadline may have moved nearer; later ones are noticed when the old one is due."""
+        deadline = session.machine.next_deadline()
+        if deadline is not None:
+            self._deadlines.schedule(session, deadline)
+            self._arm()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.flusher.close()
+
+    def _arm(self) -> None:
+        nearest = self._deadlines.next()
+        if nearest is None or (self._timer is not None and self._timer_at is not None and self._timer_at <= nearest):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = nearest
+        delay = max(0.0, nearest - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = self._timer_at = None
+        now = self._clock.monotonic()
+        for session in self._deadlines.due(now):
+            self._tick(session, now)
+        self._arm()
+
+    def _tick(self, session: Session, now: float) -> None:
+        link = session.link
+        if link is None:
+            self._background.once(self.end(session, ErrorCode.SESSION_EXPIRED, SESSION_EXPIRED), f"expire-{session.id}")
+            return
+        if session.machine.tick(now):
+            self.close_link(link, PING_TIMEOUT)
+            self.detach(session, link)
+            return
+        if now >= session.renew_at:
+            session.renew_at = now + self._policy.token_renewal
+            session.machine.ping(self._signer.sign(session.id, session.generation, now=self._clock.wall()))
+        self.flusher.mark(session)
+        self.reschedule(session)

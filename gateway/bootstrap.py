@@ -1,0 +1,286 @@
+"""Puts a node together: the only place that names concrete adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Final
+
+from gateway.adapters.admin import AdminServer
+from gateway.adapters.authentication import AnonymousAuthenticator, StaticAuthenticator, UsersFileError
+from gateway.adapters.logging import StructuredEventLog
+from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.metrics import PrometheusMetrics
+from gateway.adapters.redis import RedisGrid
+from gateway.adapters.tokens import ItsdangerousTokenSigner
+from gateway.adapters.websocket import WebSocketServer
+from gateway.app.clock import Clock
+from gateway.app.node import Node
+from gateway.app.policy import DrainPolicy, NodePolicy
+from gateway.catalogue import log_events as events
+from gateway.catalogue.log_events import Level
+from gateway.core.packets import Backoff, Limits
+from gateway.core.session import SessionPolicy
+from gateway.core.types import Incarnation, NodeId, NodeRef
+from gateway.ports import Authenticator, EventLog, Grid, Metrics
+from gateway.settings import AnonymousUsers, Settings, StaticUsers
+from lb.agent import AgentServer, AgentState
+
+INCARNATION_BYTES: Final = 6
+"""48 random bits: a node that restarts a million times a year meets its own past once in many thousand years."""
+
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""What a transport may hold back before its session is left waiting: enough for a whole bandwidth-delay product of
+50 Mbit/s at 10 ms, and little enough that ten thousand stuck clients hold 640 MB at the very worst."""
+
+BATCH_BYTES: Final = 64 * 1024
+"""Largest message a node writes, unless a single packet is larger: small enough to be parsed without a pause."""
+
+DRAIN_SETTLE: Final = 2.0
+"""Seconds a session gets to have its last packets acknowledged before it is told to go: several slow round trips."""
+
+RESTORE_GRACE_LEASES: Final = 3
+"""Leases after a loss of writes for which an unknown session is asked to come again: by then every node has either
+restored its sessions or lapsed."""
+
+TOKEN_RENEWAL_SHARE: Final = 0.5
+"""Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
+
+
+def policy_of(settings: Settings) -> NodePolicy:
+    """Turn settings into the numbers the application works with."""
+    return NodePolicy(
+        replicated=settings.replication,
+        window=settings.window_default,
+        max_window=settings.window_maximum,
+        handshake_timeout=settings.handshake_timeout,
+        session=SessionPolicy(
+            resend_packets=settings.limit_resend_packets,
+            resend_bytes=settings.limit_resend_bytes,
+            message_bytes=BATCH_BYTES,
+            ack_packets=settings.ack_packets,
+            ack_delay=settings.ack_delay,
+            ping_interval=settings.ping_interval,
+            ping_timeout=settings.ping_timeout,
+        ),
+        limits=Limits(
+            message_bytes=settings.limit_message_bytes,
+            value_bytes=settings.limit_value_bytes,
+            requests=settings.limit_requests,
+            selections=settings.limit_selections,
+            resend_packets=settings.limit_resend_packets,
+            resend_bytes=settings.limit_resend_bytes,
+        ),
+        outbox_packets=settings.limit_outbox_packets,
+        outbox_bytes=settings.limit_outbox_bytes,
+        high_water=HIGH_WATER_BYTES,
+        packet_rate=settings.rate_packets,
+        packet_burst=settings.rate_burst,
+        token_renewal=settings.token_life * TOKEN_RENEWAL_SHARE,
+        topic_depth=settings.topic_depth,
+        lease=settings.lease,
+        renew=settings.lease_renew,
+        reap=settings.reap_interval,
+        restore_rate=settings.restore_rate,
+        restore_grace=settings.lease * RESTORE_GRACE_LEASES,
+        backoff=Backoff(
+            initial=settings.backoff_initial, maximum=settings.backoff_maximum, stable_after=settings.backoff_stable
+        ),
+        drain=DrainPolicy(
+            batch=settings.drain_batch,
+            interval=settings.drain_interval,
+            jitter=settings.drain_jitter,
+            settle=DRAIN_SETTLE,
+            timeout=settings.drain_timeout,
+        ),
+    )
+
+
+class Gateway:
+    """A node with its servers. Two of them in one process do not know of each other.
+
+    Args:
+        settings: checked already.
+        log: where events go; by default where the settings say.
+        memory: the shared state of in-memory grids, for several nodes in one process; used if no grid is configured.
+
+    Attributes:
+        me: the node's name and incarnation.
+        node: the application.
+        metrics: its numbers.
+    """
+
+    def __init__(
+        self, settings: Settings, *, log: EventLog | None = None, memory: MemoryGridServer | None = None
+    ) -> None:
+        self._settings = settings
+        self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
+        self.log: EventLog = log or StructuredEventLog(
+            node=settings.node,
+            format=settings.log_format.value,
+            level=Level[settings.log_level.name],
+        )
+        self.metrics = PrometheusMetrics()
+        self._authenticator = _authenticator(settings)
+        self.node = Node(
+            me=self.me,
+            policy=policy_of(settings),
+            grid=_grid(settings, self.me, self.metrics, self.log, memory),
+            authenticator=self._authenticator,
+            signer=ItsdangerousTokenSigner(
+                [key.reveal().encode() for key in settings.token_keys],
+                [key.reveal().encode() for key in settings.token_verify_keys],
+                life=settings.token_life,
+                leeway=settings.token_leeway,
+            ),
+            clock=Clock(),
+            metrics=self.metrics,
+            log=self.log,
+        )
+        self._clients = WebSocketServer(
+            settings.listen.host,
+            settings.listen.port,
+            serve=self.node.serve,
+            accepting=lambda: not self.node.draining,
+            message_bytes=settings.limit_message_bytes,
+            origins=settings.origins,
+            trusted_proxies=settings.trusted_proxies,
+        )
+        self._admin = AdminServer(
+            settings.admin.host,
+            settings.admin.port,
+            ready=self.node.not_ready,
+            metrics_text=self.metrics.render,
+        )
+        self._agent = (
+            None
+            if settings.agent is None
+            else AgentServer(
+                settings.agent.host,
+                settings.agent.port,
+                lambda: AgentState.NOT_READY if self.node.not_ready() else AgentState.READY,
+            )
+        )
+
+    @property
+    def port(self) -> int:
+        """The client port."""
+        return self._clients.port
+
+    @property
+    def admin_port(self) -> int:
+        """The admin port."""
+        return self._admin.port
+
+    async def start(self) -> None:
+        """Listen and begin to work. The grid need not be there yet; ``/readyz`` tells when it is.
+
+        Raises:
+            OSError: a port cannot be bound.
+        """
+        for shortcut in self._settings.shortcuts():
+            self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
+        await self.node.start()
+        await self._clients.start()
+        await self._admin.start()
+        if self._agent is not None:
+            await self._agent.start()
+        self.log.emit(
+            events.NODE_STARTED,
+            node=self.me.node,
+            incarnation=self.me.incarnation,
+            listen=f"{self._settings.listen.host}:{self.port}",
+            admin=f"{self._settings.admin.host}:{self.admin_port}",
+        )
+
+    async def drain(self) -> None:
+        """Move all clients to other nodes (P12)."""
+        await self.node.drain()
+
+    async def close(self) -> None:
+        """Stop everything."""
+        await self.node.close()
+        await self._clients.close()
+        await self._admin.close()
+        if self._agent is not None:
+            await self._agent.close()
+        self.log.emit(events.NODE_STOPPED, node=self.me.node)
+
+    def reload(self) -> None:
+        """Read again what can change while the node runs: the file of principals."""
+        if isinstance(self._authenticator, StaticAuthenticator):
+            self._authenticator.reload()
+
+
+def _authenticator(settings: Settings) -> Authenticator:
+    match settings.auth:
+        case StaticUsers(file):
+            return StaticAuthenticator(file)
+        case AnonymousUsers():
+            return AnonymousAuthenticator()
+        case None:
+            raise AssertionError("the settings are checked before: without authentication no node starts")
+
+
+def _grid(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, memory: MemoryGridServer | None) -> Grid:
+    if settings.grid is None:
+        server = memory or MemoryGridServer(
+            now=time.monotonic, stream_length=settings.stream_length, topic_depth=settings.topic_depth
+        )
+        return MemoryGrid(server, node=me)
+    return RedisGrid(
+        settings.grid,
+        prefix=settings.grid_prefix,
+        node=me,
+        metrics=metrics,
+        log=log,
+        stream_length=settings.stream_length,
+        timeout=settings.grid_timeout,
+        topic_depth=settings.topic_depth,
+    )
+
+
+async def _serve(settings: Settings) -> int:
+    try:
+        gateway = Gateway(settings)
+        await gateway.start()
+    except (OSError, UsersFileError) as error:
+        print(f"gateway: error: {error}", file=sys.stderr)  # noqa: T201 - there may be no log yet
+        return 1
+    loop = asyncio.get_running_loop()
+    stop, now = asyncio.Event(), asyncio.Event()
+
+    def on_stop() -> None:
+        (now if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_stop)
+    loop.add_signal_handler(signal.SIGHUP, gateway.reload)
+    await stop.wait()
+    drain = asyncio.create_task(gateway.drain())
+    impatience = asyncio.create_task(now.wait())
+    await asyncio.wait([drain, impatience], return_when=asyncio.FIRST_COMPLETED)
+    for task in (drain, impatience):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    await gateway.close()
+    return 0
+
+
+def run(settings: Settings) -> int:
+    """Run a node until SIGTERM or Ctrl-C, which drain it; a second one stops it at once.
+
+    Returns:
+        The exit code of the process.
+    """
+    if settings.uvloop:
+        with suppress(ImportError):
+            import uvloop  # noqa: PLC0415 - optional, and only wanted here
+
+            return uvloop.run(_serve(settings))
+    return asyncio.run(_serve(settings))

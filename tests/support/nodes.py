@@ -1,0 +1,68 @@
+"""Whole nodes inside the test process, over an in-memory grid or a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gateway.adapters.memory import MemoryEventLog, MemoryGridServer
+from gateway.bootstrap import Gateway
+from gateway.settings import AnonymousUsers, HostPort, Secret, Settings
+
+KEY = Secret("a-key-for-tests-that-is-long-enough")
+
+QUICK: dict[str, Any] = {
+    "auth": AnonymousUsers(),
+    "token_keys": (KEY,),
+    "listen": HostPort("127.0.0.1", 0),
+    "admin": HostPort("127.0.0.1", 0),
+    "rate_packets": 0.0,
+    "drain_jitter": 0.05,
+}
+"""Settings of test nodes: free ports, a fixed key, no rate limit."""
+
+
+class TestNode:
+    """A running node and what it told."""
+
+    __test__ = False
+
+    def __init__(self, gateway: Gateway, log: MemoryEventLog) -> None:
+        self.gateway = gateway
+        self.log = log
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.gateway.port}/v1/connect"
+
+    @property
+    def admin(self) -> str:
+        return f"http://127.0.0.1:{self.gateway.admin_port}"
+
+
+@asynccontextmanager
+async def running_node(
+    name: str = "n1", *, memory: MemoryGridServer | None = None, **settings: Any
+) -> AsyncIterator[TestNode]:
+    """Run a node until the end of the block, then stop it hard."""
+    log = MemoryEventLog()
+    gateway = Gateway(Settings(node=name, **(QUICK | settings)), log=log, memory=memory)
+    await gateway.start()
+    try:
+        await eventually(lambda: not gateway.node.not_ready())
+        yield TestNode(gateway, log)
+    finally:
+        await gateway.close()
+
+
+async def eventually(condition: Callable[[], bool], *, within: float = 5.0) -> None:
+    """Wait until *condition* holds.
+
+    Raises:
+        TimeoutError: it did not in time.
+    """
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.005)
