@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
+from gateway.app.lag import TailLag
 from gateway.app.replicas import Replicas
 from gateway.app.session import Session
 
@@ -36,6 +37,7 @@ class Delivery:
 
     Attributes:
         replicas: this node's copies of topic partitions.
+        lag: how far behind the streams it is.
     """
 
     def __init__(self, context: Context, sessions: Sessions) -> None:
@@ -48,6 +50,7 @@ class Delivery:
         self._flusher = sessions.flusher
         self._index: SelectionIndex[Session] = SelectionIndex()
         self.replicas = Replicas(context.grid.topics, context.grid.tail, self._changed)
+        self.lag = TailLag(context.clock, context.metrics)
 
     async def run(self) -> None:
         """Follow the streams for ever."""
@@ -57,6 +60,7 @@ class Delivery:
             else:
                 self._flusher.mark_update(self._clock.monotonic())
                 self.replicas.take_in(item)
+                self.lag.read(item)
 
     # --- Selections ---------------------------------------------------------------------------------------------------
 

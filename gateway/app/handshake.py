@@ -185,7 +185,7 @@ class Handshake:
         except (GridUnavailable, Fenced):
             raise _grid_unavailable() from None
         self._sessions.add(session)
-        session.machine.open(self._clock.monotonic())
+        session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._welcome(session, link, Outcome.CREATED)
         self._metrics.add(catalogue.SESSIONS_OPENED)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=principal)
@@ -247,7 +247,9 @@ class Handshake:
         machine.resume()
         now = self._clock.monotonic()
         was_muted = session.moving
-        if is_ours and machine.can_reattach(received=packet.received, oldest=packet.oldest):
+        if is_ours and machine.can_reattach(
+            received=packet.received, oldest=packet.oldest, generation=claims.generation
+        ):
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
             self._welcome(session, link, Outcome.REATTACHED, resent=resent, conflated=conflated)
@@ -255,9 +257,9 @@ class Handshake:
             if was_muted:
                 await self._activate(session)
             return session
-        lost = machine.lost(packet.received) if is_ours else None
+        lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
-        machine.restart(now)
+        machine.restart(now, generation=session.generation)
         session.forget_answers()
         self._welcome(session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None)
         self._resumed(session, Outcome.FAILED_OVER, reason, claimed.previous if claimed else self._me)
@@ -307,7 +309,7 @@ class Handshake:
             self._sessions.drop(already, SUPERSEDED)
         session = self._make(result.record)
         self._sessions.add(session)
-        session.machine.open(self._clock.monotonic())
+        session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._welcome(session, link, Outcome.FAILED_OVER, reason=FailoverReason.OTHER_NODE, lost=None, conflated=None)
         self._resumed(session, Outcome.FAILED_OVER, FailoverReason.OTHER_NODE, result.previous)
         if result.previous != self._me and self._cluster.is_alive(result.previous):

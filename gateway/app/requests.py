@@ -131,6 +131,7 @@ class Requests:
     def __init__(self, context: Context, persistence: Persistence, sessions: Sessions) -> None:
         self._grid = context.grid
         self._policy = context.policy
+        self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
         self._persistence = persistence
@@ -217,10 +218,13 @@ class Requests:
                 commands.append(PublishCommand(right, request.request, settled, topic, request.value))
         if commands:
             await self._note_partitions(session, commands)
-            for command, result in zip(commands, await self._grid.topics.publish(commands), strict=True):
+            started = self._clock.monotonic()
+            results = await self._grid.topics.publish(commands)
+            for command, result in zip(commands, results, strict=True):
                 if isinstance(result, Fenced):
                     raise result
                 self._reply_published(session, command, result)
+                self._delivery.lag.published(result.event, started)
         for number, refusal in refused:
             self._metrics.add(catalogue.PUBLISHES, label="refused")
             self._refuse(session, number, refusal)

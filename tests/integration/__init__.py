@@ -1,0 +1,1 @@
+"""Parts of the gateway against the real things they talk to."""

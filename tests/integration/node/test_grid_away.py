@@ -1,0 +1,206 @@
+"""P10 with whole nodes and a real Redis that is killed, suspended, emptied and rolled back under them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from gateway.ports import GridState
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import RedisServer, unique_prefix
+
+pytestmark = pytest.mark.redis
+
+OUTAGE = 20.0
+"""Seconds in which a node must be back after Redis is: its reconnect backoff is far shorter."""
+
+
+class Cluster:
+    """Two nodes over one Redis."""
+
+    def __init__(self, redis: RedisServer, n1: TestNode, n2: TestNode, prefix: str) -> None:
+        self.redis, self.n1, self.n2, self.prefix = redis, n1, n2, prefix
+
+    async def see_grid(self, state: GridState) -> None:
+        for node in (self.n1, self.n2):
+            await eventually(lambda node=node: node.gateway.node._context.grid.state is state, within=OUTAGE)  # type: ignore[misc]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        redis = await stack.enter_async_context(RedisServer(aof=True))
+        prefix = unique_prefix()
+        settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": prefix, "grid_timeout": 0.5}
+        n1 = await stack.enter_async_context(running_node("n1", **settings))
+        n2 = await stack.enter_async_context(running_node("n2", **settings))
+        yield Cluster(redis, n1, n2, prefix)
+
+
+class Talker:
+    """A raw client that counts its packets."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self.raw = raw
+        self.sent = 0
+        self.welcome: dict[str, Any] = {}
+
+    @classmethod
+    async def open(cls, node: TestNode, principal: str = "alice") -> Talker:
+        talker = cls(RawClient(node.url))
+        await talker.raw.connect()
+        talker.welcome = await talker.raw.hello(principal, properties={"team": "fx"})
+        return talker
+
+    async def ask(self, kind: str, *, within: float = 5.0, **fields: Any) -> dict[str, Any]:
+        self.sent += 1
+        number = self.sent
+        await self.raw.send({"id": number, "request": number, "type": kind, **fields})
+        return await self.raw.expect("reply", within=within, where=lambda reply: reply["request"] == number)
+
+    async def publish_when_possible(self, topic: str, value: Any) -> dict[str, Any]:
+        while True:
+            reply = await self.ask("publish", topic=topic, value=value, within=OUTAGE)
+            if "error" not in reply:
+                return reply
+            assert reply["error"]["code"] == "grid_unavailable"
+            assert reply["error"]["retry_after"] > 0
+
+
+async def test_a_grid_that_comes_back_empty_is_filled_again(cluster: Cluster) -> None:
+    watcher, publisher = await Talker.open(cluster.n1), await Talker.open(cluster.n2, "bob")
+    await watcher.ask("subscribe", selector="a/**")
+    await publisher.ask("publish", topic="a/x", value="before")
+    before = await watcher.raw.expect("update")
+
+    cluster.redis.kill()
+    await cluster.see_grid(GridState.AWAY)
+    refused = await publisher.ask("publish", topic="a/x", value="refused")
+    await cluster.redis.restart(emptied=True)
+    await publisher.publish_when_possible("a/x", "after")
+    after = await watcher.raw.expect("update", where=lambda update: update["value"] == "after", within=OUTAGE)
+
+    assert refused["error"]["code"] == "grid_unavailable"
+    assert after["version"] > before["version"]
+    assert any(packet["type"] == "notice" and packet["code"] == "grid_lost_writes" for packet in watcher.raw.seen)
+    # Both sessions are in the grid again, each with all that failover needs.
+    for node, talker in ((cluster.n2, watcher), (cluster.n1, publisher)):
+        session = talker.welcome["session"]
+
+        async def restored(session: str = session) -> bool:
+            return any(session in key for key in await cluster.redis.keys(cluster.prefix))
+
+        for _ in range(200):
+            if await restored():
+                break
+        await talker.raw.cut()
+        async with RawClient(node.url) as back:
+            again = await back.resume(talker.welcome["token"], attempt=1, received=0, oldest=talker.sent + 1)
+        assert again["outcome"] == "failed_over", again
+        assert again["properties"]["team"] == "fx"
+
+
+async def test_values_that_only_a_node_still_has_are_put_back(cluster: Cluster) -> None:
+    watcher, publisher = await Talker.open(cluster.n1), await Talker.open(cluster.n2, "bob")
+    await watcher.ask("subscribe", selector="a/**")
+    first = await publisher.ask("publish", topic="a/quiet", value="kept")
+    await watcher.raw.expect("update")
+
+    cluster.redis.kill()
+    await cluster.see_grid(GridState.AWAY)
+    await cluster.redis.restart(emptied=True)
+    await cluster.see_grid(GridState.UP)
+    await eventually(lambda: cluster.n1.gateway.node.sessions.delivery.replicas.restored > 0, within=OUTAGE)
+    newcomer = await Talker.open(cluster.n2, "carol")
+    await newcomer.ask("subscribe", selector="a/**", within=OUTAGE)
+    update = await newcomer.raw.expect("update")
+
+    assert (update["topic"], update["value"], update["version"]) == ("a/quiet", "kept", first["version"])
+    for talker in (watcher, publisher, newcomer):
+        await talker.raw.cut()
+
+
+async def test_a_suspended_grid_disconnects_nobody(cluster: Cluster) -> None:
+    watcher, publisher = await Talker.open(cluster.n1), await Talker.open(cluster.n2, "bob")
+    await watcher.ask("subscribe", selector="a/**")
+
+    cluster.redis.suspend()
+    pending = {"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1}
+    await publisher.raw.send(pending)
+    publisher.sent = 1
+    await eventually(lambda: cluster.n2.gateway.node._context.grid.state is GridState.AWAY, within=OUTAGE)
+    refused = await publisher.ask("publish", topic="a/x", value=2)
+    cluster.redis.resume()
+    reply = await publisher.raw.expect("reply", where=lambda reply: reply["request"] == 1, within=OUTAGE)
+    await publisher.publish_when_possible("a/x", 3)
+    updates = [await watcher.raw.expect("update", within=OUTAGE) for _ in range(2)]
+
+    # What was under way when the grid stopped is neither lost nor doubled; what came later was refused at once.
+    assert "error" not in reply
+    assert refused["error"]["code"] == "grid_unavailable"
+    assert [(update["value"], update["version"]) for update in updates] == [(1, 1), (3, 2)]
+    for talker in (watcher, publisher):
+        await talker.raw.cut()
+
+
+async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster: Cluster) -> None:
+    watcher, publisher = await Talker.open(cluster.n1), await Talker.open(cluster.n2, "bob")
+    await watcher.ask("subscribe", selector="a/**")
+    await publisher.ask("publish", topic="a/x", value="old")
+    snapshot = await cluster.redis.snapshot()
+    await publisher.ask("publish", topic="a/x", value="new")
+    await publisher.ask("properties", set={"team": "rates"})
+    late = await Talker.open(cluster.n1, "late")
+    await late.ask("subscribe", selector="a/*")
+
+    cluster.redis.kill()
+    await cluster.see_grid(GridState.AWAY)
+    await cluster.redis.restart(snapshot=snapshot)
+    await cluster.see_grid(GridState.UP)
+    await publisher.publish_when_possible("a/x", "newest")
+    await watcher.raw.expect("update", where=lambda update: update["value"] == "newest", within=OUTAGE)
+    await eventually(
+        lambda: not any(
+            node.gateway.node._persistence.must_restore(session)
+            for node in (cluster.n1, cluster.n2)
+            for session in node.gateway.node.sessions
+        ),
+        within=OUTAGE,
+    )
+
+    versions = [packet["version"] for packet in watcher.raw.seen if packet["type"] == "update"]
+    assert versions == sorted(versions)
+    for node, talker, team in ((cluster.n1, publisher, "rates"), (cluster.n2, late, "fx")):
+        await talker.raw.cut()
+        async with RawClient(node.url) as back:
+            again = await back.resume(talker.welcome["token"], attempt=1, received=0, oldest=talker.sent + 1)
+        assert again["outcome"] == "failed_over", again
+        assert again["properties"]["team"] == team
+    await watcher.raw.cut()
+
+
+async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(cluster: Cluster) -> None:
+    watcher = await Talker.open(cluster.n1)
+    await watcher.ask("subscribe", selector="a/**")
+    cluster.redis.kill()
+    await cluster.see_grid(GridState.AWAY)
+
+    await watcher.raw.cut()
+    async with RawClient(cluster.n1.url) as back:
+        again = await back.resume(watcher.welcome["token"], attempt=1, received=1, oldest=2)
+        await back.send({"type": "ack", "received": 1})
+        assert again["outcome"] == "reattached"
+        await cluster.redis.restart()
+        await cluster.see_grid(GridState.UP)
+        # The attempt and the token of that reattach are in the grid afterwards.
+        session = cluster.n1.gateway.node.sessions.get(again["session"])
+        assert session is not None
+        await eventually(lambda: not cluster.n1.gateway.node._persistence.must_restore(session), within=OUTAGE)
+        stored = await cluster.n1.gateway.node._context.grid.sessions.find(session.id)
+
+    assert stored is not None
+    assert (stored.attempt, stored.generation) == (1, session.generation)

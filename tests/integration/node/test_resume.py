@@ -1,0 +1,258 @@
+"""The recovery ladder seen from the wire, with one or two nodes over a shared in-memory grid."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.core.types import TokenGeneration
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+
+
+@pytest.fixture
+def memory() -> MemoryGridServer:
+    return MemoryGridServer()
+
+
+@pytest.fixture
+async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
+    async with running_node("n1", memory=memory) as node:
+        yield node
+
+
+@pytest.fixture
+async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
+    async with running_node("n2", memory=memory) as node:
+        yield node
+
+
+async def opened(node: TestNode, *packets: dict[str, Any]) -> tuple[RawClient, dict[str, Any]]:
+    raw = RawClient(node.url)
+    await raw.connect()
+    welcome = await raw.hello(properties={"team": "fx"})
+    for number, packet in enumerate(packets, 1):
+        await raw.send({"id": number, "request": number, **packet})
+        await raw.expect("reply")
+    return raw, welcome
+
+
+async def publish(node: TestNode, topic: str, *values: Any) -> None:
+    async with RawClient(node.url) as raw:
+        await raw.hello("publisher")
+        for number, value in enumerate(values, 1):
+            packet = {"id": number, "request": number, "type": "publish", "topic": topic, "value": value}
+            await raw.send({"received": number - 1, **packet})
+            await raw.expect("reply")
+
+
+async def test_reattach_resends_what_was_lost_and_what_came_meanwhile(n1: TestNode) -> None:
+    raw, welcome = await opened(n1, {"type": "subscribe", "selector": "a/**"})
+    await raw.cut()
+    await publish(n1, "a/x", 1, 2, 3)
+
+    async with RawClient(n1.url) as back:
+        again = await back.resume(welcome["token"], attempt=1, received=1, oldest=2)
+        updates = [await back.expect("update") for _ in range(3)]
+
+    assert again["outcome"] == "reattached"
+    assert again["session"] == welcome["session"]
+    assert again["received"] == 1
+    assert again["resent"] == 3
+    assert again["lost"] == 0
+    assert [update["id"] for update in updates] == [2, 3, 4]
+    assert [update["value"] for update in updates] == [1, 2, 3]
+    assert again["token"] != welcome["token"]
+
+
+async def test_two_cuts_in_a_row_without_traffic_lose_and_double_nothing(n1: TestNode) -> None:
+    raw, welcome = await opened(n1, {"type": "subscribe", "selector": "a/**"})
+    await raw.cut()
+    await publish(n1, "a/x", 1)
+    token = welcome["token"]
+    for attempt in (1, 2, 3):
+        async with RawClient(n1.url) as back:
+            again = await back.resume(token, attempt=attempt, received=1, oldest=2)
+            token = again["token"]
+            assert again["outcome"] == "reattached"
+            assert again["resent"] == 1
+
+    async with RawClient(n1.url) as back:
+        await back.resume(token, attempt=4, received=1, oldest=2)
+        update = await back.expect("update")
+
+    assert (update["id"], update["value"]) == (2, 1)
+
+
+async def test_a_half_open_connection_is_superseded(n1: TestNode) -> None:
+    """The old node still thinks the session is connected: recovery must not wait for its time-out."""
+    raw, welcome = await opened(n1)
+    async with RawClient(n1.url) as back:
+        again = await back.resume(welcome["token"], attempt=1, oldest=1)
+
+        assert again["outcome"] == "reattached"
+        assert await raw.closed() == 4203
+    await raw.cut()
+
+
+async def test_a_gap_is_declared_and_followed_by_snapshots(memory: MemoryGridServer) -> None:
+    async with running_node("small", memory=memory, limit_resend_packets=4) as node:
+        raw, welcome = await opened(node, {"type": "subscribe", "selector": "a/**"})
+        await raw.cut()
+        await publish(node, "a/x", *range(10))
+        await publish(node, "a/y", "last")
+
+        async with RawClient(node.url) as back:
+            again = await back.resume(welcome["token"], attempt=1, received=1, oldest=2)
+            updates = [await back.expect("update") for _ in range(2)]
+
+    assert again["outcome"] == "failed_over"
+    assert again["reason"] == "gap"
+    assert again["lost"] == 11
+    assert again["received"] == 0
+    assert {(update["topic"], update["value"], update["snapshot"]) for update in updates} == {
+        ("a/x", 9, True),
+        ("a/y", "last", True),
+    }
+    assert [update["id"] for update in updates] == [1, 2]
+
+
+async def test_failover_restores_the_session_on_another_node(n1: TestNode, n2: TestNode) -> None:
+    raw, welcome = await opened(n1, {"type": "subscribe", "selector": "a/**"}, {"type": "unsubscribe", "selector": "a/z"})
+    await publish(n1, "a/x", 1, 2)
+    await publish(n1, "a/z", 1)
+    await raw.cut()
+
+    async with RawClient(n2.url) as back:
+        again = await back.resume(welcome["token"], attempt=1, received=1, oldest=3)
+        update = await back.expect("update")
+
+    assert again["outcome"] == "failed_over"
+    assert again["reason"] == "other_node"
+    assert again["lost"] is None
+    assert again["session"] == welcome["session"]
+    assert again["principal"] == "alice"
+    assert again["node"] == "n2"
+    assert again["properties"]["team"] == "fx"
+    assert again["properties"]["$node"] == "n2"
+    assert again["properties"]["$connected"] != welcome["properties"]["$connected"]
+    assert again["selections"] == ["+a/**", "-a/z"]
+    assert (update["topic"], update["value"], update["version"], update["snapshot"]) == ("a/x", 2, 2, True)
+
+
+async def test_the_former_owner_drops_its_copy_and_closes_the_socket(n1: TestNode, n2: TestNode) -> None:
+    await eventually(lambda: n2.gateway.node._membership.is_alive(n1.gateway.me), within=10)
+    raw, welcome = await opened(n1)
+    async with RawClient(n2.url) as back:
+        assert (await back.resume(welcome["token"], attempt=1))["outcome"] == "failed_over"
+        assert await raw.closed() == 4004
+    assert len(n1.gateway.node.sessions) == 0
+    await raw.cut()
+
+
+async def test_a_resubmitted_publish_is_not_executed_twice(n1: TestNode, n2: TestNode) -> None:
+    raw, welcome = await opened(n1, {"type": "publish", "topic": "a/x", "value": 1})
+    await raw.cut()
+    async with RawClient(n2.url) as back:
+        await back.resume(welcome["token"], attempt=1, received=0, oldest=1)
+        await back.send(
+            {"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1, "resubmitted": True},
+            {"id": 2, "request": 2, "type": "publish", "topic": "a/x", "value": 2},
+        )
+        first, second = await back.expect("reply"), await back.expect("reply")
+
+    assert (first["version"], second["version"]) == (1, 2)
+
+
+@pytest.mark.parametrize("where", ["same node", "other node"])
+async def test_tokens_are_refused_each_with_its_own_reason(n1: TestNode, n2: TestNode, where: str) -> None:
+    target = n1 if where == "same node" else n2
+    raw, welcome = await opened(n1)
+    owner_session = welcome["session"]
+    oldest_token = welcome["token"]
+    reasons: dict[str, str] = {}
+
+    async def refused(name: str, token: str, attempt: int) -> None:
+        async with RawClient(target.url) as back:
+            error = await back.resume(token, attempt=attempt)
+            assert error["type"] == "error", error
+            reasons[name] = error["code"]
+            await back.closed()
+
+    await refused("tampered", oldest_token[:-2] + ("AA" if oldest_token[-2:] != "AA" else "BB"), 50)
+    await refused("nonsense", "nonsense", 51)
+    # Resume twice at the rightful owner: the first token is superseded once the second has been proven.
+    await raw.cut()
+    back = RawClient(n1.url)
+    await back.connect()
+    second = await back.resume(oldest_token, attempt=1)
+    await back.send({"type": "ack", "received": 0})
+    session = n1.gateway.node.sessions.get(owner_session)
+    assert session is not None
+    await eventually(lambda: session.confirmed == TokenGeneration(2))
+    await refused("older generation", oldest_token, 2)
+    await refused("replayed resume", second["token"], 1)
+
+    assert reasons == {
+        "tampered": "token_invalid",
+        "nonsense": "token_invalid",
+        "older generation": "token_superseded",
+        "replayed resume": "stale_attempt",
+    }
+    # The session of the rightful owner is untouched.
+    await back.send({"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1})
+    assert "error" not in await back.expect("reply")
+    await back.cut()
+
+
+async def test_the_previous_token_stays_valid_until_the_new_one_is_proven(n1: TestNode) -> None:
+    """The welcome with the new token may be lost: then the old one is all that the client has (P8)."""
+    raw, welcome = await opened(n1)
+    await raw.cut()
+    async with RawClient(n1.url) as lost:
+        await lost.resume(welcome["token"], attempt=1)
+    async with RawClient(n1.url) as back:
+        again = await back.resume(welcome["token"], attempt=2)
+
+    assert again["outcome"] == "reattached"
+
+
+async def test_a_closed_session_cannot_be_resumed(n1: TestNode, n2: TestNode) -> None:
+    raw, welcome = await opened(n1)
+    await raw.send({"type": "bye"})
+    await raw.closed()
+    for node in (n1, n2):
+        async with RawClient(node.url) as back:
+            assert (await back.resume(welcome["token"], attempt=1))["code"] == "session_closed"
+    await raw.cut()
+
+
+async def test_an_expired_session_is_refused_and_gone(n1: TestNode) -> None:
+    raw = RawClient(n1.url)
+    await raw.connect()
+    welcome = await raw.hello(window=0.1)
+    await raw.cut()
+    await eventually(lambda: len(n1.gateway.node.sessions) == 0)
+
+    async with RawClient(n1.url) as back:
+        assert (await back.resume(welcome["token"], attempt=1))["code"] == "session_expired"
+
+
+async def test_without_replication_only_the_same_node_knows_the_session(memory: MemoryGridServer) -> None:
+    async with (
+        running_node("n1", memory=memory, replication=False) as one,
+        running_node("n2", memory=memory, replication=False) as two,
+    ):
+        raw, welcome = await opened(one)
+        await raw.cut()
+        async with RawClient(two.url) as back:
+            refused = await back.resume(welcome["token"], attempt=1)
+        async with RawClient(one.url) as back:
+            again = await back.resume(welcome["token"], attempt=2)
+
+    assert welcome["replicated"] is False
+    assert refused["code"] == "not_replicated"
+    assert again["outcome"] == "reattached"
