@@ -1,0 +1,98 @@
+"""The agent: one line per check, then it hangs up. What the lines do is tested on the real HAProxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+
+import pytest
+import uvloop
+
+from lb.agent import AgentServer, AgentState
+from tests.support.haproxy import LOOPBACK
+
+
+async def ask(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    try:
+        return await asyncio.wait_for(reader.read(), timeout=5)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_it_answers_with_the_state_of_the_moment() -> None:
+    state = AgentState.READY
+    async with AgentServer(LOOPBACK, 0, lambda: state) as agent:
+        assert await ask(agent.port) == b"up 100%\n"
+        state = AgentState.NOT_READY
+        assert await ask(agent.port) == b"up 0%\n"
+        state = AgentState.READY
+        assert await asyncio.gather(*(ask(agent.port) for _ in range(20))) == [b"up 100%\n"] * 20
+
+
+def test_it_answers_on_uvloop_too() -> None:
+    """Nodes run on uvloop, whose transports are not subclasses of asyncio's."""
+
+    async def once() -> bytes:
+        async with AgentServer(LOOPBACK, 0, lambda: AgentState.READY) as agent:
+            return await ask(agent.port)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(once()) == b"up 100%\n"
+
+
+@pytest.mark.parametrize("state", AgentState)
+def test_no_answer_says_what_is_not_the_agents_to_say(state: AgentState) -> None:
+    """``down`` would cut clients (P10); ``ready``, ``drain`` and ``maint`` would undo what the operator wants."""
+    words = state.value.decode().split()
+
+    assert not {word.partition("#")[0] for word in words} & {"down", "fail", "stopped", "ready", "drain", "maint"}
+    assert words[0] == "up"
+    assert state.value.endswith(b"\n")
+
+
+async def test_a_state_that_raises_closes_the_connection_and_is_reported() -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    def broken() -> AgentState:
+        raise LookupError("bug")
+
+    async with AgentServer(LOOPBACK, 0, broken) as agent:
+        # Closed or reset, as the kernel likes.
+        with contextlib.suppress(ConnectionResetError):
+            assert await ask(agent.port) == b""
+
+    assert isinstance(reported[0]["exception"], LookupError)
+
+
+async def test_closed_it_listens_no_more() -> None:
+    agent = AgentServer(LOOPBACK, 0, lambda: AgentState.READY)
+    assert agent.port == 0
+    await agent.start()
+    port = agent.port
+    with pytest.raises(RuntimeError, match="started already"):
+        await agent.start()
+    await agent.close()
+    await agent.close()
+
+    with pytest.raises(ConnectionRefusedError):
+        await ask(port)
+
+
+async def test_address_in_use() -> None:
+    async with AgentServer(LOOPBACK, 0, lambda: AgentState.READY) as agent:
+        other = AgentServer(LOOPBACK, agent.port, lambda: AgentState.READY)
+        with pytest.raises(OSError, match="address already in use"):
+            await other.start()
+
+
+def test_importing_the_agent_costs_a_node_nothing_else() -> None:
+    script = "import sys, lb.agent; print([m for m in ('jinja2', 'pydantic', 'click', 'gateway') if m in sys.modules])"
+
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+
+    assert shown.stdout == "[]\n"
