@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.adapters.admin import AdminServer
 from gateway.adapters.authentication import AnonymousAuthenticator, StaticAuthenticator, UsersFileError
-from gateway.adapters.logging import StructuredEventLog
+from gateway.adapters.logging import StructuredEventLog, capture_standard_library
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import PrometheusMetrics
 from gateway.adapters.redis import RedisGrid
@@ -29,6 +29,10 @@ from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import Authenticator, EventLog, Grid, Metrics
 from gateway.settings import AnonymousUsers, Settings, StaticUsers
 from lb.agent import AgentServer, AgentState
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIGURATION: Final = 2
+"""Exit codes, as of the command line: something failed; something has to be corrected first."""
 
 INCARNATION_BYTES: Final = 6
 """48 random bits: a node that restarts a million times a year meets its own past once in many thousand years."""
@@ -51,10 +55,15 @@ TOKEN_RENEWAL_SHARE: Final = 0.5
 """Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
 
 
-def policy_of(settings: Settings) -> NodePolicy:
-    """Turn settings into the numbers the application works with."""
+def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
+    """Turn settings into the numbers the application works with.
+
+    Args:
+        settings: checked already.
+        shared_grid: whether the grid outlives the node; if not, clients are told that their sessions do not either.
+    """
     return NodePolicy(
-        replicated=settings.replication,
+        replicated=settings.replication and shared_grid,
         window=settings.window_default,
         max_window=settings.window_maximum,
         handshake_timeout=settings.handshake_timeout,
@@ -119,16 +128,12 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
-        self.log: EventLog = log or StructuredEventLog(
-            node=settings.node,
-            format=settings.log_format.value,
-            level=Level[settings.log_level.name],
-        )
+        self.log: EventLog = log or _log(settings)
         self.metrics = PrometheusMetrics()
         self._authenticator = _authenticator(settings)
         self.node = Node(
             me=self.me,
-            policy=policy_of(settings),
+            policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
             grid=_grid(settings, self.me, self.metrics, self.log, memory),
             authenticator=self._authenticator,
             signer=ItsdangerousTokenSigner(
@@ -208,12 +213,25 @@ class Gateway:
         await self._admin.close()
         if self._agent is not None:
             await self._agent.close()
+        if isinstance(self._authenticator, StaticAuthenticator):
+            self._authenticator.close()
         self.log.emit(events.NODE_STOPPED, node=self.me.node)
 
     def reload(self) -> None:
-        """Read again what can change while the node runs: the file of principals."""
+        """Read again what can change while the node runs: the file of principals; a bad one changes nothing."""
         if isinstance(self._authenticator, StaticAuthenticator):
-            self._authenticator.reload()
+            try:
+                count = self._authenticator.reload()
+            except UsersFileError as error:
+                self.log.emit(events.USERS_KEPT, error=str(error))
+            else:
+                self.log.emit(events.USERS_RELOADED, users=count)
+
+
+def _log(settings: Settings) -> StructuredEventLog:
+    return StructuredEventLog(
+        node=settings.node, format=settings.log_format.value, level=Level[settings.log_level.name]
+    )
 
 
 def _authenticator(settings: Settings) -> Authenticator:
@@ -245,12 +263,30 @@ def _grid(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, memo
 
 
 async def _serve(settings: Settings) -> int:
+    log = _log(settings)
+    restore = capture_standard_library(log)
     try:
-        gateway = Gateway(settings)
+        gateway = Gateway(settings, log=log)
         await gateway.start()
-    except (OSError, UsersFileError) as error:
-        print(f"gateway: error: {error}", file=sys.stderr)  # noqa: T201 - there may be no log yet
-        return 1
+    except UsersFileError as error:
+        return _complain(error, exit_code=EXIT_CONFIGURATION)
+    except OSError as error:
+        return _complain(error, exit_code=EXIT_FAILED)
+    else:
+        await _until_stopped(gateway)
+        return 0
+    finally:
+        restore()
+        log.close()
+
+
+def _complain(error: Exception, *, exit_code: int) -> int:
+    print(f"gateway: error: {error}", file=sys.stderr)  # noqa: T201 - whoever starts a node looks here, not into a log
+    return exit_code
+
+
+async def _until_stopped(gateway: Gateway) -> None:
+    """Serve until the first signal to stop, then drain until that is done or the second signal comes."""
     loop = asyncio.get_running_loop()
     stop, now = asyncio.Event(), asyncio.Event()
 
@@ -269,7 +305,6 @@ async def _serve(settings: Settings) -> int:
         with suppress(asyncio.CancelledError):
             await task
     await gateway.close()
-    return 0
 
 
 def run(settings: Settings) -> int:

@@ -13,7 +13,7 @@ from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core import codec
-from gateway.core.codes import HANDSHAKE_TIMEOUT, INTERNAL_ERROR, CloseCode, ErrorCode
+from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, INTERNAL_ERROR, CloseCode, ErrorCode
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Bye, Error, GoAway, Hello, Packet, Ping, Resume
 from gateway.core.rates import TokenBucket
@@ -60,6 +60,11 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def close(self) -> None:
+        """Close every connection with a code that lets its client go on elsewhere."""
+        for link in list(self._open):
+            self._sessions.close_link(link, GOING_AWAY)
 
     async def serve(self, link: Link) -> None:
         """Serve one connection until it is over; never raises for anything a client does."""

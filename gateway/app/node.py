@@ -144,6 +144,7 @@ class Node:
 
     async def close(self) -> None:
         """Stop everything and give the lease back; after ``drain``, or hard."""
+        self.connections.close()
         self.sessions.close()
         await self._background.close()
         await self.sessions.delivery.replicas.close()

@@ -59,8 +59,8 @@ class Replicas:
     Args:
         store: where values are read.
         tail: where streams are followed.
-        changed: called with each value that is newer than the copy had it, and whether it comes from the stream
-            (False: from reading values again).
+        changed: called with each value that is newer than the copy had it, and whether it is the successor of that,
+            as the stream brought it (False: updates between may be missing).
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
@@ -168,4 +168,6 @@ class Replicas:
             return
         partition.values[value.topic] = value
         partition.snapshots.pop(value.topic, None)
-        self._changed(value, live)
+        # After a lost position, or in a new generation of the grid, the stream may go on later than it ended here.
+        successor = known is None or value.version == known.version + 1
+        self._changed(value, live and successor)

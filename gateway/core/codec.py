@@ -496,7 +496,7 @@ def encode_request(body: ClientRequest) -> bytes:
                 _dumps(topic),
                 value,
             )
-        case Malformed():
+        case _:
             raise TypeError("a malformed request is never sent")
     if body.resubmitted:
         content["resubmitted"] = True

@@ -217,7 +217,7 @@ class Bye:
 # --- Session packets of the client --------------------------------------------------------------------------------
 
 
-# ``resubmitted`` says that the request was sent before a failover and never answered: it may have been executed already.
+# ``resubmitted`` says that the request was sent before a failover and never answered: it may have been executed.
 # A node never refuses such a request as retryable: the client would repeat it under a new number, and so twice.
 
 

@@ -66,8 +66,8 @@ class Selections:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """Take *entries* as they are, compact or not; ``NOTHING`` and ``from_wire`` are the usual beginnings."""
         self._entries = tuple(entries)
-        # Made on demand, for ``selects``: ranks by topic, wildcard entries with ranks from the last to the first, and, if
-        # those are many, their ranks in a map.
+        # Made on demand, for ``selects``: ranks by topic, wildcard entries with ranks from the last to the first, and,
+        # if those are many, their ranks in a map.
         self._literals: dict[str, int] | None = None
         self._wildcards: tuple[tuple[int, Entry], ...] = ()
         self._map: SelectorMap[int] | None = None
@@ -108,15 +108,18 @@ class Selections:
         """Tell whether a topic is selected: whether the last entry that matches it is a select.
 
         The entries without wildcards together cost one look-up. The others are tried one by one, or, if they are more
-        than ``FEW_WILDCARDS``, found in a map made at the first question: a failover asks for each topic of a partition.
+        than ``FEW_WILDCARDS``, found in a map made at the first question: a failover asks for each topic of a
+        partition.
         """
         literals = self._prepared()
         if len(self._wildcards) <= FEW_WILDCARDS:
             return self._last_match_selects(topic)
         if self._map is None:
+            # From the first to the last: should a selector come twice, the last counts.
+            ranks = {entry.selector: wildcard_rank for wildcard_rank, entry in reversed(self._wildcards)}
             self._map = SelectorMap()
-            for wildcard_rank, entry in self._wildcards:
-                self._map.setdefault(entry.selector, lambda _, rank=wildcard_rank: rank)
+            for selector in ranks:
+                self._map.setdefault(selector, ranks.__getitem__)
         rank = max((literals.get(topic, -1), *self._map.match(topic)))
         return rank >= 0 and self._entries[rank].selects
 

@@ -97,8 +97,7 @@ class SelectorMap(Generic[V]):
         costs time in proportion to the active nodes, of which there are never more than ways in the trie that match a
         beginning of the topic; ways with the same end are followed once.
         """
-        literal = self._literals.get(topic)
-        found = [] if literal is None else [literal]
+        found = [self._literals[topic]] if topic in self._literals else []
         active = _with_anys([self._root])
         for segment in topic.split(SEPARATOR):
             following: list[_Node[V]] = []

@@ -450,8 +450,8 @@ class SessionMachine:
     def _number_new(self, packets: list[bytes], room: int) -> None:
         outbox, buffer = self._outbox, self._buffer
         while outbox:
-            # Numbering out of turn would be a gap, so new packets wait behind those that are still to be sent again.
-            if room <= 0 or buffer.full or self._sent != buffer.next - 1:
+            # Numbering out of turn would be a gap; but ``_resend`` stops early only when it has left no room.
+            if room <= 0 or buffer.full:
                 outbox.conflate()
                 return
             outgoing = outbox.pop()

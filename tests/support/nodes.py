@@ -48,6 +48,8 @@ async def running_node(
 ) -> AsyncIterator[TestNode]:
     """Run a node until the end of the block, then stop it hard."""
     log = MemoryEventLog()
+    if memory is None and "grid" not in settings:
+        memory = MemoryGridServer()
     gateway = Gateway(Settings(node=name, **(QUICK | settings)), log=log, memory=memory)
     await gateway.start()
     try:
@@ -64,5 +66,5 @@ async def eventually(condition: Callable[[], bool], *, within: float = 5.0) -> N
         TimeoutError: it did not in time.
     """
     async with asyncio.timeout(within):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - a condition may be anything
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""A client that speaks the wire protocol packet by packet, so that tests can do what a well-behaved client never does."""
+"""A client that speaks the wire protocol packet by packet, so that tests can do what no well-behaved client does."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ class RawClient:
         self.seen.append(packet)
         return packet
 
-    async def expect(self, kind: str, *, within: float = PATIENCE, where: Callable[[Packet], bool] | None = None) -> Packet:
+    async def expect(
+        self, kind: str, *, within: float = PATIENCE, where: Callable[[Packet], bool] | None = None
+    ) -> Packet:
         """Return the next packet of a type, skipping others (they stay in ``seen``)."""
         async with asyncio.timeout(within):
             while True:
@@ -118,9 +120,7 @@ class RawClient:
 
     async def resume(self, token: str, *, attempt: int, received: int = 0, oldest: int = 1) -> Packet:
         """Resume and return the welcome, or the error."""
-        await self.send(
-            {"type": "resume", "token": token, "attempt": attempt, "received": received, "oldest": oldest}
-        )
+        await self.send({"type": "resume", "token": token, "attempt": attempt, "received": received, "oldest": oldest})
         while True:
             packet = await self.receive()
             if packet["type"] in {"welcome", "error"}:

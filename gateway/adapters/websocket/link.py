@@ -34,7 +34,9 @@ class WebSocketLink:
     @property
     def close_code(self) -> int | None:
         """See the port."""
-        return self._closed_with or self._websocket.close_code
+        code = self._closed_with or self._websocket.close_code
+        # aiohttp has the number that is reserved for "no close frame came" (RFC 6455 section 7.4.1).
+        return None if code == WSCloseCode.ABNORMAL_CLOSURE else code
 
     async def receive(self) -> bytes | None:
         """See the port."""

@@ -21,6 +21,9 @@ ANY_ORIGIN: Final = "*"
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop: a storm of returning clients must not be refused by the kernel."""
 
+SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds that connections which were told to close get to do so when the server stops; a drain has come before."""
+
 SECRET_PARAMETERS: Final = frozenset({"token", "secret"})
 """Query parameters that are refused: what stands in a URL stands in logs (P8)."""
 
@@ -77,7 +80,7 @@ class WebSocketServer:
         """
         app = web.Application()
         app.router.add_get(CONNECT_PATH, self._connect)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_TIMEOUT)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, backlog=LISTEN_BACKLOG, reuse_address=True)
         try:
@@ -105,8 +108,9 @@ class WebSocketServer:
             decode_text=False,
         )
         await websocket.prepare(request)
-        transport = request.transport
-        if not isinstance(transport, asyncio.Transport):
+        # uvloop's transports have all of asyncio.Transport's methods without being one.
+        transport: asyncio.Transport | None = request.transport
+        if transport is None:
             return websocket  # the client is gone already
         address = client_address(request.remote or "", request.headers.getall("X-Forwarded-For", []), self._trusted)
         link = WebSocketLink(websocket, transport, address)

@@ -164,10 +164,12 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
     await publisher.publish_when_possible("a/x", "newest")
     await watcher.raw.expect("update", where=lambda update: update["value"] == "newest", within=OUTAGE)
     await eventually(
-        lambda: not any(
-            node.gateway.node._persistence.must_restore(session)
-            for node in (cluster.n1, cluster.n2)
-            for session in node.gateway.node.sessions
+        lambda: (
+            not any(
+                node.gateway.node._persistence.must_restore(session)
+                for node in (cluster.n1, cluster.n2)
+                for session in node.gateway.node.sessions
+            )
         ),
         within=OUTAGE,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,7 @@ async def test_a_bad_request_is_refused_and_harms_nothing_else(
     await client.send({"id": 1, "request": 1, **request_fields})
     await client.send({"id": 2, "type": "publish", "request": 2, "topic": "fine", "value": 1})
 
-    replies = {}
+    replies: dict[int, dict[str, Any]] = {}
     while len(replies) < 2:
         reply = await client.expect("reply")
         replies[reply["request"]] = reply

@@ -121,7 +121,9 @@ async def test_a_gap_is_declared_and_followed_by_snapshots(memory: MemoryGridSer
 
 
 async def test_failover_restores_the_session_on_another_node(n1: TestNode, n2: TestNode) -> None:
-    raw, welcome = await opened(n1, {"type": "subscribe", "selector": "a/**"}, {"type": "unsubscribe", "selector": "a/z"})
+    raw, welcome = await opened(
+        n1, {"type": "subscribe", "selector": "a/**"}, {"type": "unsubscribe", "selector": "a/z"}
+    )
     await publish(n1, "a/x", 1, 2)
     await publish(n1, "a/z", 1)
     await raw.cut()

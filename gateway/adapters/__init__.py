@@ -1,0 +1,1 @@
+"""One outside thing each. Adapters implement ports and do not import one another."""

@@ -1,0 +1,120 @@
+"""Principals with hashed secrets from a file, verified off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from gateway.adapters.authentication.secret_hashes import LONGEST_SECRET, SecretHash
+from gateway.adapters.authentication.users_file import read_users
+from gateway.ports import Credentials
+
+DEFAULT_CONCURRENCY: Final = 2
+"""Verifications at the same time. Each takes a core (the interpreter's lock is not held) and some MiB."""
+
+REMEMBERED: Final = 4096
+"""Verified credentials that are remembered, so that a storm of hellos costs one slow hash per user, not per client."""
+
+_BACKGROUND: Final = "authentication"
+
+
+class StaticAuthenticator:
+    """Principals and hashed secrets stand in a file; implements ``gateway.ports.Authenticator``.
+
+    Somebody who tries names learns nothing from the time it takes: a principal that does not exist costs the same
+    hash as one that does. What was verified is remembered as a keyed digest under a random key that never leaves the
+    process; ``reload`` forgets all of it.
+    """
+
+    def __init__(self, file: Path, *, concurrency: int = DEFAULT_CONCURRENCY) -> None:
+        """Read *file*; blocks while it reads.
+
+        Args:
+            file: lines that ``gateway hash-secret`` makes.
+            concurrency: verifications that may run at the same time.
+
+        Raises:
+            UsersFileError: the file cannot be used; the message names the line.
+        """
+        self._file = file
+        self._users: Mapping[str, SecretHash] = {}
+        self._nobody: SecretHash
+        self._verified: OrderedDict[bytes, None] = OrderedDict()
+        self._digest_key = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
+        self._slots = asyncio.Semaphore(concurrency)
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=_BACKGROUND)
+        self.reload()
+
+    def reload(self) -> int:
+        """Read the file again, for SIGHUP; blocks while it reads. Sessions that exist are not touched.
+
+        Returns:
+            The number of users.
+
+        Raises:
+            UsersFileError: the file cannot be used; the users that were read before stay in force.
+        """
+        users = read_users(self._file)
+        self._users = users
+        self._nobody = _unknown_user(users)
+        self._verified.clear()
+        return len(users)
+
+    async def authenticate(self, credentials: Credentials) -> str | None:
+        """Return the principal if the secret is its own, else None. The slow part runs in a thread.
+
+        At most ``concurrency`` verifications run; further callers wait their turn, and leave it when cancelled.
+        """
+        principal, secret = credentials.principal, credentials.secret
+        # Refused alike for everybody, so that nothing can be learnt from how fast it is.
+        if secret is None or len(secret) > LONGEST_SECRET:
+            return None
+        hashed = self._users.get(principal)
+        digest = self._digest(principal, secret, hashed or self._nobody)
+        if self._is_remembered(digest):
+            return principal
+        async with self._slots:
+            # Another client of the same user may have been verified while this one waited.
+            if self._is_remembered(digest):
+                return principal
+            loop = asyncio.get_running_loop()
+            matches = await loop.run_in_executor(self._threads, (hashed or self._nobody).matches, secret)
+        # A reload during the verification wins: what it removed is not remembered.
+        if hashed is None or not matches or self._users.get(principal) != hashed:
+            return None
+        self._verified[digest] = None
+        while len(self._verified) > REMEMBERED:
+            self._verified.popitem(last=False)
+        return principal
+
+    def close(self) -> None:
+        """Let the threads end; callers that still wait are cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _digest(self, principal: str, secret: str, hashed: SecretHash) -> bytes:
+        """Digest of credentials under this process's key; the salt ties it to one line of one file."""
+        state = hashlib.blake2b(key=self._digest_key, digest_size=32)
+        for part in (principal, secret):
+            data = part.encode("utf-8", "surrogatepass")
+            state.update(len(data).to_bytes(4) + data)
+        state.update(hashed.salt)
+        return state.digest()
+
+    def _is_remembered(self, digest: bytes) -> bool:
+        if digest not in self._verified:
+            return False
+        self._verified.move_to_end(digest)
+        return True
+
+
+def _unknown_user(users: Mapping[str, SecretHash]) -> SecretHash:
+    """The hash that stands for principals that do not exist: as costly as most, and matched by no secret."""
+    (parameters, _), *_ = Counter(hashed.parameters for hashed in users.values()).most_common(1)
+    return SecretHash(parameters, os.urandom(16), hmac.digest(os.urandom(32), b"nobody", hashlib.sha256))

@@ -1,0 +1,141 @@
+"""The event log: structlog behind the port, without anything global, so that two nodes fit into one process."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TextIO
+
+import orjson
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from gateway.adapters.logging.line_writer import LineWriter
+from gateway.adapters.logging.redaction import redact_fields
+from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED, Level, LogEvent
+
+Format = Literal["auto", "console", "json"]
+
+_CATALOGUE: Final = frozenset(LOG_EVENTS)
+
+_ORDER: Final = ("time", "level", "node", "event")
+"""Fields that begin each JSON line, so that logs are easy on the eye even raw."""
+
+_BUG: Final = "_bug"
+"""Marks events whose error deserves a traceback; removed before rendering."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that reverse the direction of text."""
+
+
+class StructuredEventLog:
+    """Writes events of the catalogue; implements ``gateway.ports.EventLog``.
+
+    Each event is one line: ``time`` (RFC 3339, UTC, microseconds), ``level``, ``event`` (its name), ``node``, and the
+    event's own fields. Secrets are masked whatever the field (P8).
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        format: Format = "auto",  # noqa: A002 - the word of the setting
+        level: Level = Level.INFO,
+        stream: TextIO | None = None,
+        strict: bool = False,
+    ) -> None:
+        """Start writing.
+
+        Args:
+            node: bound to every event.
+            format: console for people, json for machines, auto for console on a terminal.
+            level: the least severe events that are written.
+            stream: where to; standard output by default.
+            strict: for tests: raise on an event or field that the catalogue does not declare.
+        """
+        stream = sys.stdout if stream is None else stream
+        self._level = level
+        self._strict = strict
+        self._writer = LineWriter(stream)
+        terminal = stream.isatty()
+        console = format == "console" or (format == "auto" and terminal)
+        render = (_escape_controls, _render_console(colours=terminal)) if console else (_render_json,)
+        processors: Iterable[Processor] = (
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            _explain_error,
+            redact_fields,
+            *render,
+        )
+        self._renderer = _Renderer(None, list(processors), {"node": node})
+
+    def emit(self, event: LogEvent, /, **fields: object) -> None:
+        """Log *event* with its fields; never raises and never blocks (unless ``strict``: then misuse raises).
+
+        Raises:
+            ValueError: only if ``strict``: the catalogue does not declare the event or exactly these fields.
+        """
+        if self._strict:
+            _check(event, fields)
+        if event.level < self._level:
+            return
+        if dropped := self._writer.take_dropped():
+            self._write(LOG_LINES_DROPPED, {"lines": dropped})
+        self._write(event, fields)
+
+    def close(self) -> None:
+        """Write what is left; bounded in time even if nobody reads."""
+        self._writer.close()
+
+    def _write(self, event: LogEvent, fields: dict[str, object]) -> None:
+        try:
+            line = self._renderer.render(event, fields)
+        except Exception as error:  # noqa: BLE001 - a value that cannot be shown must not hurt whoever logs it
+            line = self._renderer.render(event, {"unloggable": f"{type(error).__name__} in {sorted(fields)}"})
+        self._writer.write(line)
+
+
+class _Renderer(structlog.BoundLoggerBase):
+    """Runs an event through the processors and returns its line."""
+
+    def render(self, event: LogEvent, fields: Mapping[str, object]) -> str:
+        level = event.level.name.lower()
+        marked = {**fields, _BUG: True} if event.bug else fields
+        (line,), _ = self._process_event(level, event.name, {"level": level, **marked})
+        return str(line)
+
+
+def _explain_error(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Turn an exception into its type and message, with its traceback if it is a bug."""
+    bug = event.pop(_BUG, False)
+    error = event.get("error")
+    if isinstance(error, BaseException):
+        event["error"] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if bug:
+            event["exception"] = "".join(traceback.format_exception(error)).rstrip()
+    return event
+
+
+def _render_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    ordered = {**{name: event.pop(name) for name in _ORDER}, **event}
+    return orjson.dumps(ordered).decode("utf-8")
+
+
+def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Keep what clients send from steering a terminal or forging lines; JSON escapes by itself."""
+    for name, value in event.items():
+        if isinstance(value, str) and name != "exception":
+            event[name] = _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), value)
+    return event
+
+
+def _render_console(*, colours: bool) -> Processor:
+    return structlog.dev.ConsoleRenderer(colors=colours, timestamp_key="time", sort_keys=False, pad_event_to=24)
+
+
+def _check(event: LogEvent, fields: dict[str, object]) -> None:
+    if event not in _CATALOGUE:
+        raise ValueError(f"the event {event.name} is not in the catalogue")
+    if set(fields) != set(event.fields):
+        raise ValueError(f"{event.name} carries {sorted(event.fields)}, not {sorted(fields)}")

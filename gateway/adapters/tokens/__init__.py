@@ -1,0 +1,21 @@
+"""Session tokens: small signed texts that prove a session is yours (P8)."""
+
+from gateway.adapters.tokens.signer import (
+    LEAST_KEY_BYTES,
+    LONGEST_TOKEN,
+    ItsdangerousTokenSigner,
+    KeyState,
+    ReadToken,
+    key_id,
+    read_unverified,
+)
+
+__all__ = [
+    "LEAST_KEY_BYTES",
+    "LONGEST_TOKEN",
+    "ItsdangerousTokenSigner",
+    "KeyState",
+    "ReadToken",
+    "key_id",
+    "read_unverified",
+]

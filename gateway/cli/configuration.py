@@ -1,0 +1,106 @@
+"""``gateway check-config`` and ``gateway config``."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.adapters.authentication import UsersFileError, read_users
+from gateway.adapters.tokens import key_id
+from gateway.cli.options import SettingsCommand, load_from_options, settings_options
+from gateway.cli.reference import configuration_page, settings_as_json
+from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings, StaticUsers
+
+
+@click.command("check-config", cls=SettingsCommand)
+@settings_options
+def check_config(file: Path | None, **given: str | bool | None) -> None:
+    """Check the configuration without starting anything.
+
+    Takes the same flags, variables and file as `gateway serve`, reads every file they name, and tells each setting
+    that somebody gave with the place where it was given. Exit code 2 if the node would refuse to start.
+    """
+    loaded = load_from_options(file, given)
+    users = _check_users(loaded)
+    console = Console()
+    console.print(_given_table(loaded))
+    if not loaded.settings.token_keys_are_random:
+        click.echo(f"token keys: {', '.join(_key_ids(loaded.settings))} (all nodes of a cluster should say the same)")
+    if users is not None:
+        click.echo(f"users: {users}")
+    for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings)):
+        click.echo(f"gateway: warning: {warning}", err=True)
+    click.echo("The configuration is fit to run.")
+
+
+def _check_users(loaded: Loaded) -> int | None:
+    auth = loaded.settings.auth
+    if not isinstance(auth, StaticUsers):
+        return None
+    try:
+        return len(read_users(auth.file))
+    except UsersFileError as error:
+        place, _, complaint = str(error).partition(": ")
+        complaint, _, remedy = complaint.rpartition("; ")
+        raise ConfigurationError([Problem(f"{loaded.places['auth']}: {place}", complaint, remedy)]) from None
+
+
+def _given_table(loaded: Loaded) -> Table:
+    table = Table("Setting", "Value", "Given by", box=None, pad_edge=False)
+    for each, value, place in loaded.given:
+        table.add_row(each.name, value, place)
+    if not loaded.given:
+        table.add_row("all", "their defaults", "nobody")
+    return table
+
+
+def _key_ids(settings: Settings) -> Iterator[str]:
+    """Ids of the keys with what they are for; the ids are not secret."""
+    *older, newest = (key_id(key.reveal().encode()) for key in (*settings.token_verify_keys, *settings.token_keys))
+    yield from (f"{each} verifies" for each in older)
+    yield f"{newest} signs and verifies"
+
+
+def _open_files(settings: Settings) -> Iterator[str]:
+    """Files with secrets that other users of the machine can read."""
+    users = settings.auth.file if isinstance(settings.auth, StaticUsers) else None
+    for file in (settings.token_keys_file, settings.token_verify_keys_file, users):
+        if file is not None and file.stat().st_mode & stat.S_IROTH:
+            yield f"{file} holds secrets and can be read by every user of this machine (chmod o-r {file})"
+
+
+@click.command()
+@click.option("--markdown", "form", flag_value="markdown", help="Print the reference page.")
+@click.option("--json", "form", flag_value="json", help="Print it for programs.")
+def config(form: str | None) -> None:
+    """Print every setting with its default, unit and meaning.
+
+    `gateway check-config` tells which values a node would run with.
+    """
+    if form == "markdown":
+        click.echo(configuration_page(), nl=False)
+    elif form == "json":
+        click.echo(settings_as_json())
+    else:
+        _print_settings(Console())
+
+
+def _print_settings(console: Console) -> None:
+    names = max(len(name) for name in SETTINGS)
+    for group in GROUPS:
+        console.print(f"\n[bold]{group.title}[/bold]", highlight=False)
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True, min_width=names)
+        table.add_column(ratio=1)
+        for each in group.settings:
+            unit = each.declared.kind.unit
+            # "60 s" says its unit itself; "1000" does not.
+            default = each.shown_default if not each.shown_default.isdigit() else f"{each.shown_default} {unit}"
+            table.add_row(each.name, f"{escape(each.declared.meaning)} [dim]({escape(default)})[/dim]")
+        console.print(table)

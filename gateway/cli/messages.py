@@ -1,0 +1,197 @@
+"""``gateway pub`` and ``gateway sub``: publish and subscribe by hand, through the ordinary client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import orjson
+
+from gateway.core.errors import GatewayError
+from gateway.core.types import JsonValue
+
+if TYPE_CHECKING:
+    # Only for annotations: the other commands start faster without the client.
+    from gateway.client import Session
+    from gateway.client.types import Recovery, Update
+
+DEFAULT_URL: Final = "ws://127.0.0.1:8101/v1/connect"
+"""Where ``gateway serve`` listens if nobody says otherwise."""
+
+DEFAULT_TIMEOUT: Final = 10.0
+"""Seconds to connect, and to publish: recovering from the loss of a node takes less, and people wait no longer."""
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def _client_options(function: FunctionT) -> FunctionT:
+    function = click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=DEFAULT_TIMEOUT,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to try to connect, and to wait for the answer.",
+    )(function)
+    function = click.option(
+        "--principal", envvar="GATEWAY_PRINCIPAL", show_envvar=True, default="cli", show_default=True, help="Who to be."
+    )(function)
+    return click.option(
+        "--url",
+        "urls",
+        envvar="GATEWAY_URL",
+        show_envvar=True,
+        default=DEFAULT_URL,
+        show_default=True,
+        help="A node or a load balancer; several, separated by commas, are tried in turn.",
+    )(function)
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("value", metavar="JSON")
+@_client_options
+def pub(topic: str, value: str, *, urls: str, principal: str, timeout: float) -> None:
+    """Publish the value JSON (- reads it from standard input) to TOPIC, exactly once.
+
+    Prints the topic's new version and the id of the event, once the grid has accepted it. The principal's secret, if
+    it needs one, is taken from GATEWAY_SECRET.
+    """
+    try:
+        parsed = orjson.loads(sys.stdin.read() if value == "-" else value)
+    except orjson.JSONDecodeError as error:
+        raise click.UsageError(f"the value is not JSON ({error}); a text needs its own quotes: '\"open\"'") from None
+    asyncio.run(_publish(topic, parsed, urls=urls, principal=principal, seconds=timeout))
+
+
+@click.command()
+@click.argument("selector")
+@_client_options
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after this many updates.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, recoveries among them.")
+def sub(selector: str, *, urls: str, principal: str, timeout: float, count: int | None, as_json: bool) -> None:
+    """Print the updates of all topics that SELECTOR matches, until Ctrl-C.
+
+    `*` stands for one segment of a topic's path, `**` for any number: prices/*/bid, prices/** (quote them in a
+    shell). Recoveries are told as they happen, on standard error unless --json. The principal's secret, if it needs
+    one, is taken from GATEWAY_SECRET.
+    """
+    printer = _Printer(as_json=as_json, count=count)
+    asyncio.run(_subscribe(selector, printer, urls=urls, principal=principal, seconds=timeout))
+
+
+async def _connect(urls: str, principal: str, seconds: float) -> Session:
+    # Imported here: see above.
+    from gateway.client import connect  # noqa: PLC0415
+
+    several = [url.strip() for url in urls.split(",") if url.strip()]
+    if not several:
+        raise click.UsageError("--url is empty")
+    try:
+        async with asyncio.timeout(seconds):
+            return await connect(several, principal=principal, secret=os.environ.get("GATEWAY_SECRET"))
+    except TimeoutError:
+        raise GatewayError(f"no session after {seconds:g} s at {urls}; is a node running there?") from None
+
+
+async def _publish(topic: str, value: JsonValue, *, urls: str, principal: str, seconds: float) -> None:
+    async with await _connect(urls, principal, seconds) as session:
+        try:
+            async with asyncio.timeout(seconds):
+                receipt = await session.publish(topic, value)
+        except TimeoutError:
+            raise GatewayError(f"no answer after {seconds:g} s: the value may have been published or not") from None
+    click.echo(f"{topic} version {receipt.version} event {receipt.event_id}")
+
+
+async def _subscribe(selector: str, printer: _Printer, *, urls: str, principal: str, seconds: float) -> None:
+    async with await _connect(urls, principal, seconds) as session:
+        if not printer.as_json:
+            click.echo(f"session {session.id} at {session.node}; Ctrl-C ends it", err=True)
+        stream = await session.subscribe(selector)
+
+        async def updates() -> None:
+            async for update in stream:
+                printer.update(update)
+                if printer.done:
+                    return
+
+        async def recoveries() -> None:
+            async for recovery in session.recoveries():
+                printer.recovery(recovery)
+
+        await _first_of(updates(), recoveries(), _interrupted())
+
+
+async def _first_of(*jobs: Any) -> None:
+    """Wait until one of *jobs* ends, end the others, and raise what it raised."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
+
+
+async def _interrupted() -> None:
+    """Wait for Ctrl-C or SIGTERM: both are the ordinary end of watching."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Not every event loop has them; there, Ctrl-C raises in the main program.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, asked.set)
+    await asked.wait()
+
+
+class _Printer:
+    """Writes updates and recoveries, for people or for programs.
+
+    Args:
+        as_json: for programs.
+        count: updates after which it is done; None for never.
+    """
+
+    def __init__(self, *, as_json: bool, count: int | None) -> None:
+        self.as_json = as_json
+        self._left = count
+
+    @property
+    def done(self) -> bool:
+        """Whether all updates that were asked for have been written."""
+        return self._left == 0
+
+    def update(self, update: Update) -> None:
+        """Write one update."""
+        if self.as_json:
+            self._write_json("update", update, ("topic", "value", "version", "event_id", "snapshot"))
+        else:
+            note = f"version {update.version}, snapshot" if update.snapshot else f"version {update.version}"
+            click.echo(f"{update.topic} = {orjson.dumps(update.value).decode()}  ({note})")
+        if self._left is not None:
+            self._left -= 1
+
+    def recovery(self, recovery: Recovery) -> None:
+        """Write one recovery."""
+        if self.as_json:
+            self._write_json("recovery", recovery, ("outcome", "reason", "node", "gap_seconds", "resent", "lost"))
+        else:
+            lost = "an unknown number of" if recovery.lost is None else recovery.lost
+            click.echo(
+                f"-- {recovery.outcome.value} at {recovery.node} after {recovery.gap_seconds:.2f} s: "
+                f"{recovery.resent} packets resent, {lost} lost",
+                err=True,
+            )
+
+    @staticmethod
+    def _write_json(kind: str, found: object, names: tuple[str, ...]) -> None:
+        click.echo(orjson.dumps({"kind": kind, **{name: getattr(found, name) for name in names}}))

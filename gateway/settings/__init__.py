@@ -1,0 +1,49 @@
+"""The configuration of a node: every setting declared once, read in layers, checked as a whole.
+
+```python
+loaded = load(flags={"node": "n1", "dev": "true"})
+loaded.settings.window_default  # 60.0, seconds
+loaded.places["node"]           # "--node"
+```
+"""
+
+from gateway.settings.errors import ConfigurationError, Problem
+from gateway.settings.layers import OTHER_VARIABLES, Loaded, load
+from gateway.settings.model import (
+    GROUPS,
+    SETTINGS,
+    AccessSettings,
+    DrainSettings,
+    GridSettings,
+    LimitSettings,
+    LogSettings,
+    NodeSettings,
+    SessionSettings,
+    Settings,
+)
+from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret, StaticUsers
+
+__all__ = [
+    "GROUPS",
+    "OTHER_VARIABLES",
+    "SETTINGS",
+    "AccessSettings",
+    "AnonymousUsers",
+    "AuthChoice",
+    "ConfigurationError",
+    "DrainSettings",
+    "GridSettings",
+    "HostPort",
+    "LimitSettings",
+    "Loaded",
+    "LogFormat",
+    "LogLevel",
+    "LogSettings",
+    "NodeSettings",
+    "Problem",
+    "Secret",
+    "SessionSettings",
+    "Settings",
+    "StaticUsers",
+    "load",
+]

@@ -1,0 +1,206 @@
+"""Kinds of settings that name something outside: addresses, files, origins, keys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import ClassVar, Final, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from gateway.settings.errors import Unfit
+from gateway.settings.kinds import Kind, text_of
+from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, Secret, StaticUsers
+
+Network: TypeAlias = IPv4Network | IPv6Network
+"""Addresses of proxies."""
+
+HIGHEST_PORT: Final = 65535
+"""Ports are 16 bits wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen(Kind[HostPort]):
+    """Where to listen."""
+
+    metavar: ClassVar[str] = "HOST:PORT"
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "host:port such as 127.0.0.1:8101 or [::1]:8101 (port 0 takes a free one)"
+
+    def read(self, raw: object) -> HostPort:
+        """See the base class."""
+        host, colon, port = text_of(raw).rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or not host:
+            raise Unfit("lacks a host or a port")
+        if ":" in host and not bracketed:
+            raise Unfit("is ambiguous, because an IPv6 address needs square brackets")
+        if re.fullmatch(r"[0-9]{1,5}", port) is None or int(port) > HIGHEST_PORT:
+            raise Unfit(f"has a port that is not a number up to {HIGHEST_PORT}")
+        host = host[1:-1] if bracketed else host
+        if re.fullmatch(r"[0-9A-Za-z_.:%-]+", host) is None:
+            raise Unfit("has a host that is neither a name nor an address")
+        return HostPort(host, int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class GridUrl(Kind[str]):
+    """Where the grid is; may hold a password."""
+
+    metavar: ClassVar[str] = "URL"
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "redis://[user:password@]host:port/database, rediss://… for TLS, or unix:///path/to/socket"
+
+    def read(self, raw: object) -> str:
+        """See the base class."""
+        text = text_of(raw)
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError:
+            raise Unfit("is not a URL") from None
+        if parts.scheme not in {"redis", "rediss", "unix"}:
+            raise Unfit("does not begin with redis://, rediss:// or unix://")
+        if parts.scheme == "unix" and not parts.path:
+            raise Unfit("names no socket")
+        if parts.scheme != "unix" and not parts.hostname:
+            raise Unfit("names no host")
+        if port == 0:
+            raise Unfit("has port 0, where nothing can be reached")
+        if parts.scheme != "unix" and re.fullmatch(r"/?[0-9]*", parts.path) is None:
+            raise Unfit("has a path that is not the number of a database")
+        return text
+
+    def show(self, value: str) -> str:
+        """See the base class; a password is masked."""
+        parts = urlsplit(value)
+        user, at, host = parts.netloc.rpartition("@")
+        if at:
+            parts = parts._replace(netloc=f"{user.partition(':')[0]}:…@{host}")
+        # redis-py also takes credentials from the query; nothing there is needed to recognise the grid.
+        return urlunsplit(parts._replace(query="…" if parts.query else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class File(Kind[Path]):
+    """A file that must exist when the node starts."""
+
+    metavar: ClassVar[str] = "FILE"
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "the path of a file; a relative one starts from the folder of the configuration file that names it"
+
+    def read(self, raw: object) -> Path:
+        """See the base class."""
+        text = text_of(raw)
+        if not text or "\0" in text:
+            raise Unfit("is not a path")
+        return Path(text).expanduser()
+
+    def anchor(self, value: Path, folder: Path) -> Path:
+        """See the base class."""
+        return folder / value
+
+
+@dataclass(frozen=True, slots=True)
+class Auth(Kind[AuthChoice]):
+    """How clients prove who they are."""
+
+    metavar: ClassVar[str] = "anonymous|static:FILE"
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "anonymous (development only) or static:FILE, where `gateway hash-secret` makes the lines of FILE"
+
+    def read(self, raw: object) -> AuthChoice:
+        """See the base class."""
+        text = text_of(raw)
+        if text == "anonymous":
+            return AnonymousUsers()
+        scheme, colon, rest = text.partition(":")
+        if scheme != "static":
+            raise Unfit("names no known way of authentication")
+        if not colon or not rest.strip():
+            raise Unfit("names no file")
+        return StaticUsers(File().read(rest))
+
+    def anchor(self, value: AuthChoice, folder: Path) -> AuthChoice:
+        """See the base class."""
+        return StaticUsers(folder / value.file) if isinstance(value, StaticUsers) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Origin(Kind[str]):
+    """A web origin as browsers write it, or ``*``."""
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "an origin such as https://app.example.com, or * for all"
+
+    def read(self, raw: object) -> str:
+        """See the base class."""
+        text = text_of(raw).lower()
+        if text == "*":
+            return text
+        if re.fullmatch(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", text) is None:
+            raise Unfit("has an entry that is not scheme://host[:port] (no path, no slash at the end)")
+        # Browsers leave out the port that the scheme implies, and the comparison is exact.
+        for scheme, port in (("https", ":443"), ("http", ":80")):
+            if text.startswith(f"{scheme}://"):
+                text = text.removesuffix(port)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Net(Kind[Network]):
+    """A network of addresses, or one address."""
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "an address or network such as 10.0.0.7 or 10.0.0.0/24"
+
+    def read(self, raw: object) -> Network:
+        """See the base class."""
+        try:
+            return ip_network(text_of(raw))
+        except ValueError:
+            raise Unfit("has an entry that is no address and no network (or a network with host bits set)") from None
+
+
+LEAST_KEY_BYTES: Final = 16
+"""Bytes of a token key: 128 bits cannot be guessed, provided that they are random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Kind[Secret]):
+    """A key that signs tokens."""
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return f"a random text of at least {LEAST_KEY_BYTES} bytes, such as `openssl rand -hex 32` prints"
+
+    def read(self, raw: object) -> Secret:
+        """See the base class."""
+        text = text_of(raw)
+        if len(text.encode("utf-8", "surrogateescape")) < LEAST_KEY_BYTES:
+            raise Unfit(f"has a key shorter than {LEAST_KEY_BYTES} bytes")
+        if not text.isprintable() or not text.isascii() or " " in text or "," in text:
+            raise Unfit("has a key with blanks, commas or characters outside ASCII")
+        return Secret(text)
+
+    def show(self, value: Secret) -> str:  # noqa: ARG002 - showing nothing of it is the point
+        """See the base class; the key is masked."""
+        return "…"

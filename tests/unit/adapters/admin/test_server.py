@@ -1,0 +1,100 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from gateway.adapters.admin import AdminServer
+
+
+class Site:
+    """An admin server whose readiness a test decides."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] | None = []
+        self.server = AdminServer("127.0.0.1", 0, ready=self.ready, metrics_text=lambda: b"gateway_up 1\n")
+
+    def ready(self) -> list[str]:
+        if self.reasons is None:
+            raise RuntimeError("secret details")
+        return self.reasons
+
+    async def get(self, path: str, method: str = "GET") -> tuple[int, str, object]:
+        url = f"http://127.0.0.1:{self.server.port}{path}"
+        async with aiohttp.ClientSession() as client, client.request(method, url) as answer:
+            is_json = answer.content_type == "application/json"
+            return answer.status, answer.headers["Content-Type"], await (answer.json() if is_json else answer.text())
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    found = Site()
+    await found.server.start()
+    yield found
+    await found.server.close()
+
+
+async def test_alive_even_if_not_ready(site: Site) -> None:
+    site.reasons = ["the grid is away"]
+
+    assert await site.get("/healthz") == (200, "application/json", {"alive": True})
+
+
+async def test_ready_without_reasons_against_it(site: Site) -> None:
+    assert await site.get("/readyz") == (200, "application/json", {"ready": True, "reasons": []})
+
+
+async def test_not_ready_with_reasons(site: Site) -> None:
+    site.reasons = ["the grid is away", "draining"]
+
+    status, _, body = await site.get("/readyz")
+
+    assert (status, body) == (503, {"ready": False, "reasons": ["the grid is away", "draining"]})
+
+
+async def test_not_ready_if_nobody_can_tell(site: Site) -> None:
+    site.reasons = None
+
+    status, _, body = await site.get("/readyz")
+
+    assert (status, body) == (503, {"ready": False, "reasons": ["readiness cannot be told: RuntimeError"]})
+
+
+async def test_metrics_in_the_format_of_prometheus(site: Site) -> None:
+    expected = (200, "text/plain; version=0.0.4; charset=utf-8", "gateway_up 1\n")
+
+    assert await site.get("/metrics") == expected
+
+
+async def test_other_pages_name_those_that_exist(site: Site) -> None:
+    status, _, body = await site.get("/")
+
+    assert status == 404
+    assert body == {"error": "there is no such page", "pages": ["/healthz", "/readyz", "/metrics"]}
+
+
+async def test_nothing_can_be_changed(site: Site) -> None:
+    status, _, _ = await site.get("/readyz", method="POST")
+
+    assert status in {404, 405}
+
+
+async def test_a_taken_port_is_an_os_error_and_leaves_nothing_behind(site: Site) -> None:
+    second = AdminServer("127.0.0.1", site.server.port, ready=list, metrics_text=bytes)
+
+    with pytest.raises(OSError, match="in use"):
+        await second.start()
+
+    await second.close()
+    assert (await site.get("/healthz"))[0] == 200
+
+
+async def test_closing_frees_the_port() -> None:
+    found = Site()
+    await found.server.start()
+    port = found.server.port
+    await found.server.close()
+    await found.server.close()
+
+    with pytest.raises(OSError, match=r"refused|failed"):
+        await asyncio.open_connection("127.0.0.1", port)

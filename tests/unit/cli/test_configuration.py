@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.adapters.authentication import HashParameters, hash_secret, users_line
+from gateway.adapters.tokens import key_id
+from gateway.cli.reference import configuration_page
+from gateway.settings import SETTINGS
+from tests.unit.cli.conftest import Run
+
+KEY, OTHER_KEY = "k" * 32, "o" * 32
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    path = tmp_path / "users"
+    path.write_text(users_line("alice", hash_secret("wonderland", HashParameters(2, 1, 1))) + "\n", "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def test_config_tells_every_setting(run: Run) -> None:
+    out = run("config").out
+
+    for name in SETTINGS:
+        assert f"\n{name} " in out
+
+
+def test_config_prints_the_reference_page_and_a_form_for_programs(run: Run) -> None:
+    assert run("config", "--markdown").out == configuration_page()
+    described = {each["name"]: each for each in json.loads(run("config", "--json").out)}
+    assert described.keys() == SETTINGS.keys()
+    assert described["lease"] == {
+        "name": "lease",
+        "group": "Grid",
+        "default": "6 s",
+        "default_text": "6 s",
+        "unit": "seconds",
+        "values": "seconds between 1 and 300",
+        "meaning": described["lease"]["meaning"],
+        "reason": described["lease"]["reason"],
+        "flag": "--lease",
+        "variable": "GATEWAY_LEASE",
+        "secret": False,
+    }
+
+
+def test_check_config_tells_what_was_given_and_where(run: Run, users: Path) -> None:
+    result = run(
+        *("check-config", "--node", "n1", "--grid", "redis://:hunter2@h/0"),
+        environment={"GATEWAY_TOKEN_KEYS": f"{OTHER_KEY},{KEY}", "GATEWAY_AUTH": f"static:{users}", "COLUMNS": "200"},
+    )
+
+    assert (result.code, result.err) == (0, "")
+    rows = {line.split()[0]: line.split()[1:] for line in result.out.splitlines()}
+    assert rows["node"] == ["n1", "--node"]
+    assert rows["token_keys"] == ["…,…", "GATEWAY_TOKEN_KEYS"]
+    assert rows["grid"] == ["redis://:…@h/0", "--grid"]
+    assert f"{key_id(OTHER_KEY.encode())} verifies, {key_id(KEY.encode())} signs and verifies" in result.out
+    assert "users: 1" in result.out
+    assert result.out.endswith("The configuration is fit to run.\n")
+    assert KEY not in result.out
+
+
+def test_check_config_warns_of_shortcuts(run: Run) -> None:
+    result = run("check-config", "--dev")
+
+    assert result.code == 0
+    assert [line.split(":")[:2] for line in result.err.splitlines()] == [["gateway", " warning"]] * 3
+    assert "token keys:" not in result.out
+
+
+def test_check_config_warns_of_secrets_that_everybody_can_read(run: Run, users: Path) -> None:
+    users.chmod(0o644)
+
+    result = run("check-config", "--dev", "--auth", f"static:{users}", "--grid", "redis://h/0")
+
+    assert f"{users} holds secrets and can be read by every user of this machine" in result.err
+
+
+def test_check_config_reads_the_files_that_are_named(run: Run, users: Path) -> None:
+    users.write_text("alice\n", "utf-8")
+
+    result = run("check-config", "--dev", "--auth", f"static:{users}")
+
+    assert result.code == 2
+    assert result.err == (
+        f"gateway: error: --auth: {users}:1: there is no colon between principal and hash; "
+        "make the line with `gateway hash-secret PRINCIPAL`\n"
+    )
+
+
+def test_check_config_tells_all_mistakes(run: Run) -> None:
+    result = run("check-config", "--lease", "x", "--rate-burst", "0")
+
+    assert result.code == 2
+    assert len(result.err.splitlines()) == 2

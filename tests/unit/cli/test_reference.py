@@ -1,0 +1,53 @@
+"""The generated pages are committed, complete, and name only what exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.catalogue.log_events import LOG_EVENTS
+from gateway.catalogue.metrics import METRICS
+from gateway.cli.pages import table
+from gateway.cli.reference import PAGES, WATCH, write_pages
+from gateway.core.codes import CLOSE_CODES, ERRORS
+from gateway.settings import SETTINGS
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_what_is_committed(name: str) -> None:
+    committed = (REFERENCE / name).read_text("utf-8")
+
+    assert committed == PAGES[name](), "run: python -m gateway.cli.reference docs/reference"
+
+
+def test_pages_are_complete() -> None:
+    expected = {
+        "configuration.md": list(SETTINGS),
+        "metrics.md": [metric.name for metric in METRICS],
+        "logs.md": [event.name for event in LOG_EVENTS],
+        "close-codes.md": [*(close.name for close in CLOSE_CODES), *(code.value for code in ERRORS)],
+    }
+    for page, names in expected.items():
+        text = PAGES[page]()
+        assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_expressions_use_metrics_that_exist() -> None:
+    names = {metric.name for metric in METRICS} | {f"{metric.name}_bucket" for metric in METRICS}
+
+    for _, expression in WATCH:
+        used = set(re.findall(r"gateway_\w+", expression))
+        assert used
+        assert used <= names
+
+
+def test_pages_are_written_into_a_folder(tmp_path: Path) -> None:
+    write_pages(tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(PAGES)
+
+
+def test_cells_cannot_break_their_table() -> None:
+    assert table(["a"], [["x|y\nz"]]) == "| a |\n| --- |\n| x\\|y z |"
