@@ -63,6 +63,8 @@ class Flusher:
             link.write(message)
         if messages:
             self._metrics.add(catalogue.WRITES, len(messages))
+        if session in self._blocked:
+            self._count_conflated(session)
         if not session.machine.has_output:
             self._blocked.pop(session, None)
         elif session.machine.exceeds(packets=self._policy.outbox_packets, size=self._policy.outbox_bytes):
@@ -73,8 +75,16 @@ class Flusher:
             if self._poll is None:
                 self._poll = asyncio.get_running_loop().call_later(POLL_BLOCKED, self._poll_blocked)
 
+    def _count_conflated(self, session: Session) -> None:
+        conflated = session.machine.conflated
+        if conflated != session.conflated:
+            self._metrics.add(catalogue.CONFLATED, max(0, conflated - session.conflated))
+            session.conflated = conflated
+
     def forget(self, session: Session) -> None:
         """The session has no connection any more."""
+        if session in self._blocked:
+            self._count_conflated(session)
         self._dirty.pop(session, None)
         self._blocked.pop(session, None)
 

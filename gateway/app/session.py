@@ -62,12 +62,14 @@ class Session:
         renew_at: when to hand out a token with a new life, on the monotonic clock.
         resuming: held while a resume is decided, so that two connections cannot both get the session.
         dropped: the node no longer holds it.
+        conflated: the machine's count of conflated updates as far as it is in the metrics.
     """
 
     __slots__ = (
         "_answered",
         "_settled",
         "attempt",
+        "conflated",
         "confirmed",
         "dropped",
         "epoch",
@@ -107,6 +109,7 @@ class Session:
         self.moving = False
         self.proved = True
         self.dropped = False
+        self.conflated = 0
         self.renew_at = 0.0
         self.resuming = asyncio.Lock()
         self._answered: deque[tuple[int, RequestNumber]] = deque()

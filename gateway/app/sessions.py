@@ -84,6 +84,7 @@ class Sessions:
         """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
         session.link = link
         session.moving = False
+        session.conflated = 0
         session.renew_at = self._clock.monotonic() + self._policy.token_renewal
         self.reschedule(session)
 
