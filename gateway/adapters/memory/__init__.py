@@ -1,0 +1,12 @@
+"""Every port in memory: the grid of ``gateway serve --dev`` and of fast tests. One contract suite proves it and Redis.
+
+``MemoryGridServer`` stands for the Redis server and ``MemoryGrid`` for one node's connection to it, so that two nodes
+in one process are two grids over one server.
+"""
+
+from gateway.adapters.memory.grid import MemoryGrid
+from gateway.adapters.memory.link import LoopbackLink
+from gateway.adapters.memory.server import MemoryGridServer
+from gateway.adapters.memory.telemetry import MemoryEventLog, MemoryMetrics
+
+__all__ = ["LoopbackLink", "MemoryEventLog", "MemoryGrid", "MemoryGridServer", "MemoryMetrics"]

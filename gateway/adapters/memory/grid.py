@@ -1,0 +1,87 @@
+"""The in-memory grid as one node sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.adapters.memory.connection import Connection
+from gateway.adapters.memory.nodes import MemoryNodeDirectory
+from gateway.adapters.memory.server import MemoryGridServer
+from gateway.adapters.memory.sessions import MemorySessionStore
+from gateway.adapters.memory.tail import MemoryTopicTail
+from gateway.adapters.memory.topics import MemoryTopicStore
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.ports import GridChange, GridState
+
+DEFAULT_TIMEOUT: Final = 2.0
+"""Seconds a call waits for a stalled server before it raises ``GridUnavailable``."""
+
+
+class MemoryGrid:
+    """``Grid`` in memory: one connection of one node to a ``MemoryGridServer``.
+
+    For development (``gateway serve --dev`` without a grid), where sessions die with the process, and for tests.
+
+    Args:
+        server: the shared state; two grids over one server are two nodes of one cluster.
+        node: whose connection it is.
+        timeout: longest time a call waits, in seconds of the event loop.
+    """
+
+    def __init__(self, server: MemoryGridServer, *, node: NodeRef, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self._connection = Connection(server, node, timeout)
+        self._sessions = MemorySessionStore(self._connection)
+        self._nodes = MemoryNodeDirectory(self._connection)
+        self._topics = MemoryTopicStore(self._connection)
+        self._tail = MemoryTopicTail(self._connection)
+
+    @property
+    def sessions(self) -> MemorySessionStore:
+        """See the port."""
+        return self._sessions
+
+    @property
+    def nodes(self) -> MemoryNodeDirectory:
+        """See the port."""
+        return self._nodes
+
+    @property
+    def topics(self) -> MemoryTopicStore:
+        """See the port."""
+        return self._topics
+
+    @property
+    def tail(self) -> MemoryTopicTail:
+        """See the port."""
+        return self._tail
+
+    @property
+    def state(self) -> GridState:
+        """See the port."""
+        return self._connection.state
+
+    @property
+    def generation(self) -> GridGeneration:
+        """See the port."""
+        return self._connection.generation
+
+    async def start(self) -> None:
+        """See the port."""
+        self._connection.start()
+
+    def changes(self) -> AsyncIterator[GridChange]:
+        """See the port. The iterator ends when the grid is closed."""
+        return self._connection.changes
+
+    async def close(self) -> None:
+        """See the port; afterwards every call raises ``GridUnavailable``."""
+        await self._connection.close()
+
+    def cut(self) -> None:
+        """Break this connection only, until ``mend``: the node is cut off from a grid that others can reach."""
+        self._connection.cut()
+
+    def mend(self) -> None:
+        """End ``cut``."""
+        self._connection.mend()

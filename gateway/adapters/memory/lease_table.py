@@ -1,0 +1,94 @@
+"""The leases that an in-memory grid holds: a table with one method per atomic step.
+
+```text
+           join                 time                 take_over              finish_takeover
+absent ──────────▶ alive ──────────────▶ lapsed ──────────────▶ being taken over ──────────▶ absent
+   ▲                │ ▲                    │ ▲ └──────within is over──────┘ │
+   └──────leave─────┘ └───────join─────────┴────────────────────────────────┘
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.core.types import NodeRef
+from gateway.ports import LeaseLost, LeaseTable
+
+
+@dataclass(slots=True)
+class _Lease:
+    """The lease of one run of one node.
+
+    Attributes:
+        length: seconds it was taken for.
+        until: when it lapses.
+        taker: who won the right to take over; None while nobody did.
+        taken_until: when the next one may win that right.
+    """
+
+    length: float
+    until: float
+    taker: NodeRef | None = None
+    taken_until: float = 0.0
+
+
+class Leases:
+    """All leases of the grid. Every method is one atomic step; *now* is the grid's clock in seconds."""
+
+    def __init__(self) -> None:
+        self._leases: dict[NodeRef, _Lease] = {}
+
+    def join(self, node: NodeRef, length: float, now: float) -> None:
+        """See ``NodeDirectory.join``; a takeover under way loses its ground."""
+        self._leases[node] = _Lease(length, now + length)
+
+    def renew(self, node: NodeRef, length: float, now: float) -> LeaseTable:
+        """See ``NodeDirectory.renew``."""
+        lease = self._leases.get(node)
+        if lease is None or lease.until <= now:
+            raise LeaseLost(f"the lease of {node} has lapsed or is unknown")
+        lease.length = length
+        lease.until = now + length
+        alive = sorted(each for each, held in self._leases.items() if held.until > now)
+        lapsed = sorted(each for each, held in self._leases.items() if held.until <= now)
+        return LeaseTable(tuple(alive), tuple(lapsed))
+
+    def leave(self, node: NodeRef) -> None:
+        """See ``NodeDirectory.leave``."""
+        self._leases.pop(node, None)
+
+    def take_over(self, lapsed: NodeRef, by: NodeRef, within: float, now: float) -> bool:
+        """See ``NodeDirectory.take_over``; the winner who asks again has won again."""
+        lease = self._leases.get(lapsed)
+        if lease is None or lease.until > now:
+            return False
+        if lease.taker not in {None, by} and lease.taken_until > now:
+            return False
+        lease.taker = by
+        lease.taken_until = now + within
+        return True
+
+    def finish_takeover(self, lapsed: NodeRef, by: NodeRef, now: float) -> None:
+        """See ``NodeDirectory.finish_takeover``; without effect for a taker that another one has replaced."""
+        lease = self._leases.get(lapsed)
+        if lease is not None and lease.until <= now and lease.taker == by:
+            del self._leases[lapsed]
+
+    def extend(self, since: float, now: float) -> None:
+        """Give the leases that held at *since* their full length again: nobody could renew one while the grid was away.
+
+        A node that is being taken over stays lapsed, because some of its sessions are on the clock already.
+        """
+        for lease in self._leases.values():
+            if lease.until > since and lease.taker is None:
+                lease.until = now + lease.length
+
+    def holds(self, node: NodeRef, now: float) -> bool:
+        """Tell whether a node's lease holds."""
+        lease = self._leases.get(node)
+        return lease is not None and lease.until > now
+
+    def inventory(self) -> set[str]:
+        """Name everything that is kept."""
+        return {f"lease of {node}" for node in self._leases}

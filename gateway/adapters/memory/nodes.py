@@ -1,0 +1,44 @@
+"""The port of nodes on the in-memory grid; the steps themselves are in ``lease_table``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from gateway.adapters.memory.connection import Connection
+from gateway.core.types import NodeRef
+from gateway.ports import LeaseTable, Ownership
+
+
+class MemoryNodeDirectory:
+    """``NodeDirectory`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def join(self, node: NodeRef, *, lease: float) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now))
+
+    async def renew(self, node: NodeRef, *, lease: float) -> LeaseTable:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now))
+
+    async def leave(self, node: NodeRef) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.leases.leave(node))
+
+    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> bool:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.take_over(lapsed, by, within, now))
+
+    async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.leases.finish_takeover(lapsed, by, now))
+
+    async def tell_claimed(self, to: NodeRef, right: Ownership) -> None:
+        """See the port."""
+        await self._connection.run(lambda _grid, _now: self._connection.server.tell(to, right))
+
+    def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
+        """See the port. What is told from this call on is kept for the reader; the iterator ends with ``close``."""
+        return self._connection.mailbox(node)

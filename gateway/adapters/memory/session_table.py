@@ -1,0 +1,278 @@
+"""The sessions that an in-memory grid holds: a table with one method per atomic step.
+
+```text
+create ──▶ connected ──disconnect, orphan──▶ window runs ──expire──▶ gone, with a tombstone for one window
+               ▲ └──────────end───────────────────│──────────────────────▲
+               └──────────────claim, restore──────┘
+```
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field, replace
+
+from gateway.core.codes import ErrorCode
+from gateway.core.topics import SESSION_PARTITIONS, session_partition
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.ports import (
+    Claimed,
+    ClaimRefused,
+    ClaimResult,
+    Ended,
+    Fenced,
+    Ownership,
+    Restored,
+    SessionChanges,
+    SessionGone,
+    SessionRecord,
+)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """A session in the table.
+
+    Attributes:
+        record: as the port shows it.
+        previous: who owned it before the last claim, so that the same claim can be answered again.
+        deadline: end of the window by the grid's clock; None while connected.
+    """
+
+    record: SessionRecord
+    previous: NodeRef
+    deadline: float | None
+
+
+@dataclass(slots=True)
+class _Tombstone:
+    """What is remembered of an ended session, so that a late claim learns why it is refused.
+
+    Attributes:
+        reason: SESSION_CLOSED or SESSION_EXPIRED.
+        until: when it is forgotten.
+    """
+
+    reason: ErrorCode
+    until: float
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One session partition.
+
+    Attributes:
+        sessions: by id.
+        deadlines: of the sessions whose window runs.
+        connected: ids of connected sessions by owner, in the order they came.
+        tombstones: by id.
+        forget: when which tombstone is forgotten, a heap.
+    """
+
+    sessions: dict[SessionId, _Stored] = field(default_factory=dict)
+    deadlines: dict[SessionId, float] = field(default_factory=dict)
+    connected: dict[NodeRef, dict[SessionId, None]] = field(default_factory=dict)
+    tombstones: dict[SessionId, _Tombstone] = field(default_factory=dict)
+    forget: list[tuple[float, SessionId]] = field(default_factory=list)
+
+    def put(self, stored: _Stored) -> None:
+        """Write a session and its places in the indexes."""
+        record = stored.record
+        self.remove(record.id)
+        self.sessions[record.id] = stored
+        if stored.deadline is None:
+            self.connected.setdefault(record.owner, {})[record.id] = None
+        else:
+            self.deadlines[record.id] = stored.deadline
+
+    def remove(self, session: SessionId) -> None:
+        """Delete a session and its places in the indexes; harmless if it is not there."""
+        stored = self.sessions.pop(session, None)
+        if stored is None:
+            return
+        self.deadlines.pop(session, None)
+        owner = stored.record.owner
+        if (mates := self.connected.get(owner)) is not None:
+            mates.pop(session, None)
+            if not mates:
+                del self.connected[owner]
+
+    def bury(self, session: SessionId, reason: ErrorCode, now: float) -> None:
+        """Replace a session by a tombstone that lasts for one window."""
+        tombstone = _Tombstone(reason, now + self.sessions[session].record.window)
+        self.remove(session)
+        self.tombstones[session] = tombstone
+        heapq.heappush(self.forget, (tombstone.until, session))
+
+    def sweep(self, now: float) -> None:
+        """Forget tombstones whose time is over, so that ended sessions cost nothing in the long run."""
+        while self.forget and self.forget[0][0] <= now:
+            until, session = heapq.heappop(self.forget)
+            tombstone = self.tombstones.get(session)
+            # A session created and ended again has a newer tombstone, which has its own place in the heap.
+            if tombstone is not None and tombstone.until == until:
+                del self.tombstones[session]
+
+
+class SessionTable:
+    """All sessions of the grid. Every method is one atomic step; *now* is the grid's clock in seconds."""
+
+    def __init__(self) -> None:
+        self._partitions = [_Partition() for _ in range(SESSION_PARTITIONS)]
+
+    def create(self, record: SessionRecord, now: float) -> None:
+        """See ``SessionStore.create``."""
+        partition = self._partition_of(record.id, now)
+        stored = partition.sessions.get(record.id)
+        if stored is None:
+            partition.tombstones.pop(record.id, None)
+            partition.put(_fresh(record, now))
+        elif (stored.record.owner, stored.record.epoch) != (record.owner, record.epoch):
+            raise Fenced(f"session {record.id} exists and belongs to {stored.record.owner}")
+
+    def claim(
+        self, session: SessionId, by: NodeRef, generation: TokenGeneration, attempt: Attempt, now: float
+    ) -> ClaimResult:
+        """See ``SessionStore.claim``."""
+        partition = self._partition_of(session, now)
+        stored = partition.sessions.get(session)
+        if stored is None:
+            return ClaimRefused(self._why_gone(session, now))
+        if stored.deadline is not None and stored.deadline <= now:
+            return ClaimRefused(ErrorCode.SESSION_EXPIRED)
+        record = stored.record
+        if generation < record.confirmed:
+            return ClaimRefused(ErrorCode.TOKEN_SUPERSEDED)
+        if attempt == record.attempt and by == record.owner:
+            # Asked again. Meanwhile a lapsed lease may have put the session on the clock: a claim takes it off.
+            partition.put(_Stored(replace(record, connected=True), stored.previous, None))
+            return Claimed(_copy(partition.sessions[session].record), stored.previous)
+        if attempt <= record.attempt:
+            return ClaimRefused(ErrorCode.STALE_ATTEMPT)
+        claimed = replace(
+            record,
+            owner=by,
+            epoch=Epoch(record.epoch + 1),
+            confirmed=TokenGeneration(min(generation, record.generation)),
+            generation=TokenGeneration(record.generation + 1),
+            attempt=attempt,
+            connected=True,
+        )
+        partition.put(_Stored(claimed, record.owner, None))
+        return Claimed(_copy(claimed), record.owner)
+
+    def change(self, right: Ownership, changes: SessionChanges, now: float) -> None:
+        """See ``SessionStore.change``."""
+        stored = self._owned(right, now)
+        record = stored.record
+        stored.record = replace(
+            record,
+            properties=record.properties if changes.properties is None else dict(changes.properties),
+            selections=record.selections if changes.selections is None else tuple(changes.selections),
+            publish_partitions=(
+                record.publish_partitions
+                if changes.publish_partitions is None
+                else frozenset(changes.publish_partitions)
+            ),
+            confirmed=record.confirmed if changes.confirmed is None else max(record.confirmed, changes.confirmed),
+        )
+
+    def disconnect(self, right: Ownership, now: float) -> None:
+        """See ``SessionStore.disconnect``; asked again, the window that runs already is not extended."""
+        stored = self._owned(right, now)
+        if stored.deadline is None:
+            self._start_window(stored, now)
+
+    def end(self, right: Ownership, reason: ErrorCode, now: float) -> None:
+        """See ``SessionStore.end``; the receipts are deleted by the caller in the same step."""
+        partition = self._partition_of(right.session, now)
+        if right.session in partition.sessions:
+            self._owned(right, now)
+            partition.bury(right.session, reason, now)
+
+    def restore(self, record: SessionRecord, now: float, *, recreate: bool) -> Restored:
+        """See ``SessionStore.restore``, for one session."""
+        partition = self._partition_of(record.id, now)
+        stored = partition.sessions.get(record.id)
+        if stored is None:
+            if record.id in partition.tombstones or not recreate:
+                return Restored.GONE
+        else:
+            held = stored.record
+            if held.epoch > record.epoch or (held.epoch == record.epoch and held.owner != record.owner):
+                return Restored.FENCED
+        partition.put(_fresh(record, now))
+        return Restored.WRITTEN
+
+    def expire(self, number: int, limit: int, now: float) -> list[Ended]:
+        """See ``SessionStore.expire``; the receipts are deleted by the caller in the same step."""
+        partition = self._partitions[number]
+        partition.sweep(now)
+        due = sorted((deadline, session) for session, deadline in partition.deadlines.items() if deadline <= now)
+        ended = [Ended(session, partition.sessions[session].record.owner) for _, session in due[:limit]]
+        for each in ended:
+            partition.bury(each.session, ErrorCode.SESSION_EXPIRED, now)
+        return ended
+
+    def find(self, session: SessionId) -> SessionRecord | None:
+        """See ``SessionStore.find``."""
+        stored = self._partitions[session_partition(session)].sessions.get(session)
+        return None if stored is None else _copy(stored.record)
+
+    def orphan(self, lapsed: NodeRef, number: int, limit: int, now: float) -> int:
+        """See ``SessionStore.orphan``; only connected sessions are looked at."""
+        partition = self._partitions[number]
+        looked_at = list(partition.connected.get(lapsed, {}))[:limit]
+        for session in looked_at:
+            self._start_window(partition.sessions[session], now)
+        return len(looked_at)
+
+    def has_ended(self, session: SessionId, now: float) -> bool:
+        """Tell whether a session is remembered as ended."""
+        return session in self._partition_of(session, now).tombstones
+
+    def __contains__(self, session: SessionId) -> bool:
+        return session in self._partitions[session_partition(session)].sessions
+
+    def inventory(self, now: float) -> set[str]:
+        """Name everything that is kept, tombstones included as long as they last."""
+        names = set()
+        for partition in self._partitions:
+            partition.sweep(now)
+            names |= {f"session {session}" for session in partition.sessions}
+            names |= {f"deadline of {session}" for session in partition.deadlines}
+            names |= {f"sessions of {owner}" for owner in partition.connected}
+            names |= {f"tombstone of {session}" for session in partition.tombstones}
+            names |= {f"end of the tombstone of {session}" for _, session in partition.forget}
+        return names
+
+    def _partition_of(self, session: SessionId, now: float) -> _Partition:
+        partition = self._partitions[session_partition(session)]
+        partition.sweep(now)
+        return partition
+
+    def _owned(self, right: Ownership, now: float) -> _Stored:
+        stored = self._partition_of(right.session, now).sessions.get(right.session)
+        if stored is None:
+            raise SessionGone(self._why_gone(right.session, now))
+        if (stored.record.owner, stored.record.epoch) != (right.owner, right.epoch):
+            raise Fenced(f"session {right.session} belongs to {stored.record.owner} in epoch {stored.record.epoch}")
+        return stored
+
+    def _why_gone(self, session: SessionId, now: float) -> ErrorCode:
+        tombstone = self._partition_of(session, now).tombstones.get(session)
+        return ErrorCode.SESSION_UNKNOWN if tombstone is None else tombstone.reason
+
+    def _start_window(self, stored: _Stored, now: float) -> None:
+        record = replace(stored.record, connected=False)
+        partition = self._partitions[session_partition(record.id)]
+        partition.put(_Stored(record, stored.previous, now + record.window))
+
+
+def _fresh(record: SessionRecord, now: float) -> _Stored:
+    """Store a copy, because the caller may go on changing what it passed."""
+    return _Stored(_copy(record), record.owner, None if record.connected else now + record.window)
+
+
+def _copy(record: SessionRecord) -> SessionRecord:
+    return replace(record, properties=dict(record.properties))

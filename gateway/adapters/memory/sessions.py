@@ -1,0 +1,57 @@
+"""The port of sessions on the in-memory grid; the steps themselves are in ``session_table``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.adapters.memory.connection import Connection
+from gateway.core.codes import ErrorCode
+from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
+from gateway.ports import ClaimResult, Ended, Ownership, Restored, SessionChanges, SessionRecord
+
+
+class MemorySessionStore:
+    """``SessionStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(self, record: SessionRecord) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.create(record, now))
+
+    async def claim(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ClaimResult:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.sessions.claim(session, by, generation, attempt, now))
+
+    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.change(right, changes, now))
+
+    async def disconnect(self, right: Ownership) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.disconnect(right, now))
+
+    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.end(right, reason, now))
+
+    async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: [grid.sessions.restore(each, now, recreate=recreate) for each in records]
+        )
+
+    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now))
+
+    async def find(self, session: SessionId) -> SessionRecord | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.find(session))
+
+    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.orphan(lapsed, partition, limit, now))

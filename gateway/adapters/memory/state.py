@@ -1,0 +1,87 @@
+"""Everything an in-memory grid holds, as one value that can be copied; steps that touch more than one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.adapters.memory.lease_table import Leases
+from gateway.adapters.memory.session_table import SessionTable
+from gateway.adapters.memory.topic_table import Topics
+from gateway.core.codes import ErrorCode
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, TopicValue
+
+NO_RUN = 0
+"""The run id stored in a grid that nobody has adopted yet."""
+
+NEVER_ADOPTED = GridGeneration(0)
+"""The generation of a grid that nobody has adopted yet, and what a node knows that has not adopted one."""
+
+
+class GridData:
+    """The data of the grid, which may be lost, copied and brought back.
+
+    Args:
+        stream_length: entries kept per topic partition.
+        depth: leading path segments that decide a topic's partition.
+    """
+
+    def __init__(self, *, stream_length: int, depth: int) -> None:
+        self.sessions = SessionTable()
+        self.leases = Leases()
+        self.topics = Topics(stream_length=stream_length, depth=depth)
+        self._run_id = NO_RUN
+        self._generation = NEVER_ADOPTED
+
+    def adopt(self, run_id: int, known: GridGeneration) -> GridGeneration:
+        """Make the data belong to the run *run_id* of the server, which may not be the one that wrote it.
+
+        Args:
+            run_id: of the server that holds the data now.
+            known: highest generation the adopting node has seen.
+
+        Returns:
+            The generation in force: the stored one if this run had been adopted before, else a higher one than anybody
+            here knows.
+        """
+        if self._run_id != run_id or self._generation < known:
+            self._run_id = run_id
+            self._generation = GridGeneration(max(self._generation, known) + 1)
+        return self._generation
+
+    def publish(self, commands: Sequence[PublishCommand], now: float) -> list[Published | Fenced]:
+        """Execute publishes in order, each one atomic step.
+
+        A publish that arrives after the end of its session is fenced as long as the end is remembered: it must neither
+        run again nor leave a receipt behind.
+        """
+        return [
+            Fenced(f"session {each.right.session} has ended")
+            if self.sessions.has_ended(each.right.session, now)
+            else self.topics.publish(each, self._generation, now, held=self.sessions.__contains__)
+            for each in commands
+        ]
+
+    def restore(self, values: Sequence[TopicValue]) -> int:
+        """Put values back, each one atomic step; see ``TopicStore.restore``."""
+        return sum(self.topics.restore(each, self._generation) for each in values)
+
+    def end(self, right: Ownership, reason: ErrorCode, now: float) -> None:
+        """End a session; its receipts go with it, also those that it left behind when it ended before."""
+        self.sessions.end(right, reason, now)
+        self.topics.forget(right.session)
+
+    def expire(self, partition: int, limit: int, now: float) -> list[Ended]:
+        """End sessions whose window is over; their receipts go with them."""
+        ended = self.sessions.expire(partition, limit, now)
+        for each in ended:
+            self.topics.forget(each.session)
+        return ended
+
+    def orphan(self, lapsed: NodeRef, partition: int, limit: int, now: float) -> int:
+        """Put sessions of a lapsed node on the clock; none if it has come back, for then they are its own again."""
+        return 0 if self.leases.holds(lapsed, now) else self.sessions.orphan(lapsed, partition, limit, now)
+
+    def inventory(self, now: float) -> set[str]:
+        """Name everything that is kept."""
+        return self.sessions.inventory(now) | self.leases.inventory() | self.topics.inventory()

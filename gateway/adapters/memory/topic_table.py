@@ -1,0 +1,261 @@
+"""The topics that an in-memory grid holds: values, versions, streams and receipts, one method per atomic step."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
+from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicValue
+
+GENERATION_SHIFT: Final = 32
+"""Versions of a grid generation begin above ``(generation - 1) << 32``: a grid that lost writes cannot count back to a
+version that a client has seen, because no topic gets four billion publishes within one generation."""
+
+FIRST_SEQUENCE: Final = 1
+"""What a stream numbers the first publish of a generation with; as on Redis, so that event ids look the same."""
+
+NO_REQUEST: Final = RequestNumber(0)
+"""Below the first request of every session."""
+
+ORIGIN: Final = StreamPosition(GridGeneration(0), 0)
+"""The end of a stream that never had an entry."""
+
+RECEIPT_LIFE: Final = 3600.0
+"""Seconds without a publish after which the receipts of a session that the grid does not hold are forgotten: beyond any
+window, after which nobody can resubmit. Sessions that are not replicated leave such receipts, and so does a publish
+that arrives long after its session has ended; receipts of sessions in the grid live as long as their session."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The entries of one generation in a stream: their sequences are contiguous."""
+
+    generation: GridGeneration
+    last: int
+
+    @property
+    def entries(self) -> int:
+        return self.last - FIRST_SEQUENCE + 1
+
+
+class Stream:
+    """The stream of one topic partition, bounded in length.
+
+    Args:
+        length: entries kept; older ones are trimmed.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._entries: deque[TopicValue] = deque(maxlen=length)
+        self._runs: list[_Run] = []
+        self._appended = 0
+
+    def append(self, generation: GridGeneration, make: Callable[[StreamPosition], TopicValue]) -> TopicValue:
+        """Append what *make* returns for the position the entry gets."""
+        if not self._runs or self._runs[-1].generation != generation:
+            self._runs.append(_Run(generation, FIRST_SEQUENCE - 1))
+        self._runs[-1].last += 1
+        self._appended += 1
+        value = make(self.end)
+        self._entries.append(value)
+        while sum(run.entries for run in self._runs[1:]) > len(self._entries):
+            # No position in the oldest run can be continued from any more.
+            del self._runs[0]
+        return value
+
+    @property
+    def end(self) -> StreamPosition:
+        """Position of the last entry."""
+        return StreamPosition(self._runs[-1].generation, self._runs[-1].last) if self._runs else ORIGIN
+
+    def after(self, position: StreamPosition, limit: int) -> tuple[list[TopicValue], StreamPosition] | None:
+        """Read up to *limit* entries that follow *position*, and the position of the last of them.
+
+        Returns:
+            None if the stream does not continue from there: it was trimmed past it, or never held it.
+        """
+        missing = self._count_after(position)
+        if missing is None or missing > len(self._entries):
+            return None
+        count = min(missing, limit)
+        first = len(self._entries) - missing
+        # A reader is nearly always near the end, and a deque is indexed fast near its ends.
+        values = [self._entries[index] for index in range(first, first + count)]
+        return values, self._position_before_end(missing - count)
+
+    def _count_after(self, position: StreamPosition) -> int | None:
+        if position == ORIGIN:
+            return self._appended
+        count = 0
+        for run in reversed(self._runs):
+            if run.generation == position.generation:
+                return count + run.last - position.sequence if position.sequence <= run.last else None
+            count += run.entries
+        return None
+
+    def _position_before_end(self, count: int) -> StreamPosition:
+        for run in reversed(self._runs):
+            if count < run.entries:
+                return StreamPosition(run.generation, run.last - count)
+            count -= run.entries
+        return ORIGIN
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+@dataclass(slots=True)
+class _Receipts:
+    """What one session published in one partition.
+
+    Attributes:
+        epoch: highest that published here.
+        last: highest request executed here; lower ones of this partition have been executed too.
+        answers: receipts that are not settled, by request, in order.
+        used: when the session last published here.
+    """
+
+    epoch: Epoch
+    last: RequestNumber = NO_REQUEST
+    answers: OrderedDict[RequestNumber, Published] = field(default_factory=OrderedDict)
+    used: float = 0.0
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One topic partition.
+
+    Attributes:
+        stream: its entries.
+        values: the newest value of each topic.
+        receipts: by session, the least recently used first.
+    """
+
+    stream: Stream
+    values: dict[TopicPath, TopicValue] = field(default_factory=dict)
+    receipts: OrderedDict[SessionId, _Receipts] = field(default_factory=OrderedDict)
+
+
+class Topics:
+    """All topics of the grid. Every method is one atomic step; *now* is the grid's clock in seconds.
+
+    Args:
+        stream_length: entries kept per partition.
+        depth: leading path segments that decide a topic's partition.
+    """
+
+    def __init__(self, *, stream_length: int, depth: int) -> None:
+        self._partitions = [_Partition(Stream(stream_length)) for _ in range(TOPIC_PARTITIONS)]
+        self._depth = depth
+        self._news: set[int] = set()
+
+    def publish(
+        self, command: PublishCommand, generation: GridGeneration, now: float, *, held: Callable[[SessionId], bool]
+    ) -> Published | Fenced:
+        """Execute one publish; see ``TopicStore.publish``.
+
+        Args:
+            command: what to publish.
+            generation: of the grid.
+            now: the grid's clock.
+            held: tells whether the grid holds a session.
+        """
+        number = topic_partition(command.topic, self._depth)
+        partition = self._partitions[number]
+        self._forget_oldest(partition, now, held)
+        right = command.right
+        receipts = partition.receipts.setdefault(right.session, _Receipts(right.epoch))
+        if right.epoch < receipts.epoch:
+            return Fenced(f"session {right.session} has published in epoch {receipts.epoch} already")
+        receipts.epoch = right.epoch
+        receipts.used = now
+        partition.receipts.move_to_end(right.session)
+        answers = receipts.answers
+        while answers and next(iter(answers)) <= command.settled:
+            answers.popitem(last=False)
+        if command.request <= receipts.last:
+            return answers.get(command.request, Published(Version(0), EventId(""), duplicate=True))
+        value = self._write(number, generation, command.topic, command.value)
+        receipts.last = command.request
+        if command.request > command.settled:
+            answers[command.request] = Published(value.version, value.event, duplicate=True)
+        return Published(value.version, value.event, duplicate=False)
+
+    def position(self, number: int) -> StreamPosition:
+        """See ``TopicStore.position``."""
+        return self._partitions[number].stream.end
+
+    def topics(self, number: int) -> list[TopicPath]:
+        """Name the topics of a partition."""
+        return list(self._partitions[number].values)
+
+    def values(self, number: int, topics: Iterable[TopicPath]) -> list[TopicValue]:
+        """Read the values of *topics*, which are of one partition; those that have none are left out."""
+        values = self._partitions[number].values
+        return [values[topic] for topic in topics if topic in values]
+
+    def restore(self, value: TopicValue, generation: GridGeneration) -> bool:
+        """Put one value back; see ``TopicStore.restore``. It keeps the id of the publish that it came from."""
+        number = topic_partition(value.topic, self._depth)
+        partition = self._partitions[number]
+        stored = partition.values.get(value.topic)
+        if stored is not None and stored.version >= value.version:
+            return False
+        partition.stream.append(generation, lambda _position: value)
+        partition.values[value.topic] = value
+        self._news.add(number)
+        return True
+
+    def after(
+        self, number: int, position: StreamPosition, limit: int
+    ) -> tuple[list[TopicValue], StreamPosition] | None:
+        """Read the stream of a partition; see ``Stream.after``."""
+        return self._partitions[number].stream.after(position, limit)
+
+    def forget(self, session: SessionId) -> None:
+        """Delete every receipt of a session."""
+        for partition in self._partitions:
+            partition.receipts.pop(session, None)
+
+    def take_news(self) -> set[int]:
+        """Tell which partitions got entries since this was asked last."""
+        news, self._news = self._news, set()
+        return news
+
+    def inventory(self) -> set[str]:
+        """Name everything that is kept."""
+        names = set()
+        for number, partition in enumerate(self._partitions):
+            names |= {f"receipts of {session} in {number}" for session in partition.receipts}
+            names |= {f"value of {topic}" for topic in partition.values}
+            if len(partition.stream):
+                names.add(f"stream {number}")
+        return names
+
+    def _write(self, number: int, generation: GridGeneration, topic: TopicPath, text: bytes) -> TopicValue:
+        partition = self._partitions[number]
+        stored = partition.values.get(topic)
+        floor = (generation - 1) << GENERATION_SHIFT
+        version = Version(max(0 if stored is None else stored.version, floor) + 1)
+
+        def make(position: StreamPosition) -> TopicValue:
+            return TopicValue(topic, version, EventId(f"{number}-{position.generation}-{position.sequence}"), text)
+
+        value = partition.values[topic] = partition.stream.append(generation, make)
+        self._news.add(number)
+        return value
+
+    def _forget_oldest(self, partition: _Partition, now: float, held: Callable[[SessionId], bool]) -> None:
+        """Look at the least recently used receipts: one look per publish is enough to keep up with what is added."""
+        for session, receipts in partition.receipts.items():
+            if receipts.used + RECEIPT_LIFE <= now:
+                if held(session):
+                    receipts.used = now
+                    partition.receipts.move_to_end(session)
+                else:
+                    del partition.receipts[session]
+            return

@@ -1,0 +1,329 @@
+"""Group commit: all commands issued within one tick of the loop go to Redis as one pipeline, in order.
+
+```text
+callers ──submit──▶ pending ──writer──▶ up to two pipelines on the wire ──reader──▶ futures of the callers
+```
+
+While pipelines are on the wire, new commands gather: the busier the node, the larger the pipelines, with no timer and
+no tuning. Redis answers in order, so the replies need no numbers. A caller that is cancelled leaves its command alone.
+
+Failure is by prefix: when the connection breaks, everything sent or waiting fails, and nothing is repeated here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import (
+    ClusterDownError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
+
+from gateway.adapters.redis.dialer import pack, receive, send
+from gateway.adapters.redis.lease import Leases
+from gateway.adapters.redis.scripts import Command
+from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
+from gateway.core.errors import GatewayError
+from gateway.ports import GridUnavailable, Metrics
+
+PIPELINES_IN_FLIGHT: Final = 2
+"""One is executed by Redis while the replies of the other are taken in; more would only make each smaller."""
+
+PIPELINE_COMMANDS: Final = 1000
+"""Commands after which a pipeline is closed: some 15 ms of work for Redis, far below every time limit."""
+
+_STALL: Final = 0.1
+"""Seconds by which a timer may be late before the delay is blamed on this process and not on Redis."""
+
+_SHORTEST_LOOK: Final = 0.01
+"""Seconds between two looks at the time limits, at least."""
+
+_SECOND_LOOK: Final = 0.25
+"""Seconds a stalled process gives replies that may have arrived meanwhile to be read."""
+
+_UNAVAILABLE: Final = (ReadOnlyError, ClusterDownError, MasterDownError, NoScriptError)
+"""Replies that mean that the server at the other end cannot be the grid as it is: demoted, in pieces, or, as scripts
+are loaded on every connection, flushed by somebody. Reconnecting finds the right server and loads the scripts."""
+
+_REFUSING_CODES: Final = ("MISCONF", "NOREPLICAS")
+"""Replies, besides OOM, by which Redis refuses single writes for a while and changes nothing."""
+
+
+class ScriptFailed(GatewayError):
+    """Redis refused a command that must work: a bug here, or foreign data below the prefix."""
+
+
+class _Group:
+    """Commands of one caller; they stay together and share one future."""
+
+    __slots__ = ("asked", "commands", "future", "gated", "replies")
+
+    def __init__(self, commands: Sequence[Command], future: asyncio.Future[list[Any]], *, gated: bool) -> None:
+        self.commands = commands
+        self.future = future
+        self.gated = gated
+        self.replies: list[Any] = []
+        self.asked = 0.0
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Flight:
+    """One pipeline on the wire."""
+
+    __slots__ = ("groups", "sent")
+
+    def __init__(self, groups: int, sent: float) -> None:
+        self.groups = groups
+        self.sent = sent
+
+
+class Batcher:
+    """Sends commands over one connection at a time.
+
+    Args:
+        timeout: seconds within which a pipeline must be answered, and a command be sent.
+        leases: gate for commands that are not to be sent by a node whose lease may have lapsed.
+        metrics: where pipelines are measured.
+        broken: called once when the connection is of no more use; expected to call ``shut``.
+        refused: called with each reply by which Redis refuses a single write.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        leases: Leases,
+        metrics: Metrics,
+        broken: Callable[[Exception], None],
+        refused: Callable[[str], None],
+    ) -> None:
+        self._timeout = timeout
+        self._leases = leases
+        self._metrics = metrics
+        self._broken = broken
+        self._refused = refused
+        self._pending: deque[_Group] = deque()
+        self._awaited: deque[_Group] = deque()
+        self._flights: deque[_Flight] = deque()
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._watch: asyncio.TimerHandle | None = None
+        self._why_shut = GridUnavailable("the grid has not been reached yet")
+        self._open = False
+
+    # --- for callers --------------------------------------------------------------------------------------------------
+
+    async def call(self, command: Command, *, gated: bool = False) -> Any:
+        """Execute one command.
+
+        Args:
+            command: what to execute.
+            gated: refuse it while the node's lease may have lapsed.
+
+        Returns:
+            The reply.
+
+        Raises:
+            GridUnavailable: it may or may not have been executed.
+            ScriptFailed: Redis refused it; a bug.
+        """
+        (reply,) = await self.submit((command,), gated=gated)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def call_all(self, commands: Sequence[Command], *, gated: bool = False) -> list[Any]:
+        """Execute commands in order, and all of them even if one fails; see ``call``."""
+        if not commands:
+            return []
+        groups = [
+            self.submit(commands[start : start + PIPELINE_COMMANDS], gated=gated)
+            for start in range(0, len(commands), PIPELINE_COMMANDS)
+        ]
+        results = await asyncio.gather(*groups)
+        replies = results[0] if len(results) == 1 else [reply for result in results for reply in result]
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
+        """Queue commands at once, so that the order of calls is the order of execution.
+
+        Returns:
+            A future of one reply per command; a command that was refused by itself has an exception in place of one.
+
+        Raises:
+            GridUnavailable: the grid is away; nothing is sent.
+        """
+        if not self._open:
+            raise GridUnavailable(str(self._why_shut))
+        loop = asyncio.get_running_loop()
+        group = _Group(commands, loop.create_future(), gated=gated)
+        group.asked = loop.time()
+        self._pending.append(group)
+        self._work.set()
+        self._idle.clear()
+        return group.future
+
+    # --- for the link -------------------------------------------------------------------------------------------------
+
+    def open(self, connection: AbstractConnection) -> None:
+        """Start to send over a connection to an adopted grid."""
+        self._open = True
+        self._tasks = (
+            asyncio.create_task(self._write(connection), name="grid-writer"),
+            asyncio.create_task(self._read(connection), name="grid-reader"),
+        )
+
+    def shut(self, error: GridUnavailable) -> None:
+        """Stop at once: all that was sent or waits fails with *error*, as does every later command until ``open``."""
+        self._open = False
+        self._why_shut = error
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = ()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        groups = [*self._awaited, *self._pending]
+        self._awaited.clear()
+        self._pending.clear()
+        self._flights.clear()
+        self._idle.set()
+        for group in groups:
+            group.fail(GridUnavailable(str(error)))
+
+    async def drain(self) -> None:
+        """Wait until everything that was submitted is answered or failed."""
+        await self._idle.wait()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _write(self, connection: AbstractConnection) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                while not self._pending or len(self._flights) >= PIPELINES_IN_FLIGHT:
+                    self._work.clear()
+                    await self._work.wait()
+                groups = self._take()
+                if not groups:
+                    self._settle()
+                    continue
+                commands = [command for group in groups for command in group.commands]
+                packed = pack(commands)
+                self._metrics.observe(GRID_BATCH_COMMANDS, len(commands))
+                self._awaited.extend(groups)
+                self._flights.append(_Flight(len(groups), loop.time()))
+                self._arm(self._timeout)
+                await send(connection, packed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would tell the callers
+            self._broken(error)
+
+    def _take(self) -> list[_Group]:
+        """Take what goes into the next pipeline; the gate is looked at now, as late as possible."""
+        groups: list[_Group] = []
+        size = 0
+        permitted = self._leases.permits_writes()
+        while self._pending and size < PIPELINE_COMMANDS:
+            group = self._pending.popleft()
+            if group.gated and not permitted:
+                group.fail(GridUnavailable("this node may have lost its lease and must verify it before it writes"))
+                continue
+            groups.append(group)
+            size += len(group.commands)
+        return groups
+
+    async def _read(self, connection: AbstractConnection) -> None:
+        try:
+            while True:
+                try:
+                    reply = await receive(connection)
+                except ResponseError as error:
+                    reply = self._judge(error)
+                if not self._awaited:
+                    raise ConnectionError("Redis answered what nobody asked")
+                group = self._awaited[0]
+                group.replies.append(reply)
+                if len(group.replies) == len(group.commands):
+                    self._awaited.popleft()
+                    if not group.future.done():
+                        group.future.set_result(group.replies)
+                    self._land()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would tell the callers
+            self._broken(error)
+
+    def _judge(self, error: ResponseError) -> Exception:
+        """Tell what an error reply means: for the connection, then it raises, or for its command alone."""
+        text = str(error)
+        if isinstance(error, _UNAVAILABLE) or text.startswith(("BUSY ", "LOADING ")):
+            raise error
+        if isinstance(error, OutOfMemoryError) or text.startswith(_REFUSING_CODES):
+            self._refused(text)
+            return GridUnavailable(f"Redis refuses writes: {text}")
+        return ScriptFailed(f"Redis answered with an error: {text}")
+
+    def _land(self) -> None:
+        """One group is answered; free its pipeline with the last of them."""
+        flight = self._flights[0]
+        flight.groups -= 1
+        if flight.groups == 0:
+            self._flights.popleft()
+            self._metrics.observe(GRID_STEP_SECONDS, asyncio.get_running_loop().time() - flight.sent)
+            self._work.set()
+            self._settle()
+
+    def _settle(self) -> None:
+        if not self._pending and not self._awaited:
+            self._idle.set()
+
+    def _arm(self, delay: float) -> None:
+        """Look at the time limits after *delay* seconds; one timer serves all pipelines."""
+        if self._watch is None:
+            loop = asyncio.get_running_loop()
+            self._watch = loop.call_later(delay, self._look, loop.time() + delay)
+
+    def _look(self, expected: float) -> None:
+        self._watch = None
+        if not self._flights:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - expected > _STALL:
+            # This process stood still, so the reply may be waiting to be read.
+            self._arm(_SECOND_LOOK)
+            return
+        overdue = self._flights[0].sent + self._timeout - now
+        if overdue <= 0:
+            self._broken(TimeoutError(f"Redis did not answer within {self._timeout:g} s"))
+            return
+        if self._pending and now - self._pending[0].asked > self._timeout:
+            # Redis answers, but more is asked of it than it can do. All that waits fails: still a prefix.
+            waiting = list(self._pending)
+            self._pending.clear()
+            for group in waiting:
+                group.fail(GridUnavailable("more is asked of the grid than it can do in time"))
+        self._arm(max(overdue, _SHORTEST_LOOK))
+
+
+async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await task

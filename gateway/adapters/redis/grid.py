@@ -1,0 +1,122 @@
+"""``RedisGrid``: the parts put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from gateway.adapters.redis.dialer import Dialer
+from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.lease import Leases, boot_clock
+from gateway.adapters.redis.link import Link
+from gateway.adapters.redis.nodes import RedisNodes
+from gateway.adapters.redis.sessions import RedisSessions
+from gateway.adapters.redis.tail import RedisTail
+from gateway.adapters.redis.topics import RedisTopics
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.ports import EventLog, GridChange, GridState, Metrics
+
+DEFAULT_TIMEOUT = 2.0
+"""Seconds for a step: some hundred times what a busy Redis needs, and well below the patience of a client."""
+
+DEFAULT_STREAM_LENGTH = 10_000
+"""Entries that each partition's stream keeps, about: ten seconds for a reader that was cut off from a partition with
+1,000 publishes a second, and a few MB per partition with small values."""
+
+
+class RedisGrid:
+    """The grid on Redis 7.0 or newer; implements ``gateway.ports.Grid``.
+
+    All commands of the node share one connection and one order; the streams are read over a second one.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``, with user, password and database if needed.
+        prefix: what all keys begin with.
+        node: the node this process is. Once it has taken a lease, writes for sessions and topics are refused here as
+            soon as the lease may have lapsed (P3); other nodes may be named to the node directory, but have no gate.
+        metrics: where the grid is measured.
+        log: where its loss and return are told.
+        stream_length: entries that each partition's stream keeps, about.
+        timeout: seconds for each step.
+        topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
+        clock: seconds, also counted while the process is suspended; for tests.
+
+    Raises:
+        ValueError: the URL or the prefix cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "gateway",
+        node: NodeRef,
+        metrics: Metrics,
+        log: EventLog,
+        stream_length: int = DEFAULT_STREAM_LENGTH,
+        timeout: float = DEFAULT_TIMEOUT,
+        topic_depth: int = 1,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        keys = Keys(prefix)
+        leases = Leases(clock)
+        dialer = Dialer(url, name=f"gateway-{node.node}", timeout=timeout)
+        self._link = Link(
+            dialer=dialer,
+            keys=keys,
+            stream_length=stream_length,
+            timeout=timeout,
+            leases=leases,
+            metrics=metrics,
+            log=log,
+        )
+        self._tail = RedisTail(dialer=dialer, link=self._link, keys=keys, timeout=timeout, log=log)
+        self._sessions = RedisSessions(self._link.batcher, keys, leases)
+        self._nodes = RedisNodes(node=node, link=self._link, keys=keys, leases=leases, tail=self._tail)
+        self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
+
+    @property
+    def sessions(self) -> RedisSessions:
+        """Sessions."""
+        return self._sessions
+
+    @property
+    def nodes(self) -> RedisNodes:
+        """Leases and takeovers."""
+        return self._nodes
+
+    @property
+    def topics(self) -> RedisTopics:
+        """Values of topics."""
+        return self._topics
+
+    @property
+    def tail(self) -> RedisTail:
+        """Streams of topics."""
+        return self._tail
+
+    @property
+    def state(self) -> GridState:
+        """Whether commands are accepted now."""
+        return self._link.state
+
+    @property
+    def generation(self) -> GridGeneration:
+        """The generation this connection has adopted; 0 before the first."""
+        return self._link.generation
+
+    async def start(self) -> None:
+        """Connect and adopt the grid; see ``Grid.start``."""
+        self._tail.start()
+        await self._link.start()
+
+    def changes(self) -> AsyncIterator[GridChange]:
+        """Yield each change of state after ``start``.
+
+        A successful ``start`` is no change. After one that raised, the first change is UP.
+        """
+        return self._link.changes()
+
+    async def close(self) -> None:
+        """Finish what was started and disconnect."""
+        await self._tail.close()
+        await self._link.close()

@@ -1,0 +1,100 @@
+"""Every key of the grid: name, type, content, who writes it, when it goes away.
+
+Keys that change together share a hash tag, the part in braces, so that on Redis Cluster they share a slot and one
+script can change them in one step. Scripts touch only keys that are passed to them.
+
+===============================  ======  ==========================================================================
+key                              type    content
+===============================  ======  ==========================================================================
+``P:{s17}:session:<id>``         hash    One session; fields below. Written by its owner, by claims and by reapers;
+                                         deleted when it ends. No time to live, and nothing is written while it is idle.
+``P:{s17}:owned``                zset    ``<owner> <id>`` of each connected session, all with score 0, so that the
+                                         sessions of one node incarnation are a range by name. Changes with the session.
+``P:{s17}:deadlines``            zset    id of each disconnected or ending session → when a reaper may end it, in
+                                         milliseconds by the Redis clock. Changes with the session.
+``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
+                                         "closed" or "expired" for one window; bounded, and expires as a whole.
+``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``. Written by publishes;
+                                         stays.
+``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
+                                         value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
+                                         marker with an empty topic. Trimmed to about ``stream_length`` entries; stays.
+``P:{t17}:receipts:<session>``   list    ``<epoch> <request> <version> <event> <settled>`` of a session's publishes, by
+                                         request. Trimmed when settled; deleted when the session ends.
+``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
+                                         a delayed publish out for one window; bounded, and expires as a whole.
+``P:{nodes}:grid``               hash    ``run_id`` of the Redis process, ``generation`` adopted for it, ``term`` of the
+                                         newest lease. Written by adoption and by joining; stays.
+``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
+``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
+``P:{nodes}:takeovers``          hash    lapsed incarnation → ``<end of the right> <who has it>``. As the lease.
+``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
+``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
+===============================  ======  ==========================================================================
+
+Fields of a session: ``principal``, ``properties`` and ``selections`` (JSON), ``window`` (s), ``owner``, ``epoch``,
+``generation``, ``confirmed``, ``attempt``, ``connected`` (``1`` or ``0``), ``partitions`` (topic partitions that may
+hold receipts, comma-separated), ``previous`` (owner before the last claim), ``term`` (of the lease under which the
+owner took it), and, once it is being ended, ``ended`` (the reason).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from gateway.core.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, session_partition
+from gateway.core.types import NodeRef, SessionId
+
+_SHORT_HASH_BYTES: Final = 8
+"""Of a session id, in records of ended sessions: with 10,000 of them in a partition, two share one with probability
+10^-12, and all that follows is a refusal with the wrong reason."""
+
+
+class Keys:
+    """Names of all keys below one prefix.
+
+    Args:
+        prefix: what they begin with, so that several gateways can share a Redis. Must not contain braces, which would
+            take the place of the hash tag.
+
+    Raises:
+        ValueError: there are braces in *prefix*.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        if "{" in prefix or "}" in prefix:
+            raise ValueError(f"the key prefix {prefix!r} must not contain braces")
+        self.grid = f"{prefix}:{{nodes}}:grid"
+        self.leases = f"{prefix}:{{nodes}}:leases"
+        self.members = f"{prefix}:{{nodes}}:members"
+        self.takeovers = f"{prefix}:{{nodes}}:takeovers"
+        self.renewed = f"{prefix}:{{nodes}}:renewed"
+        self._inbox = f"{prefix}:{{nodes}}:inbox:"
+        sessions = [f"{prefix}:{{s{number}}}:" for number in range(SESSION_PARTITIONS)]
+        topics = [f"{prefix}:{{t{number}}}:" for number in range(TOPIC_PARTITIONS)]
+        self.owned = tuple(f"{each}owned" for each in sessions)
+        self.deadlines = tuple(f"{each}deadlines" for each in sessions)
+        self.ended = tuple(f"{each}ended" for each in sessions)
+        self._session = tuple(f"{each}session:" for each in sessions)
+        self.values = tuple(f"{each}values" for each in topics)
+        self.stream = tuple(f"{each}stream" for each in topics)
+        self.closed = tuple(f"{each}closed" for each in topics)
+        self._receipts = tuple(f"{each}receipts:" for each in topics)
+
+    def session(self, session: SessionId) -> str:
+        """Name the hash of a session."""
+        return self._session[session_partition(session)] + session
+
+    def receipts(self, partition: int, session: SessionId) -> str:
+        """Name the list of a session's receipts in a topic partition."""
+        return self._receipts[partition] + session
+
+    def inbox(self, node: NodeRef) -> str:
+        """Name the stream of what others tell a node."""
+        return f"{self._inbox}{node}"
+
+
+def short_hash(session: SessionId) -> str:
+    """Shorten a session id to what is remembered of it after its end."""
+    return hashlib.blake2b(session.encode(), digest_size=_SHORT_HASH_BYTES).hexdigest()

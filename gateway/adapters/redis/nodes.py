@@ -1,0 +1,123 @@
+"""Leases and takeovers: implements ``gateway.ports.NodeDirectory``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.adapters.redis import scripts
+from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.lease import Leases
+from gateway.adapters.redis.link import Link
+from gateway.adapters.redis.tail import RedisTail
+from gateway.core.types import NodeRef
+from gateway.ports import LeaseLost, LeaseTable, Ownership
+
+INBOX_MESSAGES: Final = 1_000
+"""Messages that an inbox keeps, about; a node that reads so late that more were written learns the rest by fencing."""
+
+
+class RedisNodes:
+    """Who is there, by the grid's clock.
+
+    Args:
+        node: the node this process is.
+        link: for commands, and to be told of a grid that does not fit.
+        keys: names of all keys.
+        leases: the lease of *node*, as the gate sees it.
+        tail: reads the inbox.
+    """
+
+    def __init__(self, *, node: NodeRef, link: Link, keys: Keys, leases: Leases, tail: RedisTail) -> None:
+        self._node = node
+        self._link = link
+        self._batcher = link.batcher
+        self._keys = keys
+        self._leases = leases
+        self._tail = tail
+
+    async def join(self, node: NodeRef, *, lease: float) -> None:
+        """See ``NodeDirectory.join``."""
+        keys = self._keys
+        asked = self._leases.now()
+        term, generation = await self._batcher.call(
+            scripts.NODE_JOIN(
+                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed), str(node), _milliseconds(lease)
+            )
+        )
+        if node == self._node:
+            self._leases.hold(until=asked + lease, term=term)
+        self._compare(generation)
+
+    async def renew(self, node: NodeRef, *, lease: float) -> LeaseTable:
+        """See ``NodeDirectory.renew``."""
+        keys = self._keys
+        asked = self._leases.now()
+        reply = await self._batcher.call(
+            scripts.NODE_RENEW(*(keys.grid, keys.leases, keys.members, keys.renewed), str(node), _milliseconds(lease))
+        )
+        self._compare(reply[0])
+        if len(reply) == 1:
+            if node == self._node:
+                self._leases.lose()
+            raise LeaseLost(f"the lease of {node} has lapsed")
+        _, alive, lapsed, term = reply
+        if node == self._node:
+            self._leases.hold(until=asked + lease, term=term)
+        return LeaseTable(_nodes(alive), _nodes(lapsed))
+
+    async def leave(self, node: NodeRef) -> None:
+        """See ``NodeDirectory.leave``."""
+        keys = self._keys
+        if node == self._node:
+            self._leases.lose()
+        await self._batcher.call(
+            scripts.NODE_LEAVE(keys.leases, keys.members, keys.takeovers, keys.inbox(node), str(node))
+        )
+
+    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> bool:
+        """See ``NodeDirectory.take_over``."""
+        keys = self._keys
+        term = await self._batcher.call(
+            scripts.NODE_TAKE_OVER(
+                *(keys.leases, keys.members, keys.takeovers), str(lapsed), str(by), _milliseconds(within)
+            )
+        )
+        if term < 0:
+            return False
+        self._leases.lapsed[lapsed] = term
+        return True
+
+    async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
+        """See ``NodeDirectory.finish_takeover``."""
+        keys = self._keys
+        await self._batcher.call(
+            scripts.NODE_FINISH(*(keys.leases, keys.members, keys.takeovers, keys.inbox(lapsed)), str(lapsed), str(by))
+        )
+        self._leases.lapsed.pop(lapsed, None)
+
+    async def tell_claimed(self, to: NodeRef, right: Ownership) -> None:
+        """See ``NodeDirectory.tell_claimed``."""
+        await self._batcher.call(
+            scripts.NODE_TELL(
+                *(self._keys.leases, self._keys.inbox(to)),
+                *(str(to), f"{right.session} {right.epoch} {right.owner}", INBOX_MESSAGES),
+            )
+        )
+
+    def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
+        """See ``NodeDirectory.claimed_elsewhere``."""
+        return self._tail.inbox(self._keys.inbox(node))
+
+    def _compare(self, generation: int) -> None:
+        """A node with another memory has raised the generation, or the grid was emptied while it ran."""
+        if generation != self._link.generation:
+            self._link.suspect(f"the grid is of generation {generation}, not {self._link.generation}")
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _nodes(names: list[bytes]) -> tuple[NodeRef, ...]:
+    return tuple(sorted(NodeRef.parse(each.decode()) for each in names))

@@ -1,0 +1,69 @@
+"""The Lua scripts, one atomic step of the grid each; every file says its keys, arguments, result and invariant.
+
+Those that begin with ``#!lua flags=allow-oom`` run even when Redis is at its memory limit: they free memory, or keep
+sessions and leases alive with the few bytes that takes. Only steps that store more for a client are refused then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from typing import Final, TypeAlias
+
+Argument: TypeAlias = str | bytes | int
+"""What a command is made of."""
+
+Command: TypeAlias = tuple[Argument, ...]
+"""A Redis command with its arguments."""
+
+
+class Script:
+    """One script.
+
+    Args:
+        name: of its file, without ``.lua``.
+        keys: how many keys it takes.
+
+    Attributes:
+        text: its source.
+        sha: by which Redis knows it once it is loaded.
+    """
+
+    __slots__ = ("_head", "name", "sha", "text")
+
+    def __init__(self, name: str, *, keys: int) -> None:
+        self.name = name
+        self.text = resources.files(__name__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._head: Command = (b"EVALSHA", self.sha.encode(), keys)
+
+    def __call__(self, *keys_and_arguments: Argument) -> Command:
+        """Make the command that runs it: its keys first, then its arguments."""
+        return self._head + keys_and_arguments
+
+
+ADOPT: Final = Script("adopt", keys=5)
+SEAL: Final = Script("seal", keys=1)
+NODE_FINISH: Final = Script("node_finish", keys=4)
+NODE_JOIN: Final = Script("node_join", keys=5)
+NODE_LEAVE: Final = Script("node_leave", keys=4)
+NODE_RENEW: Final = Script("node_renew", keys=4)
+NODE_TAKE_OVER: Final = Script("node_take_over", keys=3)
+NODE_TELL: Final = Script("node_tell", keys=2)
+SESSION_CHANGE: Final = Script("session_change", keys=2)
+SESSION_CLAIM: Final = Script("session_claim", keys=4)
+SESSION_CREATE: Final = Script("session_create", keys=3)
+SESSION_DISCONNECT: Final = Script("session_disconnect", keys=4)
+SESSION_DUE: Final = Script("session_due", keys=2)
+SESSION_END: Final = Script("session_end", keys=3)
+SESSION_EXPIRE: Final = Script("session_expire", keys=3)
+SESSION_ORPHAN: Final = Script("session_orphan", keys=3)
+SESSION_PURGE: Final = Script("session_purge", keys=4)
+SESSION_RESTORE: Final = Script("session_restore", keys=4)
+TOPIC_FORGET: Final = Script("topic_forget", keys=2)
+TOPIC_POSITION: Final = Script("topic_position", keys=1)
+TOPIC_PUBLISH: Final = Script("topic_publish", keys=4)
+TOPIC_RESTORE: Final = Script("topic_restore", keys=2)
+
+SCRIPTS: Final[tuple[Script, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Script))
+"""All of them: each new connection loads them before anything else, so that no pipeline meets an unknown script."""

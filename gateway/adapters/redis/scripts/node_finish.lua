@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Declare that every session of a lapsed node is on the clock.
+--
+-- KEYS[1] leases     zset    node -> end of its lease (ms)
+-- KEYS[2] members    hash    node -> "<length of its lease in ms> <term>"
+-- KEYS[3] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
+-- KEYS[4] inbox      stream  what others told the lapsed node
+-- ARGV[1] lapsed node
+-- ARGV[2] who finished
+-- Result  1 if it is no longer listed, 0 if it came back or another node has the right by now
+--
+-- Invariant: only the node that has the right removes another.
+local right = redis.call('HGET', KEYS[3], ARGV[1])
+if not right or string.match(right, '^%d+ (.*)$') ~= ARGV[2] then
+  return 0
+end
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('DEL', KEYS[4])
+return 1

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Give a lease back; nobody needs to take over.
+--
+-- KEYS[1] leases     zset    node -> end of its lease (ms)
+-- KEYS[2] members    hash    node -> "<length of its lease in ms> <term>"
+-- KEYS[3] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
+-- KEYS[4] inbox      stream  what others told the node
+-- ARGV[1] node
+-- Result  1
+--
+-- Invariant: nothing of the node is left.
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('DEL', KEYS[4])
+return 1

@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- Extend a lease that holds, and look around.
+--
+-- KEYS[1] grid     hash    run_id, generation, term
+-- KEYS[2] leases   zset    node -> end of its lease (ms)
+-- KEYS[3] members  hash    node -> "<length of its lease in ms> <term>"
+-- KEYS[4] renewed  string  when any node last took or renewed a lease (ms)
+-- ARGV[1] node
+-- ARGV[2] length (ms)
+-- Result  {generation, nodes alive, nodes lapsed, term}, or {generation} if the lease lapsed
+--
+-- Invariant: a lapsed lease is never extended here, whether or not anyone has taken over yet.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local generation = tonumber(redis.call('HGET', KEYS[1], 'generation')) or 0
+local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not ends or tonumber(ends) <= now then
+  return {generation}
+end
+local term = string.match(redis.call('HGET', KEYS[3], ARGV[1]), '%d+$')
+redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)
+redis.call('SET', KEYS[4], string.format('%.0f', now))
+local bound = string.format('%.0f', now)
+return {
+  generation,
+  redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. bound, '+inf'),
+  redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', bound),
+  tonumber(term),
+}

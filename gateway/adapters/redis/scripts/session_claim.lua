@@ -1,0 +1,71 @@
+#!lua flags=allow-oom
+-- Make a node the owner of a session, whoever owned it (P1, P3, P8).
+--
+-- KEYS[1] session    hash  see keys.py
+-- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
+-- KEYS[3] deadlines  zset  id -> end of its window (ms)
+-- KEYS[4] ended      zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
+-- ARGV[1] id
+-- ARGV[2] claimant
+-- ARGV[3] token generation that the client presented
+-- ARGV[4] attempt
+-- ARGV[5] short hash of the id
+-- ARGV[6] term of the claimant's lease
+-- Result  {'refused', reason}
+--         {'claimed', previous owner, principal, properties, selections, window, epoch, generation, confirmed, attempt,
+--          partitions}
+--
+-- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
+-- answers as it did and changes neither.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local stored = redis.call(
+  'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
+  'principal', 'properties', 'selections', 'window', 'partitions'
+)
+local owner = stored[1]
+if not owner then
+  for _, reason in ipairs({'session_closed', 'session_expired'}) do
+    local until_ = redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[5])
+    if until_ and tonumber(until_) > now then
+      return {'refused', reason}
+    end
+  end
+  return {'refused', 'session_unknown'}
+end
+if stored[8] then
+  return {'refused', stored[8]}
+end
+if stored[6] == '0' then
+  local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
+  if deadline and tonumber(deadline) <= now then
+    return {'refused', 'session_expired'}
+  end
+end
+
+local epoch, generation, confirmed = stored[2], stored[3], stored[4]
+local previous = stored[7]
+local presented, attempt = tonumber(ARGV[3]), tonumber(ARGV[4])
+if presented < tonumber(confirmed) then
+  return {'refused', 'token_superseded'}
+end
+if attempt < tonumber(stored[5]) or (attempt == tonumber(stored[5]) and owner ~= ARGV[2]) then
+  return {'refused', 'stale_attempt'}
+end
+if attempt > tonumber(stored[5]) then
+  -- A generation above the stored one proves that the grid was rolled back; it counts as the stored one.
+  confirmed = string.format('%.0f', math.min(presented, tonumber(generation)))
+  generation = string.format('%.0f', generation + 1)
+  epoch = string.format('%.0f', epoch + 1)
+  previous = owner
+end
+redis.call(
+  'HSET', KEYS[1], 'owner', ARGV[2], 'epoch', epoch, 'generation', generation, 'confirmed', confirmed,
+  'attempt', ARGV[4], 'connected', '1', 'previous', previous, 'term', ARGV[6]
+)
+redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[1])
+redis.call('ZADD', KEYS[2], 0, ARGV[2] .. ' ' .. ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+return {
+  'claimed', previous, stored[9], stored[10], stored[11], stored[12], epoch, generation, confirmed, ARGV[4], stored[13]
+}

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Begin to end one session whose window may be over, or take over the end of one that its ender did not finish.
+--
+-- KEYS[1] session    hash  see keys.py
+-- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
+-- KEYS[3] deadlines  zset  id -> end of its window (ms)
+-- ARGV[1] id
+-- ARGV[2] how long another reaper leaves the rest to the caller (ms)
+-- Result  {'marked', topic partitions that may hold receipts, window (s), owner, reason}, or 'alive' if there is nothing
+--         to do
+--
+-- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
+local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
+local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not deadline or tonumber(deadline) > now then
+  return 'alive'
+end
+if not stored[1] or (stored[5] == '1' and not stored[2]) then
+  redis.call('ZREM', KEYS[3], ARGV[1])
+  return 'alive'
+end
+local reason = stored[2]
+if not reason then
+  reason = 'session_expired'
+  redis.call('HSET', KEYS[1], 'ended', reason)
+  redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
+end
+redis.call('ZADD', KEYS[3], now + ARGV[2], ARGV[1])
+return {'marked', stored[3], stored[4], stored[1], reason}

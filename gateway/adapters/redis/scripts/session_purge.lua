@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Delete a session that is marked as ended and whose receipts are deleted; remember for a while why it ended.
+--
+-- KEYS[1] session    hash  see keys.py
+-- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
+-- KEYS[3] deadlines  zset  id -> end of its window (ms)
+-- KEYS[4] ended      zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
+-- ARGV[1] id
+-- ARGV[2] short hash of the id
+-- ARGV[3] how long to remember the reason (ms)
+-- ARGV[4] most reasons to remember
+-- Result  1 if this call deleted it, 0 if another did
+--
+-- Invariant: exactly one caller gets 1. What is remembered is bounded, holds nothing of the session, and goes away by
+-- itself.
+local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended')
+if not stored[2] then
+  return 0
+end
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[4], now + ARGV[3], stored[2] .. ':' .. ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
+redis.call('ZREMRANGEBYRANK', KEYS[4], 0, -ARGV[4] - 1)
+if redis.call('PTTL', KEYS[4]) < tonumber(ARGV[3]) then
+  redis.call('PEXPIRE', KEYS[4], ARGV[3])
+end
+return 1

@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Delete the publish receipts of an ended session in one topic partition, and fence what may still be under way.
+--
+-- KEYS[1] receipts  list  of the session in this partition
+-- KEYS[2] closed    zset  short hashes of ended sessions that published here -> when to forget them (ms)
+-- ARGV[1] short hash of the session's id
+-- ARGV[2] how long to remember it (ms)
+-- ARGV[3] most to remember
+-- Result  1
+--
+-- Invariant: a publish of the session that arrives later finds either its receipts or its hash here, so that it can
+-- neither run again nor leave receipts behind. The record is bounded and goes away by itself.
+redis.call('DEL', KEYS[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -ARGV[3] - 1)
+if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+end
+return 1

@@ -1,0 +1,32 @@
+-- Put one value back that a grid which lost writes has in an older version, or not at all.
+--
+-- KEYS[1] values  hash    topic -> "<version> <generation>-<sequence> <value>"
+-- KEYS[2] stream  stream  entries [topic, "<version> <value>", "event", "<generation>-<sequence> of the publish"]
+-- ARGV[1] topic
+-- ARGV[2] value, JSON text
+-- ARGV[3] version
+-- ARGV[4] event of the publish, "<generation>-<sequence>"
+-- ARGV[5] generation that the caller has adopted
+-- ARGV[6] entries to keep in the stream, about
+-- Result  1 written, 0 the grid has this version or a newer one, 'stale' or 'emptied' as in topic_publish
+--
+-- Invariant: versions of a topic only rise.
+local stored = redis.call('HGET', KEYS[1], ARGV[1])
+if stored and tonumber(string.match(stored, '^%d+')) >= tonumber(ARGV[3]) then
+  return 0
+end
+local entry = redis.pcall(
+  'XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], ARGV[5] .. '-*', ARGV[1], ARGV[3] .. ' ' .. ARGV[2], 'event', ARGV[4]
+)
+if type(entry) == 'table' then
+  if string.find(entry.err, 'equal or smaller', 1, true) then
+    return 'stale'
+  end
+  return redis.error_reply(entry.err)
+end
+if string.sub(entry, -2) == '-0' then
+  redis.call('DEL', KEYS[2])
+  return 'emptied'
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
+return 1

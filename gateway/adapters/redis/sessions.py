@@ -1,0 +1,276 @@
+"""Sessions in the grid: implements ``gateway.ports.SessionStore``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from gateway.adapters.redis import scripts
+from gateway.adapters.redis.batcher import Batcher
+from gateway.adapters.redis.keys import Keys, short_hash
+from gateway.adapters.redis.lease import ANY_TERM, Leases
+from gateway.adapters.redis.scripts import Argument, Command
+from gateway.core.codes import ErrorCode
+from gateway.core.topics import session_partition
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.ports import (
+    Claimed,
+    ClaimRefused,
+    ClaimResult,
+    Ended,
+    Fenced,
+    Ownership,
+    Restored,
+    SessionChanges,
+    SessionGone,
+    SessionRecord,
+)
+
+ENDING_GRACE_MS: Final = 5_000
+"""Milliseconds that whoever marked a session as ended has to finish, before a reaper does; the steps that are left take
+two round trips."""
+
+ENDED_MOST: Final = 10_000
+"""Ended sessions that one partition remembers: about 1 MB, and beyond it the oldest are refused as unknown."""
+
+_SHORTEST_MEMORY_MS: Final = 1_000
+"""Milliseconds for which an ended session is remembered at least, however short its window was."""
+
+
+class RedisSessions:
+    """Sessions in the grid.
+
+    Args:
+        batcher: executes commands.
+        keys: names of all keys.
+        leases: this node's lease, and what it knows of those it takes over.
+    """
+
+    def __init__(self, batcher: Batcher, keys: Keys, leases: Leases) -> None:
+        self._batcher = batcher
+        self._keys = keys
+        self._leases = leases
+
+    async def create(self, record: SessionRecord) -> None:
+        """See ``SessionStore.create``."""
+        partition = session_partition(record.id)
+        keys = self._keys
+        reply = await self._batcher.call(
+            scripts.SESSION_CREATE(
+                *(keys.session(record.id), keys.owned[partition], keys.deadlines[partition]),
+                *_identity(record),
+                *self._fields(record),
+            ),
+            gated=True,
+        )
+        if reply == b"fenced":
+            raise Fenced(f"session {record.id} exists already")
+
+    async def claim(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ClaimResult:
+        """See ``SessionStore.claim``."""
+        reply = await self._batcher.call(
+            scripts.SESSION_CLAIM(
+                *self._all_keys(session), session, str(by), generation, attempt, short_hash(session), self._leases.term
+            ),
+            gated=True,
+        )
+        if reply[0] == b"refused":
+            return ClaimRefused(ErrorCode(reply[1].decode()))
+        names = (
+            *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt"),
+            "partitions",
+        )
+        stored = dict(zip(names, reply[2:], strict=True))
+        stored |= {"owner": str(by).encode(), "connected": b"1"}
+        return Claimed(_record(session, stored), NodeRef.parse(reply[1].decode()))
+
+    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+        """See ``SessionStore.change``."""
+        fields: list[Argument] = []
+        if changes.properties is not None:
+            fields += ["properties", orjson.dumps(dict(changes.properties))]
+        if changes.selections is not None:
+            fields += ["selections", orjson.dumps(changes.selections)]
+        if changes.publish_partitions is not None:
+            fields += ["partitions", _join(changes.publish_partitions)]
+        confirmed = "" if changes.confirmed is None else changes.confirmed
+        session = right.session
+        reply = await self._batcher.call(
+            scripts.SESSION_CHANGE(
+                *(self._keys.session(session), self._keys.ended[session_partition(session)]),
+                *(str(right.owner), right.epoch, short_hash(session), confirmed),
+                *fields,
+            ),
+            gated=True,
+        )
+        _check(reply, right)
+
+    async def disconnect(self, right: Ownership) -> None:
+        """See ``SessionStore.disconnect``."""
+        session = right.session
+        reply = await self._batcher.call(
+            scripts.SESSION_DISCONNECT(
+                *self._all_keys(session), session, str(right.owner), right.epoch, short_hash(session)
+            ),
+            gated=True,
+        )
+        _check(reply, right)
+
+    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+        """See ``SessionStore.end``.
+
+        Three steps, as receipts live under other hash tags: mark the session, from which moment it is refused; delete
+        the receipts; delete the session. If this node dies in between, a reaper finishes.
+        """
+        session = right.session
+        reply = await self._batcher.call(
+            scripts.SESSION_END(
+                *self._all_keys(session)[:3], session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS
+            ),
+            gated=True,
+        )
+        if reply == b"fenced":
+            raise _fenced(right)
+        if reply != b"gone":
+            await self._delete([(session, *reply[1:3])])
+
+    async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
+        """See ``SessionStore.restore``."""
+        replies = await self._batcher.call_all(
+            [
+                scripts.SESSION_RESTORE(
+                    *self._all_keys(each.id),
+                    *_identity(each),
+                    *(short_hash(each.id), int(recreate)),
+                    *self._fields(each),
+                )
+                for each in records
+            ]
+        )
+        return [Restored(reply.decode()) for reply in replies]
+
+    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
+        """See ``SessionStore.expire``."""
+        keys = self._keys
+        due = await self._batcher.call(scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], limit))
+        if not due:
+            return []
+        sessions = [SessionId(each.decode()) for each in due]
+        replies = await self._batcher.call_all(
+            [scripts.SESSION_EXPIRE(*self._all_keys(each)[:3], each, ENDING_GRACE_MS) for each in sessions]
+        )
+        marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if reply != b"alive"]
+        deleted = await self._delete([(session, *reply[1:3]) for session, reply in marked])
+        return [
+            Ended(session, NodeRef.parse(reply[3].decode()))
+            for (session, reply), here in zip(marked, deleted, strict=True)
+            # What an ender left behind is finished here, but it was no window that ended.
+            if here and reply[4] == ErrorCode.SESSION_EXPIRED.value.encode()
+        ]
+
+    async def find(self, session: SessionId) -> SessionRecord | None:
+        """See ``SessionStore.find``."""
+        reply = await self._batcher.call(("HGETALL", self._keys.session(session)))
+        stored = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+        if not stored or "ended" in stored:
+            return None
+        return _record(session, stored)
+
+    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
+        """See ``SessionStore.orphan``."""
+        owned = self._keys.owned[partition]
+        # "!" follows the space that ends the owner's name.
+        names = await self._batcher.call(
+            ("ZRANGEBYLEX", owned, f"[{lapsed} ", f"({lapsed}!", "LIMIT", 0, limit), gated=True
+        )
+        term = self._leases.lapsed.get(lapsed, ANY_TERM)
+        skip = len(f"{lapsed} ")
+        sessions = [SessionId(name.decode()[skip:]) for name in names]
+        looked_at = await self._batcher.call_all(
+            [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], each, str(lapsed), term) for each in sessions],
+            gated=True,
+        )
+        # A session written under a later lease counts as not looked at: the node is back, and the partition is done.
+        return sum(looked_at)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _delete(self, marked: Sequence[tuple[SessionId, bytes, bytes]]) -> list[bool]:
+        """Delete sessions marked as ended, with their receipts.
+
+        Args:
+            marked: id, topic partitions and window of each, as the grid holds them.
+
+        Returns:
+            For each whether this call was the one that deleted it.
+        """
+        keys = self._keys
+        forget: list[Command] = []
+        purge: list[Command] = []
+        for session, partitions, window in marked:
+            short = short_hash(session)
+            memory = max(_SHORTEST_MEMORY_MS, round(float(window) * 1000))
+            forget += [
+                scripts.TOPIC_FORGET(keys.receipts(each, session), keys.closed[each], short, memory, ENDED_MOST)
+                for each in _split(partitions)
+            ]
+            purge.append(scripts.SESSION_PURGE(*self._all_keys(session), session, short, memory, ENDED_MOST))
+        await self._batcher.call_all(forget)
+        return [reply == 1 for reply in await self._batcher.call_all(purge)]
+
+    def _all_keys(self, session: SessionId) -> tuple[str, str, str, str]:
+        partition = session_partition(session)
+        keys = self._keys
+        return (keys.session(session), keys.owned[partition], keys.deadlines[partition], keys.ended[partition])
+
+    def _fields(self, record: SessionRecord) -> tuple[Argument, ...]:
+        return (
+            *("principal", record.principal, "properties", orjson.dumps(dict(record.properties))),
+            *("selections", orjson.dumps(record.selections), "generation", record.generation),
+            *("confirmed", record.confirmed, "attempt", record.attempt),
+            *("partitions", _join(record.publish_partitions), "term", self._leases.term),
+        )
+
+
+def _identity(record: SessionRecord) -> tuple[Argument, ...]:
+    return (record.id, str(record.owner), record.epoch, int(record.connected), repr(float(record.window)))
+
+
+def _record(session: SessionId, stored: Mapping[str, Any]) -> SessionRecord:
+    return SessionRecord(
+        id=session,
+        principal=stored["principal"].decode(),
+        properties=orjson.loads(stored["properties"]),
+        selections=tuple(orjson.loads(stored["selections"])),
+        window=float(stored["window"]),
+        epoch=Epoch(int(stored["epoch"])),
+        owner=NodeRef.parse(stored["owner"].decode()),
+        generation=TokenGeneration(int(stored["generation"])),
+        confirmed=TokenGeneration(int(stored["confirmed"])),
+        attempt=Attempt(int(stored["attempt"])),
+        connected=stored["connected"] == b"1",
+        publish_partitions=frozenset(_split(stored["partitions"])),
+    )
+
+
+def _check(reply: Any, right: Ownership) -> None:
+    if reply == b"fenced":
+        raise _fenced(right)
+    if reply != b"ok":
+        raise SessionGone(ErrorCode(reply[1].decode()))
+
+
+def _fenced(right: Ownership) -> Fenced:
+    return Fenced(f"{right.owner} with epoch {right.epoch} does not own session {right.session} any more")
+
+
+def _join(partitions: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(partitions)))
+
+
+def _split(partitions: bytes) -> list[int]:
+    return [int(each) for each in partitions.split(b",")] if partitions else []

@@ -1,0 +1,1 @@
+"""``RedisGrid`` against real Redis servers, which are killed, stopped, emptied and rolled back."""

@@ -1,0 +1,1 @@
+"""Units of the Redis adapter that need no Redis."""

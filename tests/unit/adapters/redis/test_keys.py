@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gateway.adapters.redis import keys as module
+from gateway.adapters.redis.keys import Keys, short_hash
+from gateway.core.topics import session_partition
+from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
+
+KEYS = Keys("app")
+SESSION = SessionId("s-1")
+NODE = NodeRef(NodeId("n1"), Incarnation("a"))
+
+
+def all_keys() -> list[str]:
+    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.inbox(NODE)]
+    partitioned = [*KEYS.owned, *KEYS.deadlines, *KEYS.ended, *KEYS.values, *KEYS.stream, *KEYS.closed]
+    return [*fixed, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
+
+
+def test_names_are_unique_and_begin_with_the_prefix() -> None:
+    names = all_keys()
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("app:{") for name in names)
+
+
+def test_keys_that_change_together_share_a_hash_tag() -> None:
+    partition = session_partition(SESSION)
+    tag = f"{{s{partition}}}"
+    together = [KEYS.session(SESSION), KEYS.owned[partition], KEYS.deadlines[partition], KEYS.ended[partition]]
+    assert all(tag in each for each in together)
+    topics = [KEYS.values[17], KEYS.stream[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
+    assert all("{t17}" in each for each in topics)
+    assert all(len(re.findall(r"\{[^}]+\}", each)) == 1 for each in all_keys())
+
+
+def test_every_key_is_documented() -> None:
+    assert module.__doc__ is not None
+    documented = set(re.findall(r"^``P:\{(?:s17|t17|nodes)\}:([a-z]+)", module.__doc__, re.MULTILINE))
+    assert {re.sub(r"^app:\{\w+\}:", "", name).split(":")[0] for name in all_keys()} == documented
+
+
+@pytest.mark.parametrize("prefix", ["a{b", "a}b", "{x}"])
+def test_a_prefix_with_braces_would_take_the_place_of_the_hash_tag(prefix: str) -> None:
+    with pytest.raises(ValueError, match="braces"):
+        Keys(prefix)
+
+
+def test_short_hashes_are_short_and_do_not_contain_the_id() -> None:
+    assert len(short_hash(SESSION)) == 16
+    assert short_hash(SESSION) != short_hash(SessionId("s-2"))
+    assert short_hash(SESSION) == short_hash(SESSION)
