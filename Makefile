@@ -1,0 +1,84 @@
+# Everything a newcomer types. `make` alone tells what there is.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+# First port of the local stack; two copies run side by side on bases 100 apart.
+PORT_BASE ?= 18000
+# Nodes of the local stack.
+NODES ?= 3
+# More options: for `make demo`, see `make demo OPTIONS=--help`; for `make test`, pytest's.
+OPTIONS ?=
+# Processes for the tests that may run side by side.
+JOBS ?= auto
+
+PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3 python; do \
+	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$each"; break; }; done; true)
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+LOCAL := $(BIN)/python -m gateway.local
+
+.PHONY: help
+help: ## Tell what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo '  Variables: PORT_BASE=$(PORT_BASE) NODES=$(NODES) VENV=$(VENV) OPTIONS=…'
+
+.PHONY: venv install
+venv: $(INSTALLED) ## Make the virtual environment with everything in it (also called install)
+install: venv
+
+# A stamp, so that the second time costs nothing.
+$(INSTALLED): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then echo 'Python 3.11 or newer is needed and was not found; install it, or give PYTHON=/path/to/it' >&2; exit 1; fi
+	@echo "Installing into $(VENV) with $(PYTHON) …"
+	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo 'The module venv does not work; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \
+		--group dev --editable .
+	@touch $@
+
+.PHONY: system
+system: # redis-server and haproxy
+	@scripts/system-packages
+
+.PHONY: demo
+demo: venv system ## Watch clients keep their sessions while nodes are killed (about a minute)
+	@$(LOCAL) demo --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
+
+.PHONY: up
+up: venv system ## Start Redis, nodes and HAProxy, and leave them running
+	@$(LOCAL) up --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
+
+.PHONY: down
+down: venv ## Stop what `make up` started
+	@$(LOCAL) down --port-base $(PORT_BASE) $(OPTIONS)
+
+.PHONY: test
+test: venv system ## Check everything: style, types, import contracts, then all tests
+	@$(MAKE) --no-print-directory lint
+	@echo '── Tests that run side by side ──'
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster' $(OPTIONS)
+	@echo '── Tests with whole clusters, one after the other ──'
+	@$(BIN)/python -m pytest -q -m cluster $(OPTIONS)
+
+.PHONY: lint
+lint: venv ## Check style, formatting, types and import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: fmt
+fmt: venv ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: clean
+clean: ## Remove what the tools left; not the virtual environment, not a running stack
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage* build dist *.egg-info
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,162 @@
+"""Which port of the loopback each part of a local stack gets.
+
+All ports of one stack lie in one block, so that two stacks run side by side if their bases are a block apart:
+
+```text
+base + 0    HAProxy: what clients connect to
+base + 1    HAProxy: its metrics
+base + 2    Redis
+base + 10n  node n: +1 clients, +2 admin, +3 agent check      (n = 1, 2, …)
+```
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+"""Nothing here listens anywhere else."""
+DEFAULT_BASE: Final = 18_000
+"""Far from the well-known ports of the parts, so that a Redis or HAProxy of the machine is not in the way."""
+BLOCK: Final = 100
+"""Ports that a stack may use from its base on; also bounds the number of its nodes."""
+MAXIMUM_NODES: Final = BLOCK // 10 - 1
+_FREE_BASES: Final = range(20_000, 32_000, BLOCK)
+_FREE_PORTS: Final = range(20_000, 32_000)
+"""Where free ports are looked for: below the ports that systems give to outgoing connections, because a client that
+dials a dead port of that range again and again may end up connected to itself and occupy it."""
+_LAST_PORT: Final = 65_535
+
+
+class PortsTaken(Exception):
+    """Ports that the stack needs are in use by somebody else."""
+
+
+def free_port() -> int:
+    """Find one port on which nobody listens now.
+
+    Raises:
+        PortsTaken: there is none.
+    """
+    for port in random.sample(_FREE_PORTS, len(_FREE_PORTS)):
+        if not _is_taken(port):
+            return port
+    raise PortsTaken(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """Ports of one node.
+
+    Attributes:
+        listen: for clients.
+        admin: health, readiness and metrics.
+        agent: HAProxy's agent check.
+    """
+
+    listen: int
+    admin: int
+    agent: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortPlan:
+    """Ports of one stack.
+
+    Attributes:
+        base: the first one.
+        nodes: by node name (``n1``, ``n2``, …).
+    """
+
+    base: int
+    nodes: dict[str, NodePorts]
+
+    @classmethod
+    def from_base(cls, base: int, nodes: int) -> PortPlan:
+        """Lay out the ports of a stack.
+
+        Args:
+            base: the first port.
+            nodes: how many nodes, 1 to ``MAXIMUM_NODES``.
+
+        Raises:
+            ValueError: too many nodes, or ports outside 1 to 65535.
+        """
+        if not 1 <= nodes <= MAXIMUM_NODES:
+            raise ValueError(f"a local stack has 1 to {MAXIMUM_NODES} nodes, not {nodes}")
+        if not 1 <= base <= _LAST_PORT - BLOCK + 1:
+            raise ValueError(f"the port base must be 1 to {_LAST_PORT - BLOCK + 1}, not {base}")
+        return cls(
+            base,
+            {
+                f"n{number}": NodePorts(base + 10 * number + 1, base + 10 * number + 2, base + 10 * number + 3)
+                for number in range(1, nodes + 1)
+            },
+        )
+
+    @classmethod
+    def free(cls, nodes: int) -> PortPlan:
+        """Find a block of free ports, for tests.
+
+        Raises:
+            PortsTaken: there is none.
+        """
+        for base in random.sample(_FREE_BASES, len(_FREE_BASES)):
+            plan = cls.from_base(base, nodes)
+            if not plan.taken():
+                return plan
+        raise PortsTaken(f"no block of free ports between {_FREE_BASES.start} and {_FREE_BASES.stop}")
+
+    @property
+    def entry(self) -> int:
+        """HAProxy's port for clients."""
+        return self.base
+
+    @property
+    def balancer_metrics(self) -> int:
+        """HAProxy's port for metrics."""
+        return self.base + 1
+
+    @property
+    def grid(self) -> int:
+        """The port of Redis."""
+        return self.base + 2
+
+    def all(self) -> tuple[int, ...]:
+        """Return every port of the stack, in ascending order."""
+        nodes = (port for node in self.nodes.values() for port in (node.listen, node.admin, node.agent))
+        return (self.entry, self.balancer_metrics, self.grid, *nodes)
+
+    def taken(self) -> tuple[int, ...]:
+        """Return the ports on which somebody listens now."""
+        return tuple(port for port in self.all() if _is_taken(port))
+
+    def require_free(self) -> None:
+        """Check that the stack can have its ports.
+
+        Raises:
+            PortsTaken: it can not; the message says what to do.
+        """
+        taken = self.taken()
+        if taken:
+            raise PortsTaken(
+                f"in use by another program: port {', '.join(map(str, taken))} of {LOOPBACK}; "
+                f"stop it, or choose another base, for example PORT_BASE={self.base + BLOCK}"
+            )
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: connections that linger in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return True
+            raise
+    return False

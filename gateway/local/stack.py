@@ -1,0 +1,451 @@
+"""A whole gateway on loopback: Redis, nodes, HAProxy; each a process of its own, each of them to be hurt at will.
+
+```text
+clients ──▶ HAProxy :base ──▶ n1, n2, n3 :base+11, +21, +31 ──▶ Redis :base+2
+```
+
+Everything is inside one run folder: configuration, data, logs, sockets. Attached (the default) the parts die with
+this process, however it ends; detached they go on, and the folder's state file says what there is to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import lb.render
+import lb.settings
+import lb.topology
+from gateway.local import admin
+from gateway.local.grid_server import GridRestart, GridServer
+from gateway.local.identity import ProcessIdentity
+from gateway.local.ports import LOOPBACK, PortPlan
+from gateway.local.processes import ManagedProcess, ProcessFailed
+from gateway.local.proxy import FaultProxy
+from gateway.local.state import StackState
+
+NODE_START_SECONDS: Final = 30.0
+"""How long a node may take from its start until it is ready; usually one second, more under load."""
+BALANCER_START_SECONDS: Final = 20.0
+"""How long HAProxy may take to listen, and then to have seen every node."""
+DRAIN_SECONDS: Final = 60.0
+"""How long a drain may take: the node's own limit (30 s by default) and as much again."""
+_TOKEN_KEY_BYTES: Final = 32
+"""Entropy of the token key made for a run folder."""
+_RUNTIME_SOCKET: Final = "haproxy.sock"
+"""Relative to the run folder, where HAProxy is started: an absolute path may be too long for a socket (107 bytes)."""
+_REDIS_FOLDER: Final = "redis"
+_LOGS_FOLDER: Final = "logs"
+_SETTING_PREFIX: Final = "GATEWAY_"
+"""Begins the names of the environment variables that hold settings."""
+_EXTRA_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/bin:/usr/local/bin"
+"""Where packages put servers, though it may not be on a user's PATH."""
+_CONNECTIONS: Final = 8192
+"""Bound on HAProxy's connections; without one it sizes its tables by the limit of open files, which may be huge."""
+_CHECK_INTERVAL_SECONDS: Final = 0.5
+"""Health checks of the local HAProxy: twice as often as its default, so that a demonstration need not wait."""
+
+
+class ProgramMissing(Exception):
+    """redis-server or haproxy is not installed; the message says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """What a stack is made of.
+
+    Attributes:
+        ports: who listens where, and with that how many nodes there are.
+        folder: the run folder; made if it does not exist.
+        detached: True if the processes shall outlive this one.
+        node_settings: settings of every node by their name in the settings reference, for example
+            ``{"window_default": 5}``.
+        balancer: False to go without HAProxy; clients then use ``Stack.node_url``.
+        grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
+        stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
+        node_program: what runs a node; flags and settings are added to it.
+    """
+
+    ports: PortPlan
+    folder: Path
+    detached: bool = False
+    node_settings: Mapping[str, object] = field(default_factory=dict)
+    balancer: bool = True
+    grid_proxy: bool = False
+    stickiness: str = "hint"
+    node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
+
+    def __post_init__(self) -> None:
+        if self.detached and self.grid_proxy:
+            raise ValueError("a fault proxy lives in this process, so that a detached stack can not have one")
+
+
+class Stack:
+    """Redis, nodes and HAProxy. Use as ``async with Stack(options) as stack``, or ``start`` and ``stop``.
+
+    Methods that wait do so by a condition with a deadline and raise ``ProcessFailed`` with the tail of the log.
+
+    Attributes:
+        options: what it is made of.
+        grid: the Redis.
+        grid_proxy: what stands between nodes and Redis, if it was asked for.
+        nodes: the node processes by name.
+        balancer: the HAProxy process, if there is one.
+    """
+
+    def __init__(self, options: StackOptions) -> None:
+        """Describe a stack; nothing starts yet.
+
+        Raises:
+            ProgramMissing: redis-server or haproxy is not installed.
+        """
+        self.options = options
+        self._ports = options.ports
+        self._folder = options.folder.resolve()
+        self.logs = self._folder / _LOGS_FOLDER
+        self.grid = GridServer(
+            find_program("redis-server"),
+            port=self._ports.grid,
+            folder=self._folder / _REDIS_FOLDER,
+            logs=self.logs,
+            detached=options.detached,
+        )
+        self.grid_proxy = FaultProxy(LOOPBACK, self._ports.grid) if options.grid_proxy else None
+        self._token_keys = self._folder / "token-keys"
+        self._balancer_configuration = self._folder / "haproxy.cfg"
+        self._adopted: dict[str, ProcessIdentity] = {}
+        self.nodes: dict[str, ManagedProcess] = {}
+        self.balancer = self._describe_balancer() if options.balancer else None
+
+    # --- Where things are -----------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, through HAProxy."""
+        return f"ws://{LOOPBACK}:{self._ports.entry}/v1/connect"
+
+    @property
+    def grid_url(self) -> str:
+        """Where Redis is, not through the fault proxy."""
+        return self.grid.url
+
+    @property
+    def balancer_metrics_url(self) -> str:
+        """HAProxy's metrics."""
+        return f"http://{LOOPBACK}:{self._ports.balancer_metrics}/metrics"
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The names of all nodes, running or not."""
+        return tuple(self._ports.nodes)
+
+    @property
+    def balancer_stats_url(self) -> str:
+        """HAProxy's page for people."""
+        return f"http://{LOOPBACK}:{self._ports.balancer_metrics}/stats"
+
+    @property
+    def runtime_socket(self) -> Path:
+        """HAProxy's runtime socket, for ``lb.runtime``."""
+        return self._folder / _RUNTIME_SOCKET
+
+    def node_url(self, node: str) -> str:
+        """Where clients connect to *node* without HAProxy."""
+        return f"ws://{LOOPBACK}:{self._ports.nodes[node].listen}/v1/connect"
+
+    def admin_url(self, node: str, path: str = "") -> str:
+        """Where the admin port of *node* answers; *path* begins with a slash."""
+        return f"http://{LOOPBACK}:{self._ports.nodes[node].admin}{path}"
+
+    async def metrics(self, node: str) -> dict[str, float]:
+        """Read the metrics of *node*; see ``gateway.local.admin.read_metrics``."""
+        return await admin.read_metrics(self.admin_url(node, "/metrics"))
+
+    def log_of(self, name: str) -> Path:
+        """The log file of ``redis``, ``haproxy`` or a node; all runs of it, one after the other."""
+        return self.logs / f"{name}.log"
+
+    # --- Life -----------------------------------------------------------------------------------------------------
+
+    async def start(self, *, adopted: Mapping[str, ProcessIdentity] | None = None) -> None:
+        """Start everything and wait until HAProxy sees every node ready.
+
+        Args:
+            adopted: parts that run already, by name; they are left alone, now and by ``stop``.
+
+        Raises:
+            PortsTaken: a port is in use.
+            ProcessFailed: a part did not come up; what was started is stopped again.
+        """
+        self._adopted = dict(adopted or {})
+        if not self._adopted:
+            self._ports.require_free()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._write_token_keys()
+        try:
+            if self.grid.process.name not in self._adopted:
+                await self.grid.start()
+                self._write_state()
+            if self.grid_proxy is not None:
+                await self.grid_proxy.start()
+            await asyncio.gather(*(self.start_node(node) for node in self.node_names if node not in self._adopted))
+            if self.balancer is not None and self.balancer.name not in self._adopted:
+                self._write_balancer_configuration()
+                await self._start_balancer()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop everything, nodes first, without waiting for drains. No effect on what does not run."""
+        await asyncio.gather(*(node.stop(grace=0) for node in self.nodes.values()))
+        if self.balancer is not None:
+            await self.balancer.stop()
+        if self.grid_proxy is not None:
+            await self.grid_proxy.stop()
+        await self.grid.process.stop()
+        self._write_state()
+
+    def release(self) -> None:
+        """Let go of a detached stack: it runs on, and only its state file knows it."""
+        for process in self._processes():
+            process.release()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def clear(self) -> None:
+        """Remove what earlier runs left in the run folder: data, logs, keys. Nothing else that may be there.
+
+        Only for a stack that does not run.
+        """
+        for name in (_REDIS_FOLDER, _LOGS_FOLDER):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        for file in (self._token_keys, self._balancer_configuration, self.runtime_socket):
+            file.unlink(missing_ok=True)
+
+    # --- Nodes ----------------------------------------------------------------------------------------------------
+
+    async def start_node(self, node: str, **settings: object) -> None:
+        """Start a node, for the first time or again, and wait until it is ready to take sessions.
+
+        Args:
+            node: which one.
+            settings: settings of this run only, over those of all nodes.
+
+        Raises:
+            ProcessFailed: it runs already, or did not become ready.
+        """
+        previous = self.nodes.get(node)
+        if previous is not None and previous.running:
+            raise ProcessFailed(f"{node} runs already, with pid {previous.pid}")
+        process = self._describe_node(node, settings)
+        self.nodes[node] = process
+        process.start()
+        self._write_state()
+        await self.ready(node)
+
+    async def ready(self, node: str) -> None:
+        """Wait until a node says that it is ready to take sessions.
+
+        Raises:
+            ProcessFailed: it did not in time.
+        """
+        await self.nodes[node].ready(
+            lambda: admin.answers_ok(self.admin_url(node, "/readyz")), timeout=NODE_START_SECONDS
+        )
+
+    async def kill_node(self, node: str) -> None:
+        """Kill a node with SIGKILL."""
+        await self.nodes[node].kill()
+
+    def pause_node(self, node: str) -> None:
+        """Stop a node with SIGSTOP: it hangs, its sockets open."""
+        self.nodes[node].pause()
+
+    def resume_node(self, node: str) -> None:
+        """Let a paused node go on with SIGCONT."""
+        self.nodes[node].resume()
+
+    async def drain_node(self, node: str, *, timeout: float = DRAIN_SECONDS) -> int:  # noqa: ASYNC109
+        """Drain a node with SIGTERM and wait for its end.
+
+        Returns:
+            Its exit code; 0 is a clean drain.
+
+        Raises:
+            ProcessFailed: it still runs after *timeout* seconds.
+        """
+        return await self.nodes[node].terminate(timeout=timeout)
+
+    async def balanced(self, nodes: Sequence[str] | None = None) -> None:
+        """Wait until HAProxy sends new sessions to exactly these nodes (all by default).
+
+        Raises:
+            ProcessFailed: it did not in time.
+        """
+        if self.balancer is None:
+            raise ValueError("this stack has no HAProxy")
+        wanted = set(self.node_names if nodes is None else nodes)
+
+        async def sees_them() -> bool:
+            return await self.nodes_up() == wanted
+
+        await self.balancer.ready(sees_them, timeout=BALANCER_START_SECONDS)
+
+    async def nodes_up(self) -> set[str]:
+        """Return the nodes that HAProxy holds for alive and willing; empty if it does not answer."""
+        try:
+            values = await admin.read_metrics(self.balancer_metrics_url)
+        except admin.UNREACHABLE:
+            return set()
+        labels = 'proxy="' + lb.settings.BACKEND + '",server="{}"'
+        return {
+            node
+            for node in self.node_names
+            if values.get("haproxy_server_status{" + labels.format(node) + ',state="UP"}') == 1
+            and values.get("haproxy_server_weight{" + labels.format(node) + "}", 0) > 0
+        }
+
+    # --- HAProxy and Redis ----------------------------------------------------------------------------------------
+
+    async def restart_haproxy(self) -> None:
+        """Kill HAProxy with SIGKILL, which cuts every client, and start it again."""
+        if self.balancer is None:
+            raise ValueError("this stack has no HAProxy")
+        await self.balancer.kill()
+        await self._start_balancer()
+
+    async def restart_redis(self, state: GridRestart, *, snapshot: str = "latest") -> None:
+        """Kill Redis with SIGKILL and start it again: as it was, empty, or with an older snapshot of its data.
+
+        Raises:
+            FileNotFoundError: there is no such snapshot.
+        """
+        await self.grid.restart(state, snapshot=snapshot)
+        self._write_state()
+
+    async def save_grid(self, name: str = "latest") -> None:
+        """Keep a snapshot of the grid's data for ``restart_redis``."""
+        await self.grid.snapshot(name)
+
+    # --- How it is made -------------------------------------------------------------------------------------------
+
+    def _processes(self) -> list[ManagedProcess]:
+        balancer = [self.balancer] if self.balancer is not None else []
+        return [self.grid.process, *self.nodes.values(), *balancer]
+
+    def _write_state(self) -> None:
+        """Write down what runs, at every start, so that even a half-started stack can be stopped by ``down``."""
+        running = {name: identity for name, identity in self._adopted.items() if identity.alive()}
+        running |= {process.name: process.identity() for process in self._processes() if process.running}
+        if running:
+            StackState(self._ports.base, running).write(self._folder)
+        else:
+            StackState.forget(self._folder)
+
+    def _write_token_keys(self) -> None:
+        if not self._token_keys.exists():
+            self._token_keys.touch(mode=0o600)
+            self._token_keys.write_text(f"{secrets.token_urlsafe(_TOKEN_KEY_BYTES)}\n")
+
+    def _describe_node(self, node: str, settings: Mapping[str, object]) -> ManagedProcess:
+        ports = self._ports.nodes[node]
+        grid = self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
+        given = {
+            "token_keys_file": self._token_keys,
+            "trusted_proxies": f"{LOOPBACK}/32",
+            **self.options.node_settings,
+            **settings,
+        }
+        package_root = Path(__file__).resolve().parents[2]
+        return ManagedProcess(
+            node,
+            [
+                *self.options.node_program,
+                *("--node", node, "--grid", grid, "--auth", "anonymous"),
+                *("--listen", f"{LOOPBACK}:{ports.listen}", "--admin", f"{LOOPBACK}:{ports.admin}"),
+                *("--agent", f"{LOOPBACK}:{ports.agent}"),
+            ],
+            log=self.log_of(node),
+            environment={
+                # What the caller has set for nodes of his own is not meant for these.
+                **{name: None for name in os.environ if name.startswith(_SETTING_PREFIX)},
+                **{f"{_SETTING_PREFIX}{name.upper()}": str(value) for name, value in given.items()},
+                # A checkout works without being installed.
+                "PYTHONPATH": str(package_root),
+            },
+            directory=self._folder,
+            detached=self.options.detached,
+        )
+
+    def _describe_balancer(self) -> ManagedProcess:
+        return ManagedProcess(
+            "haproxy",
+            # -db: in the foreground, without a master process.
+            [find_program("haproxy"), "-db", "-f", str(self._balancer_configuration)],
+            log=self.log_of("haproxy"),
+            directory=self._folder,
+            detached=self.options.detached,
+        )
+
+    async def _start_balancer(self) -> None:
+        if self.balancer is None:
+            raise AssertionError("only called where there is one")
+        self.balancer.start()
+        self._write_state()
+        started = {name for name, process in self.nodes.items() if process.running}
+        await self.balanced([name for name in self.node_names if name in started or name in self._adopted])
+
+    def _write_balancer_configuration(self) -> None:
+        topology = lb.topology.build(
+            {
+                "stickiness": self.options.stickiness,
+                "runtime_socket": _RUNTIME_SOCKET,
+                "frontend": {"bind": [f"{LOOPBACK}:{self._ports.entry}"]},
+                "statistics": {"bind": f"{LOOPBACK}:{self._ports.balancer_metrics}"},
+                "checks": {"interval": _CHECK_INTERVAL_SECONDS},
+                "process": {"connections": _CONNECTIONS},
+                "nodes": [
+                    {
+                        "name": name,
+                        "host": LOOPBACK,
+                        "client_port": ports.listen,
+                        "admin_port": ports.admin,
+                        "agent_port": ports.agent,
+                    }
+                    for name, ports in self._ports.nodes.items()
+                ],
+            },
+            source="gateway.local",
+        )
+        self._balancer_configuration.write_text(lb.render.render(topology))
+
+
+def find_program(name: str) -> str:
+    """Find a server program, also where a user's PATH does not lead.
+
+    Raises:
+        ProgramMissing: it is not installed.
+    """
+    path = shutil.which(name) or shutil.which(name, path=_EXTRA_PATH)
+    if path is None:
+        raise ProgramMissing(
+            f"{name} is not installed; `make demo` and `make test` install it by apt or brew, "
+            "elsewhere install Redis 7.0 or newer and HAProxy 2.6 or newer by hand"
+        )
+    return path

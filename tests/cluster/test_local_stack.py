@@ -1,0 +1,133 @@
+"""The local stack and the demonstration with real nodes: what `make up` and `make demo` run."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from rich.console import Console
+
+from gateway.client import Session, connect
+from gateway.local.checker import Verdict
+from gateway.local.demo import Demo, DemoOptions
+from gateway.local.narration import Narrator
+from gateway.local.ports import PortPlan
+from gateway.local.stack import Stack, StackOptions
+from tests.support.faults import cut_at_random_bytes, eventually, faulty
+from tests.support.stack import cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
+    async with cluster(tmp_path, nodes=2) as stack:
+        yield stack
+
+
+async def outcomes(session: Session, count: int) -> list[str]:
+    """Wait for the first recoveries of a session."""
+    seen: list[str] = []
+    async with asyncio.timeout(30):
+        async for recovery in session.recoveries():
+            seen.append(str(recovery.outcome))
+            if len(seen) == count:
+                break
+    return seen
+
+
+async def test_a_session_survives_its_node(stack: Stack) -> None:
+    async with connect(stack.url, principal="alice", properties={"team": "fx"}) as session:
+        before = (session.id, session.node)
+        await stack.kill_node(session.node)
+
+        assert await outcomes(session, 1) == ["failed_over"]
+        assert session.id == before[0]
+        assert session.node != before[1]
+        assert session.properties["team"] == "fx"
+
+
+async def test_a_session_survives_random_cuts_of_its_socket(stack: Stack) -> None:
+    async with faulty(stack.url) as (url, proxy), connect(url) as session:
+        stream = await session.subscribe("counts/*")
+        stopping = asyncio.Event()
+
+        async def count() -> int:
+            number = 0
+            while not stopping.is_set():
+                number += 1
+                await session.publish("counts/one", number)
+            return number
+
+        counting = asyncio.create_task(count())
+        await cut_at_random_bytes(proxy, Random(7), times=8, most=600)
+        await eventually(lambda: session.state == "connected", "the session is back")
+        stopping.set()
+        last = await counting
+        seen = []
+        async with asyncio.timeout(30):
+            async for update in stream:
+                seen.append(update.value)
+                if update.value == last:
+                    break
+
+        assert seen == list(range(1, last + 1))
+
+
+async def demonstrate(folder: Path, **settings: object) -> tuple[Verdict, str]:
+    text = io.StringIO()
+    stack = Stack(StackOptions(ports=PortPlan.free(3), folder=folder, node_settings=settings))
+    narrator = Narrator(Console(file=text, width=120, highlight=False))
+    verdict = await Demo(stack, DemoOptions(sessions=12, rate=5), narrator).run()
+    return verdict, text.getvalue()
+
+
+async def test_the_demonstration_keeps_every_promise(tmp_path: Path) -> None:
+    verdict, told = await demonstrate(tmp_path)
+
+    assert verdict.passed, told
+    assert verdict.sessions == 18
+    assert set(verdict.outcomes) == {"reattached", "failed_over"}
+    assert re.findall(r"(?m)^(\d)\. ", told) == list("1234567")
+    assert "Every promise was kept" in told
+
+
+async def test_the_demonstration_fails_if_sessions_are_not_replicated(tmp_path: Path) -> None:
+    verdict, told = await demonstrate(tmp_path, replication=False)
+
+    assert not verdict.passed
+    assert {"P1", "P7"} <= {violation.promise for violation in verdict.violations}
+    assert "Promises were broken" in told
+
+
+def test_an_interrupted_demonstration_leaves_nothing(tmp_path: Path) -> None:
+    ports = PortPlan.free(3)
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "gateway.local", "demo", "--port-base", str(ports.base), "--sessions", "6"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert demo.stdout is not None
+    with demo.stdout:
+        for line in demo.stdout:
+            if line.startswith("1. "):
+                break
+        # Not SIGINT: a child of a background job of a shell ignores that from its birth.
+        demo.send_signal(signal.SIGTERM)
+        rest = demo.stdout.read()
+
+    assert demo.wait(30) == 143
+    assert "Interrupted; everything was stopped." in rest
+    assert ports.taken() == ()

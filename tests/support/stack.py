@@ -1,0 +1,65 @@
+"""A cluster for tests: real nodes, Redis and HAProxy on free ports of the loopback, gone at the end of the block.
+
+```python
+async with cluster(tmp_path, nodes=3, window_default=5) as stack:
+    session = await connect(stack.url)
+    await stack.kill_node(session.node)
+```
+
+``gateway.local.stack.Stack`` says what can be done to it; ``tests.support.faults`` has faults of the network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.local.ports import PortPlan, PortsTaken
+from gateway.local.stack import ProgramMissing, Stack, StackOptions
+
+_TRIES = 3
+"""Blocks of ports to try, when another test takes the chosen one between looking and binding."""
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, *, nodes: int = 3, balancer: bool = True, grid_proxy: bool = False, **settings: object
+) -> AsyncIterator[Stack]:
+    """Start a cluster and stop it at the end, also after a failure.
+
+    Skips the test where redis-server or haproxy is missing, but fails it under CI.
+
+    Args:
+        folder: for data and logs; a test's ``tmp_path``.
+        nodes: how many, named n1, n2, …
+        balancer: False to go without HAProxy.
+        grid_proxy: True to have ``stack.grid_proxy`` between the nodes and Redis.
+        settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2).
+    """
+    stack = await _start(folder, nodes, balancer=balancer, grid_proxy=grid_proxy, settings=settings)
+    try:
+        yield stack
+    finally:
+        await stack.stop()
+
+
+async def _start(folder: Path, nodes: int, *, balancer: bool, grid_proxy: bool, settings: dict[str, object]) -> Stack:
+    for _ in range(_TRIES):
+        options = StackOptions(
+            ports=PortPlan.free(nodes), folder=folder, balancer=balancer, grid_proxy=grid_proxy, node_settings=settings
+        )
+        try:
+            stack = Stack(options)
+            await stack.start()
+        except PortsTaken:
+            continue
+        except ProgramMissing as missing:
+            if os.environ.get("CI", "").lower() == "true":
+                pytest.fail(f"{missing}; CI must not skip tests", pytrace=False)
+            pytest.skip(str(missing))
+        return stack
+    raise PortsTaken(f"no block of ports could be had in {_TRIES} tries")
