@@ -1,0 +1,65 @@
+"""The Python client: a session at a gateway that outlives its connections.
+
+```python
+from gateway.client import connect
+
+async with connect("ws://127.0.0.1:8100", principal="alice") as session:
+    stream = await session.subscribe("prices/**")
+    async for update in stream:
+        print(update.topic, update.value)
+```
+
+It reconnects by itself, and every recovery says what it preserved: ``Session.recoveries``.
+"""
+
+from gateway.client.errors import (
+    ConnectFailed,
+    Forbidden,
+    GatewayError,
+    InvalidProperties,
+    InvalidSelector,
+    InvalidTopic,
+    RequestFailed,
+    RequestRefused,
+    RequestTimedOut,
+    SessionClosed,
+    SessionEnded,
+    SessionExpired,
+    SessionFailed,
+    SessionRefused,
+    TooManySelections,
+    Unauthenticated,
+    ValueTooLarge,
+)
+from gateway.client.session import Connecting, Session, connect
+from gateway.client.streams import UpdateStream
+from gateway.client.types import Notice, Receipt, Recovery, SessionState, Update
+
+__all__ = [
+    "ConnectFailed",
+    "Connecting",
+    "Forbidden",
+    "GatewayError",
+    "InvalidProperties",
+    "InvalidSelector",
+    "InvalidTopic",
+    "Notice",
+    "Receipt",
+    "Recovery",
+    "RequestFailed",
+    "RequestRefused",
+    "RequestTimedOut",
+    "Session",
+    "SessionClosed",
+    "SessionEnded",
+    "SessionExpired",
+    "SessionFailed",
+    "SessionRefused",
+    "SessionState",
+    "TooManySelections",
+    "Unauthenticated",
+    "Update",
+    "UpdateStream",
+    "ValueTooLarge",
+    "connect",
+]

@@ -1,0 +1,179 @@
+"""The requests of a session, from the caller to the session machine and from the reply back to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from gateway.client.errors import RequestTimedOut, SessionEnded
+from gateway.client.promises import Promises, changed
+from gateway.client.requests import ClientAsk, PendingRequest, RequestTable
+from gateway.client.streams import Streams
+from gateway.core.codec import encode_request
+from gateway.core.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.outbox import Outgoing
+from gateway.core.packets import Reply, SetProperties, Unsubscribe, Welcome
+from gateway.core.selectors import parse_selector
+from gateway.core.session import SessionMachine
+
+log = logging.getLogger("gateway.client")
+
+
+class Asking:
+    """Sends requests when they may be sent, and does what their replies mean.
+
+    Args:
+        welcome: of the new session.
+        machine: the session's.
+        streams: those of a selector end when it is unsubscribed.
+        wake: called when the machine has something to write.
+        default_timeout: seconds a request may take if its caller does not say, or None for no limit.
+        random: spreads the retries of many clients.
+
+    Attributes:
+        properties: all properties of the session, as of the last welcome and the changes since.
+    """
+
+    def __init__(
+        self,
+        welcome: Welcome,
+        machine: SessionMachine,
+        streams: Streams,
+        wake: Callable[[], None],
+        *,
+        default_timeout: float | None,
+        random: Random,
+    ) -> None:
+        self._machine = machine
+        self._streams = streams
+        self._wake = wake
+        self._default_timeout = default_timeout
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._table = RequestTable(welcome.limits.requests)
+        self._promises = Promises(welcome.properties)
+        self._retry: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self.properties = dict(welcome.properties)
+
+    @property
+    def unanswered(self) -> int:
+        """Requests sent and not answered."""
+        return self._table.unanswered
+
+    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
+        """Ask something and wait for the answer, however many connections it takes.
+
+        Args:
+            ask: with any number; it gets its own.
+            seconds: how long it may take; None for the session's default.
+
+        Raises:
+            RequestRefused: the answer is no.
+            RequestTimedOut: there was none in time.
+            SessionEnded: the session ended before there was one.
+        """
+        limit = self._default_timeout if seconds is None else seconds
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+        pending = self._table.add(ask, answer)
+        self._pump()
+        try:
+            async with asyncio.timeout(limit):
+                return await answer
+        except TimeoutError:
+            fate = "it may have been executed" if pending.sent else "it was not sent"
+            raise RequestTimedOut(f"no answer within {limit} s; {fate}", sent=pending.sent) from None
+        finally:
+            if answer.done() and not answer.cancelled():
+                # Read it, lest asyncio complains about an error that came together with a cancellation.
+                answer.exception()
+
+    def answered(self, reply: Reply) -> None:
+        """Do what a reply means, before anything that follows it is looked at."""
+        executed = self._table.answer(reply, now=self._loop.time(), random=self._random.random())
+        if executed is not None and not executed.repairs:
+            self._executed(executed)
+        if not self._table.unanswered:
+            self._idle.set()
+        self._pump()
+
+    def _executed(self, pending: PendingRequest) -> None:
+        ask = pending.ask
+        self._promises.executed(ask)
+        if isinstance(ask, Unsubscribe):
+            self._streams.unsubscribe(parse_selector(ask.selector))
+        elif isinstance(ask, SetProperties):
+            self.properties = changed(self.properties, ask.changes)
+
+    def _pump(self) -> None:
+        """Hand what may be sent now to the machine, and come again when more may."""
+        asks = self._table.ready(self._loop.time())
+        for ask in asks:
+            self._machine.submit(Outgoing(None, encode_request(ask)))
+        if asks:
+            self._wake()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        deadline = self._table.next_deadline()
+        if deadline is not None and deadline > self._loop.time():
+            self._retry = self._loop.call_at(deadline, self._pump)
+
+    # --- The connection -----------------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Send nothing until ``resume``."""
+        self._table.freeze()
+
+    async def idle(self) -> None:
+        """Wait until every request that was sent is answered."""
+        while self._table.unanswered:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def resume(self, welcome: Welcome, *, restarted: bool) -> None:
+        """Go on over a new connection; see ``RequestTable.resume``."""
+        self.properties = dict(welcome.properties)
+        self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=self._loop.time())
+        self._pump()
+
+    def fail(self, error: SessionEnded) -> None:
+        """The session is over: every caller gets the error."""
+        self._table.fail(error)
+        self._idle.set()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    # --- Promises -----------------------------------------------------------------------------------------------------
+
+    def missing(self, welcome: Welcome) -> list[ClientAsk]:
+        """Tell what a failover's welcome lacks of what the session was promised; see ``promises``.
+
+        Raises:
+            RemoteProtocolError: its selections are not valid.
+        """
+        try:
+            return self._promises.missing(
+                selections=welcome.selections,
+                properties=welcome.properties,
+                unanswered=self._table.unanswered_asks(),
+            )
+        except InvalidSelector as error:
+            raise RemoteProtocolError(f"its selections are not valid: {error}") from None
+
+    def restore(self, asks: list[ClientAsk]) -> None:
+        """Ask again for what is missing, after what is unanswered and before all that waits."""
+        answers: list[asyncio.Future[Reply]] = [self._loop.create_future() for _ in asks]
+        for answer in answers:
+            answer.add_done_callback(_report_repair)
+        self._table.add_repairs(list(zip(asks, answers, strict=True)))
+
+
+def _report_repair(answer: asyncio.Future[Reply]) -> None:
+    if not answer.cancelled():
+        error = answer.exception()
+        if error is not None and not isinstance(error, SessionEnded):
+            log.error("a promise that the grid had forgotten could not be restored: %s", error)

@@ -1,0 +1,174 @@
+"""The tree of errors that users of the client meet.
+
+```text
+GatewayError                    (gateway.core)
+├── ConnectFailed               connect() got no session; says why and whether trying again makes sense
+│   └── Unauthenticated         the principal and secret were not accepted
+├── SessionEnded                the session is over, and with it every call, stream and iterator that waited on it
+│   ├── SessionClosed           on purpose: by close() here, or by an administrator
+│   ├── SessionExpired          no node could be reached within the window
+│   ├── SessionRefused          a node was reached and will not go on with the session; .code says why
+│   └── SessionFailed           this client, or a node, broke the protocol: a bug
+├── RequestTimedOut             the caller's own time limit; also a TimeoutError
+└── RequestRefused              one request was refused, nothing else is harmed; .code says why  (gateway.core)
+    ├── InvalidTopic            (gateway.core)
+    ├── InvalidSelector         (gateway.core)
+    ├── InvalidProperties
+    ├── ValueTooLarge
+    ├── TooManySelections
+    ├── Forbidden
+    └── RequestFailed           the node failed on it, and it may have been executed nevertheless
+```
+
+No message holds a token or a secret (P8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Self
+
+from gateway.core.codes import ERRORS, ErrorCode
+from gateway.core.errors import GatewayError, InvalidSelector, InvalidTopic, RequestRefused
+
+__all__ = [
+    "ConnectFailed",
+    "Forbidden",
+    "GatewayError",
+    "InvalidProperties",
+    "InvalidSelector",
+    "InvalidTopic",
+    "RequestFailed",
+    "RequestRefused",
+    "RequestTimedOut",
+    "SessionClosed",
+    "SessionEnded",
+    "SessionExpired",
+    "SessionFailed",
+    "SessionRefused",
+    "TooManySelections",
+    "Unauthenticated",
+    "ValueTooLarge",
+    "refusal",
+]
+
+
+class ConnectFailed(GatewayError):
+    """``connect`` got no session.
+
+    Attributes:
+        code: the error code a node gave, or None if none was reached.
+        retryable: whether the same call can succeed later: nobody was reached, or who was reached said "later".
+    """
+
+    def __init__(self, message: str, *, code: ErrorCode | None = None, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+
+
+class Unauthenticated(ConnectFailed):
+    """The principal and secret were not accepted."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=ErrorCode.UNAUTHENTICATED, retryable=False)
+
+
+class SessionEnded(GatewayError):
+    """The session is over; open a new one with ``connect``.
+
+    A publish that was not answered yet when this is raised may or may not have been executed.
+
+    Attributes:
+        code: the error code a node gave, or None.
+    """
+
+    def __init__(self, message: str, *, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def again(self) -> Self:
+        """Return an equal error, so that each of many waiters raises one with its own traceback."""
+        return type(self)(str(self), code=self.code)
+
+
+class SessionClosed(SessionEnded):
+    """The session was ended on purpose: by ``Session.close`` or by an administrator."""
+
+
+class SessionExpired(SessionEnded):
+    """The session's window ended before a node could be reached."""
+
+
+class SessionRefused(SessionEnded):
+    """A node was reached and refuses to go on with the session; ``code`` says why (rung 5 of the ladder)."""
+
+
+class SessionFailed(SessionEnded):
+    """This client or a node broke the protocol; always a bug on one of the two sides."""
+
+
+class RequestTimedOut(GatewayError, TimeoutError):
+    """A request was not answered within the time the caller gave it.
+
+    Attributes:
+        sent: False if it never left this process, so that it was certainly not executed; True if it may have been.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class InvalidProperties(RequestRefused):
+    """Properties are strings by name, and names that begin with ``$`` are the server's."""
+
+    code = ErrorCode.BAD_PROPERTIES
+
+
+class ValueTooLarge(RequestRefused):
+    """The value is larger than the node accepts."""
+
+    code = ErrorCode.VALUE_TOO_LARGE
+
+
+class TooManySelections(RequestRefused):
+    """The session holds as many selections as the node allows."""
+
+    code = ErrorCode.TOO_MANY_SELECTIONS
+
+
+class Forbidden(RequestRefused):
+    """The principal may not do this."""
+
+    code = ErrorCode.FORBIDDEN
+
+
+class RequestFailed(RequestRefused):
+    """The node failed on the request; its log has the reason. The request may have been executed nevertheless."""
+
+    code = ErrorCode.INTERNAL
+
+
+_REFUSALS: Final[Mapping[ErrorCode, type[RequestRefused]]] = {
+    kind.code: kind
+    for kind in (
+        InvalidTopic,
+        InvalidSelector,
+        InvalidProperties,
+        ValueTooLarge,
+        TooManySelections,
+        Forbidden,
+        RequestFailed,
+    )
+}
+
+
+def refusal(code: ErrorCode, message: str) -> RequestRefused:
+    """Make the error that a refused request raises.
+
+    Args:
+        code: of the reply.
+        message: of the reply; if it is empty, the code's own meaning is told.
+    """
+    return _REFUSALS.get(code, RequestRefused)(message or ERRORS[code].meaning, code=code)

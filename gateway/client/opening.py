@@ -1,0 +1,38 @@
+"""The beginning of a session: a hello, and a welcome that says ``created`` (protocol 4.1)."""
+
+from __future__ import annotations
+
+from gateway.client.options import CLIENT_NAME, Options
+from gateway.core.codes import Outcome
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.packets import Hello, Welcome
+
+
+class Opening:
+    """The ``reaching.Applicant`` for a new session.
+
+    Args:
+        options: who the session is for.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def first_packet(self) -> Hello:
+        """See ``Applicant``."""
+        options = self._options
+        return Hello(
+            principal=options.principal,
+            secret=options.secret,
+            properties=dict(options.properties),
+            client=CLIENT_NAME,
+            window=options.window,
+        )
+
+    def accept(self, welcome: Welcome) -> None:
+        """See ``Applicant``."""
+        if welcome.outcome is not Outcome.CREATED:
+            raise RemoteProtocolError(f"a new session was asked for, and the outcome is {welcome.outcome.value}")
+
+    def rejected(self) -> None:
+        """See ``Applicant``; there is nothing to undo."""

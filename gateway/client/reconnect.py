@@ -1,0 +1,291 @@
+"""Where and when a client connects next, and when it gives up: decisions only, without I/O, clock or randomness.
+
+```text
+                 next ──► Attempt(delay, url) ──► tried ──► connected ──► … ──► lost ─┐
+                  ▲                                  └────► failed ─┐                 │
+                  └─────────────────────────────────────────────────┴─────────────────┘
+                 next ──► an error: the session, or the opening of one, has failed for good
+```
+
+* Delays come from ``core.backoff``: full jitter, also before the first retry.
+* URLs are tried in turn, beginning with the one that worked last.
+* The route hint (the node that served the session last) goes into the URL, so that a load balancer finds the node that
+  still holds the buffers. It is left out after that node asked to go away, and once it did not answer at all: nobody
+  waits until a load balancer has noticed that a node hangs.
+* The window counts from the moment the connection was lost, and is the shorter one of the client's and the node's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from gateway.client.errors import (
+    ConnectFailed,
+    GatewayError,
+    SessionClosed,
+    SessionEnded,
+    SessionExpired,
+    SessionFailed,
+    SessionRefused,
+    Unauthenticated,
+)
+from gateway.core.backoff import LEAST_BOUND, ReconnectBackoff
+from gateway.core.codes import (
+    ERRORS,
+    GOING_AWAY,
+    MESSAGE_TOO_BIG,
+    NORMAL,
+    PROTOCOL_ERROR,
+    SESSION_CLOSED,
+    SESSION_EXPIRED,
+    UNAUTHENTICATED,
+    ErrorCode,
+    Reconnect,
+    reconnect_for,
+)
+from gateway.core.packets import Backoff
+
+CONNECT_PATH: Final = "/v1/connect"
+"""The path of a URL that names none (protocol section 1)."""
+
+HINT_PARAMETER: Final = "node"
+"""The query parameter that carries the route hint; it is not secret (protocol 4.3)."""
+
+MAX_VIOLATIONS: Final = 2
+"""Connections in a row that end with a broken protocol until the session is given up (protocol 8.2). One may be a
+proxy's doing; two are a bug, and going on for ever would hide it."""
+
+_NODE_SAYS_BUG: Final = frozenset({PROTOCOL_ERROR.code, MESSAGE_TOO_BIG.code, 1002, 1003, 1007})
+"""Close codes with which a node says that this client broke the protocol; the session is kept for its window."""
+
+_SCHEMES: Final = frozenset({"ws", "wss", "http", "https"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a connection, or an attempt at one, ended.
+
+    Attributes:
+        message: for people; holds no token and no secret.
+        code: the WebSocket close code, or None if there was none.
+        error: the code of an error packet that came in place of a welcome, or None.
+        retry_after: seconds of that error packet, or None.
+        hung: the other side did not answer at all.
+        permanent: trying the same URL again is useless, as far as one can tell: not found, wrong certificate.
+        planned: the client left because the node had asked it to.
+        violation: one of the two sides broke the protocol.
+    """
+
+    message: str
+    code: int | None = None
+    error: ErrorCode | None = None
+    retry_after: float | None = None
+    hung: bool = False
+    permanent: bool = False
+    planned: bool = False
+    violation: bool = False
+
+    @property
+    def reconnect(self) -> Reconnect:
+        """What to do next: the close code's range decides, or the error packet if the code was lost on the way."""
+        if self.code is not None or self.error is None:
+            return reconnect_for(self.code)
+        # A stale attempt is not retryable as such, but the next attempt carries a higher number.
+        if ERRORS[self.error].retryable or self.error is ErrorCode.STALE_ATTEMPT:
+            return Reconnect.LATER
+        return Reconnect.NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class NextAttempt:
+    """Try to connect.
+
+    Attributes:
+        delay: seconds to wait before.
+        url: where to, with the route hint.
+    """
+
+    delay: float
+    url: str
+
+
+def check_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
+    """Check the URLs a user gave, and complete those without a path.
+
+    Raises:
+        ValueError: there is none, or one is not a WebSocket URL.
+    """
+    given = (urls,) if isinstance(urls, str) else tuple(urls)
+    if not given:
+        raise ValueError("connect needs at least one URL, such as ws://127.0.0.1:8100")
+    return tuple(map(_check_url, given))
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ValueError(f"{describe_url(url)!r} is not a URL such as ws://127.0.0.1:8100 or wss://gateway.example/")
+    return urlunsplit(parts._replace(path=parts.path if parts.path not in {"", "/"} else CONNECT_PATH, fragment=""))
+
+
+def describe_url(url: str) -> str:
+    """Return a URL as it may appear in messages: without user, password and query, which may be secret."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+def with_hint(url: str, hint: str | None) -> str:
+    """Put the route hint into a URL's query, in the place of any other, or leave it out if there is none."""
+    parts = urlsplit(url)
+    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != HINT_PARAMETER]
+    if hint is not None:
+        query.append((HINT_PARAMETER, hint))
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+class ReconnectPlan:
+    """The plan of one session; see the module.
+
+    Args:
+        urls: as ``check_urls`` returned them.
+        connect_timeout: seconds within which the session must be opened.
+        window: seconds without a connection after which this client gives up, or None to leave that to the node.
+        now: the time at which opening begins.
+
+    Attributes:
+        attempts: connections tried since the last loss, or since the beginning.
+    """
+
+    def __init__(self, urls: Sequence[str], *, connect_timeout: float, window: float | None, now: float) -> None:
+        self._urls = tuple(urls)
+        self._window = window
+        self._granted = window
+        self._opened = False
+        self._index = 0
+        self._hint: str | None = None
+        self._backoff = ReconnectBackoff()
+        self._deadline: float | None = now + connect_timeout
+        self._connect_timeout = connect_timeout
+        self._useless: set[int] = set()
+        self._violations = 0
+        self._at_once = True
+        self._last: Ending | None = None
+        self._over: GatewayError | None = None
+        self.attempts = 0
+
+    # --- What happened --------------------------------------------------------------------------------------------
+
+    def connected(self, *, node: str, window: float, backoff: Backoff, now: float) -> None:
+        """A node has welcomed the session; the arguments are from its welcome."""
+        self._opened = True
+        self._hint = node
+        self._granted = window if self._window is None else min(window, self._window)
+        self._backoff = self._backoff.connected(now, backoff)
+        self._deadline = None
+        self._last = None
+
+    def lost(self, ending: Ending, now: float) -> None:
+        """The connection ended at *now*: the window begins."""
+        self.attempts = 0
+        self._deadline = None if self._granted is None else now + self._granted
+        if ending.planned or ending.code == GOING_AWAY.code:
+            self._hint = None
+            self._index = (self._index + 1) % len(self._urls)
+        # Whoever left on request has spread its move already.
+        self._at_once = ending.planned
+        self._ended(ending, now)
+        if ending.violation:
+            self._count_violation(ending)
+
+    def failed(self, ending: Ending, now: float) -> None:
+        """An attempt ended without a welcome."""
+        if ending.permanent:
+            self._useless.add(self._index)
+        if ending.hung:
+            self._hint = None
+        self._index = (self._index + 1) % len(self._urls)
+        self._at_once = False
+        self._ended(ending, now)
+        if not self._opened and len(self._useless) == len(self._urls):
+            self._over = ConnectFailed(ending.message, retryable=False)
+
+    def _ended(self, ending: Ending, now: float) -> None:
+        self._last = ending
+        before = self._backoff
+        if before.connected_at is not None and now - before.connected_at >= before.advice.stable_after:
+            self._violations = 0
+        reconnect = ending.reconnect
+        if reconnect is Reconnect.NEVER:
+            if self._opened and ending.code in _NODE_SAYS_BUG and not ending.violation:
+                self._count_violation(ending)
+            elif not ending.violation:
+                self._over = _session_over(ending) if self._opened else _opening_over(ending)
+            reconnect = Reconnect.LATER
+        self._backoff = before.disconnected(now, reconnect, retry_after=ending.retry_after)
+
+    def _count_violation(self, ending: Ending) -> None:
+        self._violations += 1
+        if self._violations >= MAX_VIOLATIONS:
+            self._over = SessionFailed(
+                f"the session is given up, because connections in a row broke the protocol; the last one: "
+                f"{ending.message}",
+                code=ending.error or ErrorCode.PROTOCOL_ERROR,
+            )
+
+    # --- What to do -----------------------------------------------------------------------------------------------
+
+    def next(self, now: float, random: float) -> NextAttempt | GatewayError:
+        """Decide what comes next.
+
+        Args:
+            now: the time.
+            random: uniform in [0, 1).
+
+        Returns:
+            The next attempt, or the error with which the session, or the opening of one, has failed.
+        """
+        if self._over is not None:
+            return self._over
+        remaining = None if self._deadline is None else self._deadline - now
+        if remaining is not None and remaining <= 0:
+            return self._too_late()
+        delay = 0.0
+        if not self._at_once:
+            delay, self._backoff = self._backoff.delay(random)
+        if remaining is not None and delay >= remaining:
+            if remaining <= LEAST_BOUND:
+                return self._too_late()
+            # A bound beyond the end would mean not to try at all; so it is drawn from what is left.
+            delay = random * remaining
+        self._at_once = False
+        self.attempts += 1
+        return NextAttempt(delay, with_hint(self._urls[self._index], self._hint))
+
+    def remaining(self, now: float) -> float | None:
+        """Tell how many seconds are left to get a connection; None for no limit."""
+        return None if self._deadline is None else max(0.0, self._deadline - now)
+
+    def _too_late(self) -> GatewayError:
+        last = "" if self._last is None else f"; last: {self._last.message}"
+        if not self._opened:
+            code = None if self._last is None else self._last.error
+            return ConnectFailed(f"no session within {self._connect_timeout:g} s{last}", code=code)
+        return SessionExpired(f"no node took the session back within its window of {self._granted:g} s{last}")
+
+
+def _opening_over(ending: Ending) -> ConnectFailed:
+    if ending.error is ErrorCode.UNAUTHENTICATED or ending.code == UNAUTHENTICATED.code:
+        return Unauthenticated(ending.message)
+    return ConnectFailed(ending.message, code=ending.error, retryable=False)
+
+
+def _session_over(ending: Ending) -> SessionEnded:
+    kind: type[SessionEnded] = SessionRefused
+    if ending.error is ErrorCode.SESSION_EXPIRED or ending.code == SESSION_EXPIRED.code:
+        kind = SessionExpired
+    elif ending.error is ErrorCode.SESSION_CLOSED or ending.code in {NORMAL.code, SESSION_CLOSED.code}:
+        kind = SessionClosed
+    return kind(ending.message, code=ending.error)

@@ -1,0 +1,230 @@
+"""The table of requests: which wait to be sent, which wait for their reply, and when refused ones are sent again.
+
+```text
+            add                  ready                         answer
+ caller ───────────▶ waiting ───────────▶ unanswered ───────────────────▶ caller
+                      ▲   ▲                │      │
+                      │   └─ "later" ──────┘      │ failover
+                      │      (new number)         ▼
+                      └─ first in line ── to be asked again (same number)
+```
+
+**Numbers.** A request gets its number when it is sent. After a failover the requests without an answer are asked again
+with the same numbers, and the grid executes each of them once (P5). A request that was refused with a retryable error
+was certainly not executed; it is sent again under a new number.
+
+**Order.** Requests are sent in the order in which they were added. Refused ones go back to their place in that order,
+so they pass nobody by; while the node refuses, only one request at a time probes whether it still does.
+
+Time and randomness are arguments, and nothing here waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from gateway.client.errors import SessionEnded, refusal
+from gateway.core.codes import ERRORS
+from gateway.core.packets import Publish, Reply, SetProperties, Subscribe, Unsubscribe
+from gateway.core.types import RequestNumber
+
+RETRY_INITIAL: Final = 0.1
+"""Seconds before a refused request is sent again, if the node gives no advice; doubles with each refusal in a row."""
+
+RETRY_MAXIMUM: Final = 5.0
+"""Seconds up to which that doubles: an application waits no longer than this after the node accepts again."""
+
+UNNUMBERED: Final = RequestNumber(0)
+"""The number of a request that has not been sent yet; numbers begin at 1."""
+
+ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties
+"""A request that a client makes."""
+
+
+class PendingRequest:
+    """One call of the application, over all the times it is sent.
+
+    Args:
+        ask: what is asked; its number and its ``resubmitted`` are set whenever it is sent.
+        order: its place in the order of calls.
+        answer: where the reply goes. A cancelled one means that nobody wants to know: what was sent stays until it is
+            answered, what was not is never sent.
+        repairs: it was not the application that asked, but the client, to restore what had been promised already.
+
+    Attributes:
+        ask: as last sent.
+        sent: whether it was ever sent.
+    """
+
+    __slots__ = ("answer", "ask", "order", "repairs", "sent")
+
+    def __init__(self, ask: ClientAsk, order: int, answer: asyncio.Future[Reply], *, repairs: bool) -> None:
+        self.ask = ask
+        self.order = order
+        self.answer = answer
+        self.repairs = repairs
+        self.sent = False
+
+    def __lt__(self, other: PendingRequest) -> bool:
+        return self.order < other.order
+
+
+class RequestTable:
+    """The requests of one session.
+
+    Args:
+        limit: requests that may be unanswered at once, as the welcome says.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._next_number = 1
+        self._next_order = 0
+        self._first_order = 0
+        self._waiting: list[PendingRequest] = []
+        self._unanswered: dict[RequestNumber, PendingRequest] = {}
+        self._again: deque[PendingRequest] = deque()
+        self._frozen = True
+        self._refusals = 0
+        self._pause = RETRY_INITIAL
+        self._not_before = 0.0
+
+    def __repr__(self) -> str:
+        return f"<RequestTable waiting={len(self._waiting)} unanswered={len(self._unanswered)}>"
+
+    @property
+    def unanswered(self) -> int:
+        """Requests sent and not answered."""
+        return len(self._unanswered)
+
+    @property
+    def waiting(self) -> int:
+        """Requests not sent yet, or to be sent again."""
+        return len(self._waiting) + len(self._again)
+
+    def unanswered_asks(self) -> list[ClientAsk]:
+        """Return the requests sent and not answered, in the order of their numbers."""
+        return [self._unanswered[number].ask for number in sorted(self._unanswered)]
+
+    def next_deadline(self) -> float | None:
+        """Tell when ``ready`` will have something although nothing else happens; None for never."""
+        return self._not_before if self._refusals and self._waiting and not self._frozen else None
+
+    def add(self, ask: ClientAsk, answer: asyncio.Future[Reply]) -> PendingRequest:
+        """Take a call in at the end of the order; ``ready`` hands it out when its time has come."""
+        pending = PendingRequest(ask, self._next_order, answer, repairs=False)
+        self._next_order += 1
+        heapq.heappush(self._waiting, pending)
+        return pending
+
+    def add_repairs(self, repairs: Sequence[tuple[ClientAsk, asyncio.Future[Reply]]]) -> None:
+        """Take in what restores broken promises: in order, after what is unanswered and before all that waits."""
+        self._first_order -= len(repairs)
+        for order, (ask, answer) in enumerate(repairs, self._first_order):
+            heapq.heappush(self._waiting, PendingRequest(ask, order, answer, repairs=True))
+
+    def ready(self, now: float) -> list[ClientAsk]:
+        """Number the requests that may be sent now, and return them in order."""
+        asks: list[ClientAsk] = []
+        if self._frozen:
+            return asks
+        in_flight = len(self._unanswered) - len(self._again)
+        while self._again and in_flight < self.limit:
+            pending = self._again.popleft()
+            pending.ask = replace(pending.ask, resubmitted=True)
+            asks.append(pending.ask)
+            in_flight += 1
+        if self._again or (self._refusals and now < self._not_before):
+            return asks
+        # While the node refuses, one request finds out whether it still does: a crowd would be refused like the first,
+        # or worse, be accepted while the first is not, and so be passed by.
+        limit = 1 if self._refusals else self.limit
+        while self._waiting and in_flight < limit:
+            pending = heapq.heappop(self._waiting)
+            if pending.answer.done():
+                continue
+            number = RequestNumber(self._next_number)
+            self._next_number += 1
+            pending.ask = replace(pending.ask, request=number, resubmitted=False)
+            pending.sent = True
+            self._unanswered[number] = pending
+            asks.append(pending.ask)
+            in_flight += 1
+        return asks
+
+    def answer(self, reply: Reply, *, now: float, random: float) -> PendingRequest | None:
+        """Take a reply in.
+
+        Args:
+            reply: as received.
+            now: the time.
+            random: uniform between 0 and 1; spreads the retries of many clients.
+
+        Returns:
+            The request if it has been executed; None if it was refused, or if the number is unknown.
+        """
+        pending = self._unanswered.get(reply.request)
+        if pending is None:
+            return None
+        del self._unanswered[reply.request]
+        if pending in self._again:
+            self._again.remove(pending)
+        if reply.error is not None and ERRORS[reply.error].retryable:
+            self._refused(pending, reply.retry_after, now, random)
+            return None
+        self._refusals = 0
+        self._pause = RETRY_INITIAL
+        if reply.error is not None:
+            if not pending.answer.done():
+                pending.answer.set_exception(refusal(reply.error, reply.message))
+            return None
+        if not pending.answer.done():
+            pending.answer.set_result(reply)
+        return pending
+
+    def _refused(self, pending: PendingRequest, retry_after: float | None, now: float, random: float) -> None:
+        if not pending.answer.done():
+            heapq.heappush(self._waiting, pending)
+        if self._refusals and now < self._not_before:
+            # One of a crowd that was under way when the first was refused: it says nothing new.
+            self._not_before = max(self._not_before, now + (retry_after or 0.0))
+            return
+        pause = self._pause if retry_after is None else max(RETRY_INITIAL, retry_after)
+        self._pause = min(RETRY_MAXIMUM, 2 * self._pause)
+        self._refusals += 1
+        self._not_before = now + pause * (1 + random)
+
+    # --- The connection -------------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Hand out nothing until ``resume``: the connection is lost, or about to be left."""
+        self._frozen = True
+
+    def resume(self, *, limit: int, restarted: bool, now: float) -> None:
+        """Go on over a new connection.
+
+        Args:
+            limit: as the new welcome says.
+            restarted: True after a failover: what is unanswered is asked again, with the same numbers, before all else.
+            now: the time; a refusal on the connection before is no reason to wait on this one.
+        """
+        self.limit = limit
+        self._frozen = False
+        self._not_before = now
+        if restarted:
+            self._again = deque(self._unanswered[number] for number in sorted(self._unanswered))
+
+    def fail(self, error: SessionEnded) -> None:
+        """The session is over: every caller gets the error."""
+        for pending in (*self._unanswered.values(), *self._waiting):
+            if not pending.answer.done():
+                pending.answer.set_exception(error.again())
+        self._unanswered.clear()
+        self._waiting.clear()
+        self._again.clear()
+        self._frozen = True

@@ -1,0 +1,325 @@
+"""The public face of the client: ``connect`` and ``Session``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from random import SystemRandom
+from ssl import SSLContext
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+import orjson
+
+from gateway.client.errors import InvalidProperties, SessionEnded, ValueTooLarge
+from gateway.client.opening import Opening
+from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, Options
+from gateway.client.promises import SERVERS_PREFIX
+from gateway.client.reaching import Reaching
+from gateway.client.reconnect import ReconnectPlan, check_urls
+from gateway.client.requests import UNNUMBERED
+from gateway.client.streams import QUEUE_SIZE, UpdateStream
+from gateway.client.supervisor import Supervisor
+from gateway.client.transport import make_http
+from gateway.client.types import Notice, Receipt, Recovery, SessionState
+from gateway.core.codec import encode_request, json_text
+from gateway.core.packets import Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.selectors import parse_selector
+from gateway.core.topics import parse_topic
+
+PACKET_OVERHEAD: Final = 192
+"""Bytes that a publish has at most around its topic and value: names of fields, three numbers of 16 digits."""
+
+
+class Session:
+    """A session at a gateway: it outlives its connections, the nodes that serve it and their deploys.
+
+    Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server
+    wait while the session recovers; the order of calls that wait for each other is the order of execution. Calls made
+    at the same time (``asyncio.gather``) are sent in the order in which they were made, but may be executed in another
+    order if the grid goes away and comes back between them.
+
+    A call may be cancelled at any time. Whether its request is executed is then unknown, and the session is unharmed.
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} of {self.principal} at {self.node}: {self.state.value}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- What it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The session's identity in the whole cluster; the same for its whole life."""
+        return self._supervisor.welcome.session
+
+    @property
+    def principal(self) -> str:
+        """Who it belongs to."""
+        return self._supervisor.welcome.principal
+
+    @property
+    def node(self) -> str:
+        """The node that serves it, or served it last."""
+        return self._supervisor.welcome.node
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties, as of the last welcome and the changes since; names with ``$`` are the server's."""
+        return MappingProxyType(self._supervisor.asking.properties)
+
+    @property
+    def state(self) -> SessionState:
+        """Where it stands: connected, recovering or closed."""
+        return self._supervisor.state
+
+    @property
+    def replicated(self) -> bool:
+        """Whether it survives the loss of its node (P1)."""
+        return self._supervisor.welcome.replicated
+
+    @property
+    def window(self) -> float:
+        """Seconds it survives without a connection, as the node granted."""
+        return self._supervisor.welcome.window
+
+    @property
+    def closed_reason(self) -> SessionEnded | None:
+        """Why it is over; None while it is not."""
+        return self._supervisor.ended
+
+    # --- Topics -------------------------------------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        selector: str,
+        *,
+        queue_size: int = QUEUE_SIZE,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> UpdateStream:
+        """Select topics and be sent their values.
+
+        Returns once the grid has accepted the selection, so that it survives the node (P4). Further calls extend the
+        session's selections; each returns a stream of its own with the updates that match its selector.
+
+        Args:
+            selector: ``*`` matches one segment, ``**`` any number, such as ``prices/*/bid`` or ``prices/**``.
+            queue_size: updates kept for a reader that is slow, before they are conflated to the newest per topic.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            InvalidSelector: it breaks the rules of protocol section 6.
+            RequestRefused: the node refuses; see ``errors``.
+            RequestTimedOut: there was no answer in time; the selection may have been made.
+            SessionEnded: the session is over.
+            ValueError: *queue_size* is below 1.
+        """
+        parsed = parse_selector(selector)
+        stream = UpdateStream(parsed, size=queue_size)
+        streams = self._supervisor.streams
+        # It listens before it asks, so that no update can come too early for it.
+        streams.add(stream)
+        try:
+            await self._supervisor.request(Subscribe(UNNUMBERED, parsed.text), timeout)
+        except BaseException:
+            streams.discard(stream)
+            raise
+        return stream
+
+    async def unsubscribe(self, selector: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Deselect topics: nothing that the selector matches is sent any more, whatever selected it.
+
+        Streams of exactly this selector end. Wider ones go on without the topics that it matches.
+
+        Args:
+            selector: as for ``subscribe``.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            InvalidSelector, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
+        """
+        await self._supervisor.request(Unsubscribe(UNNUMBERED, parse_selector(selector).text), timeout)
+
+    async def publish(self, topic: str, value: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109 - public
+        """Set the value of a topic, exactly once however often the client has to ask (P5).
+
+        Args:
+            topic: its path, such as ``prices/ACME``.
+            value: anything that orjson encodes: JSON values, dataclasses, datetimes and others.
+            timeout: seconds; None for the session's default.
+
+        Returns:
+            The receipt, once the publish is in the grid (P4).
+
+        Raises:
+            InvalidTopic: the path breaks the rules of protocol section 6.
+            ValueTooLarge: the value is larger than the node accepts.
+            RequestRefused: the value is not JSON (BAD_REQUEST), or the node refuses.
+            RequestTimedOut: there was no answer in time; its ``sent`` says whether the publish may have happened.
+            SessionEnded: the session ended before there was an answer; the publish may have happened.
+        """
+        path = parse_topic(topic)
+        text = json_text(value)
+        limits = self._supervisor.welcome.limits
+        most = min(limits.value_bytes, limits.message_bytes - len(orjson.dumps(path)) - PACKET_OVERHEAD)
+        if len(text) > most:
+            raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {most}")
+        reply = await self._supervisor.request(Publish(UNNUMBERED, path, text), timeout)
+        return Receipt(event_id=reply.event or "", version=reply.version or 0)
+
+    async def set_properties(self, changes: Mapping[str, str | None], *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Change user-defined properties; returns once the grid has them.
+
+        Args:
+            changes: value by name; None removes a property, and what is not named stays.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            InvalidProperties: a name or value is not a string, a name begins with ``$``, or a limit is exceeded.
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
+        """
+        ask = SetProperties(UNNUMBERED, dict(changes))
+        _check_properties(ask.changes)
+        most = self._supervisor.welcome.limits.message_bytes - PACKET_OVERHEAD
+        if len(encode_request(ask)) > most:
+            raise InvalidProperties(f"the properties have more than the {most} bytes of JSON that the node accepts")
+        await self._supervisor.request(ask, timeout)
+
+    # --- What happens to it -------------------------------------------------------------------------------------------
+
+    def recoveries(self) -> AsyncIterator[Recovery]:
+        """Iterate over the session's recoveries: first the ones there were (the last 256), then each new one (P2).
+
+        The iteration stops when the session is closed, and raises ``SessionEnded`` if it died of something.
+        """
+        return self._supervisor.recoveries.listen()
+
+    def notices(self) -> AsyncIterator[Notice]:
+        """Iterate over what the server declared, like ``recoveries``: for example that its grid lost writes."""
+        return self._supervisor.notices.listen()
+
+    async def wait_closed(self) -> None:
+        """Wait until the session is over, for whatever reason; ``closed_reason`` tells it."""
+        await self._supervisor.wait_closed()
+
+    async def close(self, *, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
+        """End the session on purpose; nothing of it stays in the grid (P7).
+
+        Requests without an answer raise ``SessionClosed``; streams and iterators end. Closing twice does no harm.
+
+        Args:
+            timeout: seconds to wait until a node has confirmed the end. If none can be reached, the session is left to
+                its window.
+        """
+        await self._supervisor.close(timeout)
+
+
+def _check_properties(changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        # Callers without a type checker send anything.
+        if not isinstance(name, str) or not isinstance(value, str | None):  # type: ignore[redundant-expr]
+            raise InvalidProperties(f"properties are strings by name, but {name!r} is not, or its value")
+        if name.startswith(SERVERS_PREFIX):
+            raise InvalidProperties(f"{name!r} cannot be set: names that begin with $ are the server's")
+
+
+class Connecting(AbstractAsyncContextManager[Session]):
+    """What ``connect`` returns: await it for a session, or use it with ``async with`` to have that closed too."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._session: Session | None = None
+
+    def __await__(self) -> Generator[object, None, Session]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._open()
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _open(self) -> Session:
+        options = self._options
+        random = SystemRandom()
+        clock = asyncio.get_running_loop().time
+        plan = ReconnectPlan(options.urls, connect_timeout=options.connect_timeout, window=options.window, now=clock())
+        reaching = Reaching(options, make_http(), plan, clock, random)
+        try:
+            reached = await reaching.reach(Opening(options))
+        except BaseException:
+            await reaching.release()
+            raise
+        return Session(Supervisor(options, reached, reaching, plan, random))
+
+
+def connect(
+    urls: str | Sequence[str],
+    principal: str = "anonymous",
+    secret: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    *,
+    window: float | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    request_timeout: float | None = None,
+    ssl: SSLContext | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Connecting:
+    """Open a session; await the result, or use it as the context of ``async with``.
+
+    Args:
+        urls: of a load balancer or a node, such as ``wss://gateway.example``; of several, each is tried in turn. A URL
+            without a path gets ``/v1/connect``.
+        principal: who you are.
+        secret: your proof; it travels in the first packet and never in a URL.
+        properties: user-defined properties of the session to start with.
+        window: seconds without a connection that the session shall survive; the node may grant less. None for the
+            node's default.
+        connect_timeout: seconds to try, if no node can be reached.
+        request_timeout: seconds that ``subscribe``, ``publish`` and others may take, if they are not told otherwise;
+            None to let them wait for as long as the session lives.
+        ssl: for ``wss``; None for the system's trust store.
+        headers: to send with the HTTP upgrade, such as ``Origin``.
+
+    Raises:
+        ValueError: an argument makes no sense.
+        InvalidProperties: as for ``Session.set_properties``.
+        Unauthenticated: when awaited: the principal and secret are not accepted.
+        ConnectFailed: when awaited: no session could be opened within *connect_timeout*, or never will be.
+    """
+    for name, seconds in (
+        ("window", window),
+        ("connect_timeout", connect_timeout),
+        ("request_timeout", request_timeout),
+    ):
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
+    _check_properties(properties or {})
+    return Connecting(
+        Options(
+            urls=check_urls(urls),
+            principal=principal,
+            secret=secret,
+            properties=dict(properties or {}),
+            window=window,
+            connect_timeout=connect_timeout,
+            request_timeout=request_timeout,
+            ssl=ssl,
+            headers=dict(headers or {}),
+        )
+    )

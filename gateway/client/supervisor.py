@@ -1,0 +1,322 @@
+"""Keeps one session alive over any number of connections.
+
+```text
+open ──► connected ──lost──► recovering ──welcome──► connected ──► …
+             │                   │
+             └────── bye ────────┴── window over, refused ──► closed
+```
+
+One task runs for the session's whole life. Where and when to connect is decided by ``reconnect.ReconnectPlan``, what is
+sent and received by ``core.session.SessionMachine``, what is asked when by ``requests.RequestTable``; this module
+connects them with the clock, the random numbers and the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import Final
+
+from gateway.client.asking import Asking
+from gateway.client.connection import Connection
+from gateway.client.errors import SessionClosed, SessionEnded, SessionFailed
+from gateway.client.history import History
+from gateway.client.options import LEAVE_TIMEOUT, Options
+from gateway.client.reaching import Reached, Reaching
+from gateway.client.reconnect import Ending, ReconnectPlan
+from gateway.client.requests import ClientAsk
+from gateway.client.streams import Streams
+from gateway.client.types import Notice, Recovery, SessionState, Update
+from gateway.core import packets
+from gateway.core.codes import GOING_AWAY, NORMAL, Outcome
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.frozen import SessionPolicy
+from gateway.core.packets import Ack, Bye, Error, GoAway, Ping, Reply, Resume, Welcome
+from gateway.core.session import Received, SessionMachine
+from gateway.core.transitions import Role
+from gateway.core.types import Attempt
+
+ACK_PACKETS: Final = 64
+"""Packets received after which an acknowledgement is sent alone: few bytes against 64 updates."""
+
+ACK_SHARE: Final = 4
+"""... and at the latest after this part of the node's resend buffer, so that the node never waits for it."""
+
+ACK_DELAY: Final = 0.1
+"""Seconds after which an acknowledgement is sent alone; short, so that a node keeps little for a session at rest."""
+
+PROMISES_RESTORED: Final = "promises_restored"
+"""Code of the notice with which this client itself declares that a grid had forgotten what it had promised."""
+
+log = logging.getLogger("gateway.client")
+log.addHandler(logging.NullHandler())
+
+
+class Supervisor:
+    """A session that has been opened; ``session.Session`` is its public face.
+
+    It is the ``reaching.Applicant`` of its own resumes.
+
+    Args:
+        options: how to connect.
+        reached: the connection that the session was opened on.
+        reaching: makes further ones.
+        plan: of connecting; ``reaching`` uses the same.
+        random: for jitter.
+
+    Attributes:
+        state: where the session stands.
+        welcome: of the present connection, or the last one.
+        asking: the session's requests.
+        streams: of updates.
+        recoveries: what happened to the connection.
+        notices: what the server declared.
+        ended: why the session is over, or None.
+    """
+
+    def __init__(
+        self, options: Options, reached: Reached, reaching: Reaching, plan: ReconnectPlan, random: Random
+    ) -> None:
+        self._reaching = reaching
+        self._plan = plan
+        self._random = random
+        self._clock = asyncio.get_running_loop().time
+        welcome = self.welcome = reached.welcome
+        self._token = welcome.token
+        self._attempt = 0
+        self._machine = SessionMachine(Role.CLIENT, _policy(welcome))
+        self._machine.open(self._clock())
+        self._connection: Connection | None = None
+        self._resent = 0
+        self._lost_at = 0.0
+        self._closing = False
+        self.state = SessionState.CONNECTED
+        self.streams = Streams()
+        self.recoveries: History[Recovery] = History()
+        self.notices: History[Notice] = History()
+        self.ended: SessionEnded | None = None
+        self.asking = Asking(
+            welcome, self._machine, self.streams, self._wake, default_timeout=options.request_timeout, random=random
+        )
+        log.info("session %s opened at node %s", welcome.session, welcome.node)
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(self._attach(reached)), name=f"gateway-client-{welcome.session}"
+        )
+
+    # --- Life -------------------------------------------------------------------------------------------------------
+
+    async def _run(self, connection: Connection) -> None:
+        try:
+            while True:
+                cause = await self._serve(connection)
+                connection = await self._recover(cause)
+        except SessionEnded as ended:
+            self._end(ended)
+        except asyncio.CancelledError:
+            self._end(SessionClosed("the session was abandoned before a node confirmed its end"))
+            raise
+        except Exception as bug:
+            log.exception("session %s failed by a bug of this client", self.welcome.session)
+            self._end(SessionFailed(f"a bug of this client: {bug!r}"))
+        finally:
+            if self._connection is not None:
+                self._reaching.part(self._connection.close(Ending(message="the client stops")))
+            await self._reaching.release()
+
+    def _attach(self, reached: Reached) -> Connection:
+        """Begin to use a connection."""
+        welcome = reached.welcome
+        self._plan.connected(node=welcome.node, window=welcome.window, backoff=welcome.backoff, now=self._clock())
+        connection = Connection(reached.transport, self._machine, self._handle, self._clock, reached.early)
+        self._connection = connection
+        # Whatever comes first proves to the node that the client holds the new token (P8).
+        self._machine.send_link(Ack(self._machine.received))
+        if self._closing:
+            self._say_bye()
+        else:
+            self.asking.resume(welcome, restarted=welcome.outcome is Outcome.FAILED_OVER)
+        return connection
+
+    async def _serve(self, connection: Connection) -> Ending:
+        """Use a connection until it ends."""
+        ending = await connection.serve()
+        self._lost_at = self._clock()
+        self._connection = None
+        self._machine.detach()
+        self.asking.freeze()
+        self._reaching.part(connection.close(ending))
+        self._plan.lost(ending, self._lost_at)
+        self.state = SessionState.RECOVERING
+        level = logging.INFO if ending.planned or self._closing else logging.WARNING
+        log.log(level, "session %s left node %s: %s", self.welcome.session, self.welcome.node, ending.message)
+        return ending
+
+    async def _recover(self, cause: Ending) -> Connection:
+        """Get the session back and declare what came of it (P2)."""
+        reached = await self._reaching.reach(self)
+        welcome = reached.welcome
+        recovery = Recovery(
+            outcome=welcome.outcome,
+            reason=welcome.reason,
+            node=welcome.node,
+            gap_seconds=self._clock() - self._lost_at,
+            resent=welcome.resent + self._resent,
+            lost=welcome.lost,
+            conflated=welcome.conflated,
+            attempts=self._plan.attempts,
+            cause=cause.message,
+        )
+        self.state = SessionState.CONNECTED
+        gap = recovery.gap_seconds
+        log.info("session %s %s at node %s after %.3f s", welcome.session, welcome.outcome.value, welcome.node, gap)
+        self.recoveries.append(recovery)
+        return self._attach(reached)
+
+    def _end(self, error: SessionEnded) -> None:
+        if self._closing:
+            error = SessionClosed("the session was closed by this client")
+        self.ended = error
+        self.state = SessionState.CLOSED
+        told = None if self._closing else error
+        self.asking.fail(error)
+        self.streams.end(told)
+        self.recoveries.end(told)
+        self.notices.end(told)
+        level = logging.INFO if isinstance(error, SessionClosed) else logging.ERROR
+        log.log(level, "session %s ended: %s", self.welcome.session, error)
+
+    # --- What the application does with it ----------------------------------------------------------------------------
+
+    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
+        """Ask something and wait for the answer; see ``Asking.request``.
+
+        Raises:
+            SessionEnded: the session is over, or being closed.
+        """
+        if self.ended is not None:
+            raise self.ended.again()
+        if self._closing:
+            raise SessionClosed("the session is being closed")
+        return await self.asking.request(ask, seconds)
+
+    async def close(self, seconds: float) -> None:
+        """End the session on purpose; see ``Session.close``."""
+        if not self._closing and self.ended is None:
+            self._closing = True
+            self.asking.fail(SessionClosed("the session was closed before this request was answered"))
+            if self._connection is not None:
+                self._say_bye()
+        done, _ = await asyncio.wait([self._task], timeout=seconds)
+        if not done:
+            log.warning(
+                "no node confirmed within %g s that session %s is closed; it ends when its window does",
+                seconds,
+                self.welcome.session,
+            )
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def wait_closed(self) -> None:
+        """Wait until the session is over and everything that belonged to it is released."""
+        await asyncio.wait([self._task])
+
+    def _say_bye(self) -> None:
+        self._machine.send_link(Bye("the client closed the session"))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._connection is not None:
+            self._connection.wake()
+
+    # --- Resuming: the ``Applicant`` ----------------------------------------------------------------------------------
+
+    def first_packet(self) -> Resume:
+        """Make a resume with the next attempt number."""
+        self._attempt += 1
+        machine = self._machine
+        machine.resume()
+        return Resume(
+            token=self._token, attempt=Attempt(self._attempt), received=machine.received, oldest=machine.oldest
+        )
+
+    def rejected(self) -> None:
+        """Go back to waiting for a connection."""
+        self._machine.detach()
+
+    def accept(self, welcome: Welcome) -> None:
+        """Go on as the welcome says: where both sides are, or anew with what is unanswered."""
+        machine = self._machine
+        if welcome.session != self.welcome.session:
+            raise RemoteProtocolError("it is for another session")
+        match welcome.outcome:
+            case Outcome.REATTACHED:
+                self._resent = machine.reattach(received=welcome.received, now=self._clock())
+            case Outcome.FAILED_OVER:
+                missing = self.asking.missing(welcome)
+                self._resent = self.asking.unanswered
+                machine.restart(self._clock())
+                self.streams.failed_over()
+                if missing:
+                    self._restore(missing)
+            case _:
+                raise RemoteProtocolError(f"the outcome of a resume cannot be {welcome.outcome.value}")
+        machine.adopt(_policy(welcome))
+        self.welcome = welcome
+        self._token = welcome.token
+
+    def _restore(self, missing: list[ClientAsk]) -> None:
+        message = f"the grid had forgotten what it had promised to this session; {len(missing)} requests restore it"
+        log.warning("session %s: %s", self.welcome.session, message)
+        self.notices.append(Notice(PROMISES_RESTORED, message))
+        self.asking.restore(missing)
+
+    # --- What comes in ------------------------------------------------------------------------------------------------
+
+    def _handle(self, received: Received) -> None:
+        match received:
+            case packets.Update(topic, version, event, value, snapshot):
+                self.streams.dispatch(Update(topic, value, version, event, snapshot))
+            case Reply():
+                self.asking.answered(received)
+            case packets.Notice(code, message):
+                log.warning("session %s: the server declares: %s", self.welcome.session, message)
+                self.notices.append(Notice(code, message))
+            case Ping(token):
+                self._token = token or self._token
+            case GoAway() if self._connection is not None:
+                self._connection.spawn(self._leave(self._connection, received), name="gateway-client-leave")
+            case Error():
+                log.warning("session %s: the node reports: %s", self.welcome.session, received.message)
+            case Bye(reason) if self._connection is not None:
+                message = f"the node ended the session: {reason or 'no reason given'}"
+                self._connection.end(Ending(message=message, code=NORMAL.code))
+            case _:
+                # The codec reads nothing else from a server.
+                raise AssertionError(f"a {type(received).__name__} came from a server")
+
+    async def _leave(self, connection: Connection, go_away: GoAway) -> None:
+        """Leave a node on request: within the time it gives, at a random moment, with nothing under way (P12)."""
+        await asyncio.sleep(self._random.random() * go_away.delay)
+        self.asking.freeze()
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT):
+                await self.asking.idle()
+        except TimeoutError:
+            log.info("session %s moves with requests unanswered; they are asked again", self.welcome.session)
+        self._machine.send_link(Ack(self._machine.received))
+        message = f"node {self.welcome.node} asked to go away: {go_away.reason}"
+        connection.end(Ending(message=message, code=GOING_AWAY.code, planned=True))
+
+
+def _policy(welcome: Welcome) -> SessionPolicy:
+    limits = welcome.limits
+    return SessionPolicy(
+        resend_packets=limits.resend_packets,
+        resend_bytes=limits.resend_bytes,
+        message_bytes=limits.message_bytes,
+        ack_packets=max(1, min(ACK_PACKETS, limits.resend_packets // ACK_SHARE)),
+        ack_delay=ACK_DELAY,
+        ping_interval=welcome.ping_interval,
+        ping_timeout=welcome.ping_timeout,
+    )

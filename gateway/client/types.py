@@ -1,0 +1,94 @@
+"""The values that users of the client get to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.types import JsonValue
+
+
+class SessionState(StrEnum):
+    """Where a session stands, seen from its client."""
+
+    CONNECTED = "connected"
+    """A node serves it on a connection."""
+    RECOVERING = "recovering"
+    """Its connection is lost; the client is getting it back and holds requests meanwhile."""
+    CLOSED = "closed"
+    """It has ended; ``Session.closed_reason`` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A topic has a value.
+
+    Attributes:
+        topic: its path.
+        value: the value, as JSON reads into Python.
+        version: grows with every publish to the topic; a stream never yields a lower one than before (P6).
+        event_id: identifies the publish in the whole cluster.
+        snapshot: True for a value that is not the successor of the one before: the first one after subscribing, the
+            current one after a failover, the newest of several that came faster than they could be sent.
+    """
+
+    topic: str
+    value: JsonValue
+    version: int
+    event_id: str
+    snapshot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A publish is in the grid, exactly once (P5).
+
+    Attributes:
+        event_id: identifies it in the whole cluster.
+        version: the topic's version that it made.
+    """
+
+    event_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """The session got a connection again, and this is what came of it (P2).
+
+    Attributes:
+        outcome: ``reattached`` (nothing was lost) or ``failed_over`` (state from the grid, current values follow).
+        reason: after a failover, why the session could not be reattached; else None.
+        node: the node that serves the session now.
+        gap_seconds: from the moment the client noticed the loss, or left its node on request, to the welcome.
+        resent: packets that are sent again, both directions together; after a failover, the requests asked again.
+        lost: packets to this client that will never come, their updates being replaced by current values; None if the
+            node cannot know.
+        conflated: updates replaced by newer ones of their topic before they were sent; None if the node cannot know.
+        attempts: connections tried, the successful one included.
+        cause: what ended the connection before, for people.
+    """
+
+    outcome: Outcome
+    reason: FailoverReason | None
+    node: str
+    gap_seconds: float
+    resent: int
+    lost: int | None
+    conflated: int | None
+    attempts: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The server declares something that the client could not see otherwise (P2).
+
+    Attributes:
+        code: which, such as ``grid_lost_writes`` or ``values_reread``; ignore the ones you do not know.
+        message: a sentence for people.
+    """
+
+    code: str
+    message: str

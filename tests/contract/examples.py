@@ -1,0 +1,148 @@
+"""Sessions, rights and publishes for the contract suite."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping
+
+from gateway.core.topics import SESSION_PARTITIONS, session_partition, topic_partition
+from gateway.core.types import (
+    Attempt,
+    Epoch,
+    NodeRef,
+    RequestNumber,
+    SessionId,
+    TokenGeneration,
+    TopicPath,
+)
+from gateway.ports import (
+    Claimed,
+    ClaimRefused,
+    ClaimResult,
+    Ended,
+    Fenced,
+    Grid,
+    Ownership,
+    PublishCommand,
+    Published,
+    SessionRecord,
+    TopicValue,
+)
+from tests.contract.harness import LONG, node
+
+DEPTH = 1
+"""Leading path segments that decide a topic's partition: the default of every implementation."""
+
+LIMIT = 1000
+"""More sessions than any test has."""
+
+
+def new_id() -> SessionId:
+    """Make an id that no other test uses."""
+    return SessionId(uuid.uuid4().hex)
+
+
+def session(
+    *,
+    owner: NodeRef | None = None,
+    session_id: SessionId | None = None,
+    epoch: int = 1,
+    window: float = LONG,
+    connected: bool = True,
+    properties: Mapping[str, str] | None = None,
+    selections: tuple[str, ...] = (),
+    partitions: frozenset[int] = frozenset(),
+    attempt: int = 0,
+) -> SessionRecord:
+    """Make a session of ``n1`` unless *owner* says otherwise."""
+    return SessionRecord(
+        id=new_id() if session_id is None else session_id,
+        principal="alice",
+        properties={} if properties is None else properties,
+        selections=selections,
+        window=window,
+        epoch=Epoch(epoch),
+        owner=node("n1") if owner is None else owner,
+        attempt=Attempt(attempt),
+        connected=connected,
+        publish_partitions=partitions,
+    )
+
+
+def right(record: SessionRecord, *, owner: NodeRef | None = None, epoch: int | None = None) -> Ownership:
+    """Make the right by which the owner of *record* writes, or a changed one."""
+    return Ownership(
+        record.id, record.owner if owner is None else owner, record.epoch if epoch is None else Epoch(epoch)
+    )
+
+
+async def claim(grid: Grid, record: SessionRecord, by: NodeRef, *, generation: int, attempt: int) -> ClaimResult:
+    """Claim a session."""
+    return await grid.sessions.claim(record.id, by=by, generation=TokenGeneration(generation), attempt=Attempt(attempt))
+
+
+def claimed(result: ClaimResult) -> Claimed:
+    """Expect that a claim succeeded."""
+    assert isinstance(result, Claimed), result
+    return result
+
+
+def refused(result: ClaimResult) -> str:
+    """Expect that a claim was refused and return the reason."""
+    assert isinstance(result, ClaimRefused), result
+    return result.reason
+
+
+async def expire_all(grid: Grid, *, limit: int = LIMIT) -> list[Ended]:
+    """End what is due in all session partitions."""
+    return [
+        each for partition in range(SESSION_PARTITIONS) for each in await grid.sessions.expire(partition, limit=limit)
+    ]
+
+
+async def orphan_all(grid: Grid, lapsed: NodeRef, *, limit: int = LIMIT) -> int:
+    """Put the sessions of a lapsed node on the clock, as survivors do."""
+    count = 0
+    for partition in range(SESSION_PARTITIONS):
+        while True:
+            looked_at = await grid.sessions.orphan(lapsed, partition, limit=limit)
+            count += looked_at
+            if looked_at < limit:
+                break
+    return count
+
+
+def partition_of(record: SessionRecord) -> int:
+    """Tell a session's partition."""
+    return session_partition(record.id)
+
+
+def ids_in_one_partition(count: int) -> list[SessionId]:
+    """Make ids that share a session partition."""
+    ids = (new_id() for _ in itertools.count())
+    return list(itertools.islice((each for each in ids if session_partition(each) == 0), count))
+
+
+def topic_of(path: str) -> int:
+    """Tell a topic's partition."""
+    return topic_partition(TopicPath(path), DEPTH)
+
+
+def publish(
+    owner: Ownership, request: int, topic: str = "prices/ACME", value: bytes = b"1", *, settled: int = 0
+) -> PublishCommand:
+    """Make a publish."""
+    return PublishCommand(owner, RequestNumber(request), RequestNumber(settled), TopicPath(topic), value)
+
+
+async def published(grid: Grid, *commands: PublishCommand) -> list[Published]:
+    """Publish and expect that nothing is fenced."""
+    results = await grid.topics.publish(commands)
+    assert not any(isinstance(each, Fenced) for each in results), results
+    return [each for each in results if isinstance(each, Published)]
+
+
+async def values_of(grid: Grid, partition: int) -> dict[str, TopicValue]:
+    """Read all values of a partition."""
+    return {value.topic: value async for page in grid.topics.values(partition) for value in page}

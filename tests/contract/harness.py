@@ -1,0 +1,301 @@
+"""What the contract suite needs of an implementation of the grid beyond the port: time, faults and inventory."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
+from gateway.adapters.redis import RedisGrid
+from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
+from gateway.local.proxy import FaultProxy, Way
+from gateway.ports import Grid, GridState, GridUnavailable
+from tests.support.clock import VirtualClock, eventually
+from tests.support.redis_server import RedisServer, unique_prefix
+
+T = TypeVar("T")
+
+LONG: Final = 600.0
+"""A window, lease or right that never runs out during a test, in seconds of the grid's clock."""
+
+STREAM_LENGTH: Final = 100
+"""Entries kept per topic partition in this suite; small, so that tests can trim."""
+
+TRIMMED_AFTER: Final = 5 * STREAM_LENGTH
+"""Publishes after which the first ones are gone for sure, though Redis trims only whole nodes of about 100 entries."""
+
+NOBODY: Final = SessionId("nobody")
+"""A session that no test creates."""
+
+_PUBLISHES_BEFORE_CUT: Final = 7
+_BYTES_BEFORE_CUT: Final = 3000
+"""Where a call of some dozens of publishes is cut: after several, before most; a publish takes some 400 bytes."""
+
+_CONNECTIONS: Final = 2
+"""Connections of a ``RedisGrid``: one for commands, one for streams."""
+
+
+def node(name: str, run: str = "first") -> NodeRef:
+    """Make a node reference."""
+    return NodeRef(NodeId(name), Incarnation(run))
+
+
+class Harness(ABC):
+    """One grid under test, to which any number of nodes connect.
+
+    Attributes:
+        short: a window or lease that a test lets run out, in seconds of the grid's clock.
+        roomy: one that it lets run out only after some steps that must come in time, also on a busy machine.
+    """
+
+    short: float
+    roomy: float
+
+    def __init__(self) -> None:
+        self._grids: list[Grid] = []
+
+    async def grid(self, name: str = "n1", run: str = "first") -> Grid:
+        """Connect a node and start."""
+        grid = await self.unstarted(name, run)
+        await grid.start()
+        return grid
+
+    async def unstarted(self, name: str = "n1", run: str = "first") -> Grid:
+        """Make a node's connection that is not started; closed at the end of the test."""
+        grid = await self._connect(node(name, run))
+        self._grids.append(grid)
+        return grid
+
+    async def close(self) -> None:
+        """Close everything."""
+        await asyncio.gather(*(grid.close() for grid in self._grids))
+
+    async def up(self, grid: Grid) -> None:
+        """Wait until a grid accepts commands."""
+        await eventually(lambda: grid.state is GridState.UP, message="the grid is up again")
+
+    async def asked_again(self, grid: Grid, call: Callable[[], Awaitable[T]]) -> T:
+        """Have *call* executed and its answer lost, then ask again when the grid is back, and return that answer."""
+        await self.lose_next_answer(grid)
+        with pytest.raises(GridUnavailable):
+            await call()
+        await self.up(grid)
+        return await call()
+
+    @abstractmethod
+    async def _connect(self, ref: NodeRef) -> Grid: ...
+
+    @abstractmethod
+    async def advance(self, seconds: float) -> None:
+        """Let the grid's clock go on by at least *seconds*."""
+
+    @abstractmethod
+    async def lose_next_answer(self, grid: Grid) -> None:
+        """Arrange that the next call of *grid* is executed and its answer lost."""
+
+    @abstractmethod
+    async def cut_next_publish(self, grid: Grid) -> None:
+        """Arrange that of the next publish call of *grid* only a part is executed, and its answer lost."""
+
+    @abstractmethod
+    async def cut(self, grid: Grid) -> None:
+        """Break the connection of one node until ``mend``."""
+
+    @abstractmethod
+    async def mend(self, grid: Grid) -> None:
+        """End ``cut``."""
+
+    @abstractmethod
+    async def stall(self) -> None:
+        """Let calls wait without an answer until ``flow``."""
+
+    @abstractmethod
+    async def flow(self) -> None:
+        """End ``stall``."""
+
+    @abstractmethod
+    async def go_away(self) -> None:
+        """Let no node reach the grid."""
+
+    @abstractmethod
+    async def come_back(self, *, restarted: bool = False, emptied: bool = False, snapshot: Any = None) -> None:
+        """End ``go_away``: as the same run, another run with all data, without data, or with those of *snapshot*."""
+
+    @abstractmethod
+    async def snapshot(self) -> Any:
+        """Copy the grid's data."""
+
+    @abstractmethod
+    async def inventory(self) -> set[str]:
+        """Name everything that belongs to a session or a node; values and streams of topics stay and do not count."""
+
+
+class MemoryHarness(Harness):
+    """The in-memory grid on a virtual clock."""
+
+    short = 10.0
+    roomy = 100.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = VirtualClock()
+        self.server = MemoryGridServer(now=self.clock, stream_length=STREAM_LENGTH)
+
+    async def _connect(self, ref: NodeRef) -> Grid:
+        return MemoryGrid(self.server, node=ref)
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    async def lose_next_answer(self, grid: Grid) -> None:
+        self.server.lose_answers()
+
+    async def cut_next_publish(self, grid: Grid) -> None:
+        self.server.lose_answers(publishes=_PUBLISHES_BEFORE_CUT)
+
+    async def cut(self, grid: Grid) -> None:
+        assert isinstance(grid, MemoryGrid)
+        grid.cut()
+
+    async def mend(self, grid: Grid) -> None:
+        assert isinstance(grid, MemoryGrid)
+        grid.mend()
+
+    async def stall(self) -> None:
+        self.server.stall()
+
+    async def flow(self) -> None:
+        self.server.flow()
+
+    async def go_away(self) -> None:
+        self.server.go_away()
+
+    async def come_back(self, *, restarted: bool = False, emptied: bool = False, snapshot: Any = None) -> None:
+        self.server.come_back(restarted=restarted, emptied=emptied, snapshot=snapshot)
+
+    async def snapshot(self) -> Any:
+        return self.server.snapshot()
+
+    async def inventory(self) -> set[str]:
+        return {name for name in self.server.inventory() if not name.startswith(("value of", "stream "))}
+
+
+class RedisHarness(Harness):
+    """A real Redis, each node behind a proxy of its own, on real time.
+
+    Args:
+        server: a running server; restarted only by tests that use ``come_back``.
+    """
+
+    short = 0.25
+    roomy = 2.0
+
+    _LASTING = ("grid", "renewed", "values", "stream")
+    """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""
+
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__()
+        self.server = server
+        self.prefix = unique_prefix()
+        self.log = MemoryEventLog()
+        self._proxies: dict[NodeRef, FaultProxy] = {}
+        self._proxy_of: dict[int, FaultProxy] = {}
+        self._name_of: dict[int, str] = {}
+
+    async def _connect(self, ref: NodeRef) -> Grid:
+        proxy = self._proxies.get(ref)
+        if proxy is None:
+            proxy = self._proxies[ref] = FaultProxy("127.0.0.1", self.server.port)
+            await proxy.start()
+        grid = RedisGrid(
+            f"redis://127.0.0.1:{proxy.port}/0",
+            prefix=self.prefix,
+            node=ref,
+            metrics=MemoryMetrics(),
+            log=self.log,
+            stream_length=STREAM_LENGTH,
+        )
+        self._proxy_of[id(grid)] = proxy
+        self._name_of[id(grid)] = ref.node
+        return grid
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.gather(*(proxy.stop() for proxy in self._proxies.values()))
+
+    async def advance(self, seconds: float) -> None:
+        start = await self._time()
+
+        async def passed() -> bool:
+            return await self._time() >= start + seconds
+
+        # It is time itself that is waited for: Redis has no other clock.
+        await asyncio.sleep(seconds)
+        await eventually(passed, message="the clock of Redis goes on")
+
+    async def lose_next_answer(self, grid: Grid) -> None:
+        await self._readers_idle(grid)
+        self._proxy_of[id(grid)].cut_after(0, Way.DOWN)
+
+    async def _readers_idle(self, grid: Grid) -> None:
+        proxy = self._proxy_of[id(grid)]
+
+        async def reader_waits() -> bool:
+            # The reader of streams dials by itself after the start: the answer to lose must not be one to it.
+            clients = (await self.server.call("CLIENT", "LIST")).decode().splitlines()
+            ours = [each for each in clients if f"name=gateway-{self._name_of[id(grid)]} " in each]
+            idle = [each for each in ours if "cmd=client|id" in each or "cmd=xread" in each]
+            return proxy.connections == len(ours) == _CONNECTIONS and bool(idle)
+
+        await eventually(reader_waits, message="both connections of the node are there and idle")
+        await grid.sessions.find(NOBODY)
+
+    async def cut_next_publish(self, grid: Grid) -> None:
+        await self._readers_idle(grid)
+        self._proxy_of[id(grid)].cut_after(_BYTES_BEFORE_CUT, Way.UP)
+
+    async def cut(self, grid: Grid) -> None:
+        proxy = self._proxy_of[id(grid)]
+        await proxy.refuse()
+        proxy.cut()
+        await eventually(lambda: grid.state is GridState.AWAY, message="the node notices that it is cut off")
+
+    async def mend(self, grid: Grid) -> None:
+        await self._proxy_of[id(grid)].start()
+        await self.up(grid)
+
+    async def stall(self) -> None:
+        for proxy in self._proxies.values():
+            proxy.stall()
+
+    async def flow(self) -> None:
+        for proxy in self._proxies.values():
+            proxy.flow()
+
+    async def go_away(self) -> None:
+        for proxy in self._proxies.values():
+            await proxy.refuse()
+            proxy.cut()
+        await eventually(lambda: all(grid.state is GridState.AWAY for grid in self._grids))
+
+    async def come_back(self, *, restarted: bool = False, emptied: bool = False, snapshot: Any = None) -> None:
+        if restarted or emptied or snapshot is not None:
+            await self.server.restart(emptied=emptied, snapshot=snapshot)
+        for proxy in self._proxies.values():
+            await proxy.start()
+        await asyncio.gather(*(self.up(grid) for grid in self._grids))
+
+    async def snapshot(self) -> Any:
+        return await self.server.snapshot()
+
+    async def inventory(self) -> set[str]:
+        keys = await self.server.keys(self.prefix)
+        return {key for key in keys if key.rsplit(":", 1)[-1] not in self._LASTING}
+
+    async def _time(self) -> float:
+        seconds, microseconds = await self.server.call("TIME")
+        return float(seconds) + float(microseconds) / 1e6

@@ -1,0 +1,381 @@
+"""The contract of ``Grid``: its states, its generations, and what happens when it goes away (P10)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.codes import ErrorCode
+from gateway.core.types import FIRST_GENERATION, Attempt, Epoch, EventId, TokenGeneration, TopicPath, Version
+from gateway.ports import (
+    Grid,
+    GridChange,
+    GridState,
+    GridUnavailable,
+    LeaseLost,
+    Restored,
+    SessionChanges,
+    TopicValue,
+)
+from tests.contract.examples import claim, claimed, publish, published, refused, right, session, topic_of, values_of
+from tests.contract.following import Follower
+from tests.contract.harness import LONG, Harness, node
+from tests.support.clock import eventually
+
+N1, N2 = node("n1"), node("n2")
+TOPIC = "prices/ACME"
+PARTITION = topic_of(TOPIC)
+
+LIMIT = 4.0
+"""Seconds: twice the default time limit of a grid, because a busy machine may be late."""
+
+
+async def read_values(grid: Grid) -> None:
+    """Read a partition."""
+    async for _ in grid.topics.values(PARTITION):
+        pass
+
+
+CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
+    "create": lambda grid: grid.sessions.create(session()),
+    "claim": lambda grid: claim(grid, session(), N1, generation=1, attempt=1),
+    "change": lambda grid: grid.sessions.change(right(session()), SessionChanges()),
+    "disconnect": lambda grid: grid.sessions.disconnect(right(session())),
+    "end": lambda grid: grid.sessions.end(right(session()), reason=ErrorCode.SESSION_CLOSED),
+    "restore": lambda grid: grid.sessions.restore([session()], recreate=True),
+    "expire": lambda grid: grid.sessions.expire(0, limit=1),
+    "find": lambda grid: grid.sessions.find(session().id),
+    "orphan": lambda grid: grid.sessions.orphan(N2, 0, limit=1),
+    "join": lambda grid: grid.nodes.join(N1, lease=LONG),
+    "renew": lambda grid: grid.nodes.renew(N1, lease=LONG),
+    "leave": lambda grid: grid.nodes.leave(N1),
+    "take_over": lambda grid: grid.nodes.take_over(N2, by=N1, within=LONG),
+    "finish_takeover": lambda grid: grid.nodes.finish_takeover(N2, by=N1),
+    "tell_claimed": lambda grid: grid.nodes.tell_claimed(N2, right(session())),
+    "publish": lambda grid: grid.topics.publish([publish(right(session()), 1)]),
+    "position": lambda grid: grid.topics.position(PARTITION),
+    "values": read_values,
+    "restore_values": lambda grid: grid.topics.restore(
+        [TopicValue(TopicPath(TOPIC), Version(1), EventId(f"{PARTITION}-1-1"), b"1")]
+    ),
+}
+"""One call of every method that needs the grid."""
+
+
+async def next_change(changes: AsyncIterator[GridChange]) -> GridChange:
+    """Wait for the next change of state."""
+    async with asyncio.timeout(20):
+        return await anext(changes)
+
+
+def order(event: str) -> tuple[int, int]:
+    """Make event ids of one partition comparable."""
+    _, generation, sequence = event.split("-")
+    return int(generation), int(sequence)
+
+
+# --- start ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_grid_gets_the_first_generation(harness: Harness) -> None:
+    """Connect and adopt the grid. / generation: the generation this connection has adopted."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    assert (n1.state, n1.generation) == (n2.state, n2.generation) == (GridState.UP, FIRST_GENERATION)
+
+
+async def test_a_node_that_starts_later_adopts_the_same_generation(harness: Harness) -> None:
+    """…a grid with *another* run id than the stored one gets the next generation."""
+    await harness.grid("n1")
+    for name in ("n2", "n3"):
+        assert (await harness.grid(name)).generation == FIRST_GENERATION
+
+
+async def test_start_raises_when_the_grid_is_away_and_goes_on_trying(harness: Harness) -> None:
+    """GridUnavailable: it cannot be reached; background work to reach it goes on."""
+    grid = await harness.unstarted("n1")
+    await harness.go_away()
+    with pytest.raises(GridUnavailable):
+        await grid.start()
+    changes = grid.changes()
+    await harness.come_back()
+    change = await next_change(changes)
+    assert change == GridChange(GridState.UP, FIRST_GENERATION)
+    await grid.sessions.create(session())
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_nothing_is_accepted_before_the_start(harness: Harness, name: str) -> None:
+    """state: whether commands are accepted now."""
+    grid = await harness.unstarted()
+    assert grid.state is GridState.AWAY
+    with pytest.raises(GridUnavailable):
+        await CALLS[name](grid)
+
+
+# --- away and back ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_while_the_grid_is_away_calls_are_refused_at_once(harness: Harness, name: str) -> None:
+    """…and for no more than the grid's time limit. Then it raises ``GridUnavailable``."""
+    grid = await harness.grid()
+    await harness.go_away()
+    started = time.monotonic()
+    with pytest.raises(GridUnavailable):
+        await CALLS[name](grid)
+    assert time.monotonic() - started < LIMIT
+    await harness.come_back()
+
+
+async def test_a_grid_that_does_not_answer_is_given_up_in_time(harness: Harness) -> None:
+    """Every coroutine may wait for a network round trip, and for no more than the grid's time limit."""
+    grid = await harness.grid()
+    await harness.stall()
+    started = time.monotonic()
+    results = await asyncio.gather(*(call(grid) for call in CALLS.values()), return_exceptions=True)
+    assert time.monotonic() - started < LIMIT
+    assert all(isinstance(each, GridUnavailable) for each in results), results
+    await harness.flow()
+    await harness.up(grid)
+    # A node that may have left writes for no session; reading is enough to see that the grid answers again.
+    assert await grid.sessions.find(session().id) is None
+
+
+async def test_a_cut_is_told_and_loses_nothing(harness: Harness) -> None:
+    """Yield each change of state after ``start``, for one listener; none is lost."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    changes = grid.changes()
+    for _ in range(3):
+        await harness.cut(grid)
+        await harness.mend(grid)
+    for _ in range(3):
+        assert await next_change(changes) == GridChange(GridState.AWAY, FIRST_GENERATION)
+        assert await next_change(changes) == GridChange(GridState.UP, FIRST_GENERATION, lost_writes=False)
+    assert await grid.sessions.find(record.id) == record
+
+
+async def test_a_cut_of_one_node_is_not_felt_by_others(harness: Harness) -> None:
+    """A connection of one node to the grid."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await harness.cut(n1)
+    assert n2.state is GridState.UP
+    await n2.sessions.create(session())
+    await harness.mend(n1)
+
+
+async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
+    """lost_writes: True if it came back as something that may have forgotten writes: restarted, promoted, emptied."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    record = session(properties={"a": "1"})
+    await n1.sessions.create(record)
+    (before,) = await published(n1, publish(right(record), 1, TOPIC))
+    listeners = [n1.changes(), n2.changes()]
+    for generation in (2, 3):
+        await fragile.go_away()
+        await fragile.come_back(restarted=True)
+        for changes, grid in zip(listeners, (n1, n2), strict=True):
+            assert (await next_change(changes)).state is GridState.AWAY
+            back = await next_change(changes)
+            assert (back.state, back.generation, back.lost_writes) == (GridState.UP, generation, True)
+            assert grid.generation == generation
+    assert await n2.sessions.find(record.id) == record
+    assert (await values_of(n2, PARTITION))[TOPIC].version == before.version
+    # A newcomer finds the generation and does not raise it.
+    assert (await fragile.grid("n3")).generation == 3
+
+
+async def test_after_the_grid_was_emptied_everything_still_grows(fragile: Harness) -> None:
+    """P6: versions never go back, not even when the grid lost data. / Event ids: ordered within a partition."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    owner = right(session())
+    receipts = await published(n1, *(publish(owner, number, TOPIC) for number in range(1, 6)))
+    seen = [(each.version, order(each.event)) for each in receipts]
+    for step in range(2):
+        await fragile.go_away()
+        await fragile.come_back(emptied=True)
+        assert await values_of(n1, PARTITION) == {}
+        writer = (n1, n2)[step]
+        (receipt,) = await published(writer, publish(right(session()), 1, TOPIC))
+        assert n1.generation == n2.generation == step + 2
+        seen.append((receipt.version, order(receipt.event)))
+    versions, events = [each for each, _ in seen], [each for _, each in seen]
+    assert versions == sorted(set(versions))
+    assert events == sorted(set(events))
+
+
+async def test_an_emptied_grid_ends_every_position(fragile: Harness) -> None:
+    """PositionLost: trimmed past it, or the grid changed. / P10: no node stays deaf."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    owner = right(session())
+    async with Follower(n2) as follower:
+        await follower.follow_from_here(PARTITION)
+        await published(n1, publish(owner, 1, TOPIC))
+        await follower.has(PARTITION, 1)
+        await fragile.go_away()
+        await fragile.come_back(emptied=True)
+        await published(n1, publish(right(session()), 1, TOPIC, b"after"))
+        await follower.has_lost(PARTITION)
+        assert len(follower.values[PARTITION]) == 1
+        follower.lost.clear()
+        await follower.follow_from_here(PARTITION)
+        assert (await values_of(n2, PARTITION))[TOPIC].value == b"after"
+        await published(n1, publish(right(session()), 1, TOPIC, b"more"))
+        assert (await follower.has(PARTITION, 2))[1].value == b"more"
+
+
+async def test_a_reader_comes_through_a_restart_without_a_hole(fragile: Harness) -> None:
+    """…yields ``PositionLost``, never a batch with a hole: what was missed is declared, or it was not missed."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    owner = right(session())
+    async with Follower(n2) as follower:
+        await follower.follow_from_here(PARTITION)
+        await published(n1, *(publish(owner, number, TOPIC) for number in range(1, 6)))
+        await follower.has(PARTITION, 5)
+        await fragile.cut(n2)
+        missed = await published(n1, *(publish(owner, number, TOPIC) for number in range(6, 11)))
+        await fragile.mend(n2)
+        await fragile.go_away()
+        await fragile.come_back(restarted=True)
+        last = (await published(n1, publish(owner, 11, TOPIC)))[0]
+        await eventually(lambda: last.event in follower.events(PARTITION) or PARTITION in follower.lost)
+        if PARTITION not in follower.lost:
+            assert follower.events(PARTITION)[5:] == [each.event for each in (*missed, last)]
+        else:
+            events = [order(each) for each in follower.events(PARTITION)]
+            assert events == list(dict.fromkeys(events)), "no duplicate"
+            assert [order(each.event) for each in missed][: len(events) - 5] == events[5:], "no hole"
+
+
+async def test_a_grid_from_an_older_state_is_repaired_by_those_who_know_better(fragile: Harness) -> None:
+    """P10: when the grid is back older than before, nodes restore their live sessions and re-read values."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    kept, moved, ended = session(), session(), session()
+    for record in (kept, moved, ended):
+        await n1.sessions.create(record)
+    await published(n1, *(publish(right(kept), number, TOPIC, b"old") for number in (1, 2)))
+    snapshot = await fragile.snapshot()
+    # What the snapshot does not know: a claim, a new session, a publish, an end.
+    mine = claimed(await claim(n2, moved, N2, generation=1, attempt=1)).record
+    fresh = session(owner=N2)
+    await n2.sessions.create(fresh)
+    (newest,) = await published(n1, publish(right(kept), 3, TOPIC, b"new"))
+    value = (await values_of(n1, PARTITION))[TOPIC]
+    await n1.sessions.end(right(ended), reason=ErrorCode.SESSION_CLOSED)
+
+    await fragile.go_away()
+    await fragile.come_back(snapshot=snapshot)
+    assert n1.generation == n2.generation == 2
+    assert await n2.sessions.find(moved.id) == moved, "the grid has forgotten the claim"
+
+    assert await n2.sessions.restore([mine, fresh], recreate=True) == [Restored.WRITTEN] * 2
+    assert await n1.sessions.restore([kept, moved], recreate=True) == [Restored.WRITTEN, Restored.FENCED]
+    assert await n1.sessions.find(moved.id) == mine
+    assert await n1.sessions.find(fresh.id) == fresh
+    # The value that only nodes remember goes back, unless something newer is there.
+    assert await n2.topics.restore([value]) == 1
+    assert (await values_of(n1, PARTITION))[TOPIC] == value
+    (after,) = await published(n1, publish(right(kept), 4, TOPIC, b"newer"))
+    assert after.version > newest.version
+    assert order(after.event) > order(newest.event)
+    assert await n2.topics.restore([value]) == 0
+
+
+async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harness) -> None:
+    """Version floor: values restored into a later generation do not pull versions back."""
+    grid = await fragile.grid()
+    owner = right(session())
+    (first,) = await published(grid, publish(owner, 1, TOPIC))
+    old = (await values_of(grid, PARTITION))[TOPIC]
+    await fragile.go_away()
+    await fragile.come_back(emptied=True)
+    (second,) = await published(grid, publish(owner, 2, TOPIC))
+    assert second.version > first.version
+    assert await grid.topics.restore([old]) == 0
+    other = replace(old, topic=TopicPath("prices/OTHER"))
+    assert await grid.topics.restore([other]) == 1
+    (third,) = await published(grid, publish(owner, 3, "prices/OTHER"))
+    assert third.version > other.version
+
+
+async def test_an_emptied_grid_knows_no_lease_and_no_session(fragile: Harness) -> None:
+    """LeaseLost: the node's lease is not in the grid any more. / SESSION_UNKNOWN."""
+    grid = await fragile.grid()
+    await grid.nodes.join(N1, lease=LONG)
+    record = session()
+    await grid.sessions.create(record)
+    await fragile.go_away()
+    await fragile.come_back(emptied=True)
+    with pytest.raises(LeaseLost):
+        await grid.nodes.renew(N1, lease=LONG)
+    await grid.nodes.join(N1, lease=LONG)
+    assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
+    assert await fragile.inventory()
+    await grid.nodes.leave(N1)
+    assert not await fragile.inventory()
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_an_outage_lapses_nobody(fragile: Harness, *, restarted: bool) -> None:
+    """P10: connected clients stay connected: while the grid was away nobody could renew a lease."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    await n1.nodes.join(N1, lease=fragile.roomy)
+    await n2.nodes.join(N2, lease=fragile.roomy)
+    await fragile.go_away()
+    await fragile.advance(fragile.roomy)
+    await fragile.come_back(restarted=restarted)
+    table = await n1.nodes.renew(N1, lease=LONG)
+    assert (table.alive, table.lapsed) == ((N1, N2), ())
+    assert (await n2.nodes.renew(N2, lease=LONG)).alive == (N1, N2)
+
+
+async def test_windows_go_on_over_a_restart(fragile: Harness) -> None:
+    """P7: only the end of the window ends a session."""
+    grid = await fragile.grid()
+    short, long = session(window=fragile.short), session(window=LONG)
+    for record in (short, long):
+        await grid.sessions.create(record)
+        await grid.sessions.disconnect(right(record))
+    await fragile.go_away()
+    await fragile.come_back(restarted=True)
+    await fragile.advance(fragile.short)
+    assert refused(await claim(grid, short, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
+    claimed(await claim(grid, long, N1, generation=1, attempt=1))
+
+
+async def test_a_rolled_back_session_accepts_the_token_of_its_owner(fragile: Harness) -> None:
+    """A generation above the stored one is proof that the grid was rolled back, and counts as the stored one."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    record = session()
+    await n1.sessions.create(record)
+    snapshot = await fragile.snapshot()
+    claimed(await claim(n1, record, N1, generation=1, attempt=1))
+    claimed(await claim(n1, record, N1, generation=2, attempt=2))
+    await fragile.go_away()
+    await fragile.come_back(snapshot=snapshot)
+    back = claimed(await claim(n2, record, N2, generation=3, attempt=3)).record
+    assert (back.owner, back.attempt, back.epoch) == (N2, Attempt(3), Epoch(2))
+    assert back.confirmed == TokenGeneration(1)
+
+
+# --- close ------------------------------------------------------------------------------------------------------------
+
+
+async def test_close_finishes_what_was_started(harness: Harness) -> None:
+    """Finish what was started and disconnect."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    records = [session() for _ in range(50)]
+    started = [asyncio.create_task(n1.sessions.create(record)) for record in records]
+    await asyncio.sleep(0)
+    await n1.close()
+    await asyncio.gather(*started)
+    assert [await n2.sessions.find(record.id) for record in records] == records
+    assert n1.state is GridState.AWAY
+    with pytest.raises(GridUnavailable):
+        await n1.sessions.find(records[0].id)
+    await n1.close()

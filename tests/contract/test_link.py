@@ -1,0 +1,224 @@
+"""The contract of ``Link``: the loopback of the tests, and a real WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
+from gateway.adapters.memory import LoopbackLink
+from gateway.adapters.websocket.server import CONNECT_PATH, WebSocketServer
+from gateway.core.codec import SUBPROTOCOL
+from gateway.core.codes import FENCED, GOING_AWAY
+from gateway.ports import Link
+from tests.support.clock import eventually
+
+MESSAGE_BYTES = 65_536
+"""Largest message in this suite."""
+
+PATIENCE = 20
+"""Seconds until something that must come counts as lost."""
+
+
+class Pair(ABC):
+    """A link and the client at its other end."""
+
+    link: Link
+
+    @abstractmethod
+    async def send(self, text: str) -> None:
+        """Have the client send."""
+
+    @abstractmethod
+    async def next(self) -> str | tuple[int | None, str]:
+        """Wait for the next message at the client, or the code and reason of the close."""
+
+    @abstractmethod
+    async def close(self, code: int) -> None:
+        """Have the client close."""
+
+    @abstractmethod
+    async def vanish(self) -> None:
+        """Have the client's transport break without a close."""
+
+    @abstractmethod
+    def stop_reading(self) -> None:
+        """Let the client take nothing from its transport until ``next`` is called."""
+
+
+class LoopbackPair(Pair):
+    """The loopback."""
+
+    def __init__(self) -> None:
+        self.loopback = LoopbackLink("127.0.0.1")
+        self.link: Link = self.loopback
+
+    async def send(self, text: str) -> None:
+        self.loopback.send(text.encode())
+
+    async def next(self) -> str | tuple[int | None, str]:
+        self.loopback.take_all()
+        message = await self.loopback.next_written()
+        if message is None:
+            assert self.loopback.closed is not None
+            return self.loopback.closed
+        return message.decode()
+
+    async def close(self, code: int) -> None:
+        self.loopback.hang_up(code)
+
+    async def vanish(self) -> None:
+        self.loopback.hang_up()
+
+    def stop_reading(self) -> None:
+        self.loopback.pushing_back = True
+
+
+class WebSocketPair(Pair):
+    """A WebSocket of the server and an independent client."""
+
+    def __init__(self, link: Link, client: ClientConnection) -> None:
+        self.link = link
+        self.client = client
+
+    async def send(self, text: str) -> None:
+        await self.client.send(text)
+
+    async def next(self) -> str | tuple[int | None, str]:
+        self.client.transport.resume_reading()
+        try:
+            message = await self.client.recv()
+        except ConnectionClosed as closed:
+            return (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd is not None else (None, "")
+        assert isinstance(message, str)
+        return message
+
+    async def close(self, code: int) -> None:
+        await self.client.close(code)
+
+    async def vanish(self) -> None:
+        self.client.transport.abort()
+
+    def stop_reading(self) -> None:
+        self.client.transport.pause_reading()
+
+
+@pytest.fixture(params=["loopback", "websocket"])
+async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
+    """A link with its other end; what is written at the application is not read by anybody else."""
+    if request.param == "loopback":
+        yield LoopbackPair()
+        return
+    links: asyncio.Queue[Link] = asyncio.Queue()
+    over = asyncio.Event()
+
+    async def serve(link: Link) -> None:
+        links.put_nowait(link)
+        await over.wait()
+
+    server = WebSocketServer("127.0.0.1", 0, serve=serve, accepting=lambda: True, message_bytes=MESSAGE_BYTES)
+    await server.start()
+    url = f"ws://127.0.0.1:{server.port}{CONNECT_PATH}"
+    async with connect(url, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, proxy=None) as client:
+        yield WebSocketPair(await links.get(), client)
+        client.transport.abort()
+    over.set()
+    await server.close()
+
+
+@pytest.fixture(autouse=True)
+async def deadline() -> AsyncIterator[None]:
+    """Nothing in this suite may wait for ever."""
+    async with asyncio.timeout(PATIENCE):
+        yield
+
+
+async def test_messages_of_the_client_are_received_in_order(pair: Pair) -> None:
+    """Wait for the next text message. Returns: its UTF-8 bytes."""
+    texts = ["one", "", "日本 🙂", "x" * 50_000]
+    for text in texts:
+        await pair.send(text)
+    assert [await pair.link.receive() for _ in texts] == [text.encode() for text in texts]
+    waiting = asyncio.create_task(pair.link.receive())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await pair.send("later")
+    assert await waiting == b"later"
+
+
+async def test_what_is_written_arrives_in_order(pair: Pair) -> None:
+    """Send one text message."""
+    texts = ["one", "日本 🙂", *(f"message {number}" for number in range(500)), "x" * 70_000]
+    for text in texts:
+        pair.link.write(text.encode())
+    assert [await pair.next() for _ in texts] == texts
+
+
+async def test_the_address_is_known(pair: Pair) -> None:
+    """Where the client comes from, as far as trusted proxies tell."""
+    assert pair.link.address == "127.0.0.1"
+
+
+async def test_a_close_of_the_application_reaches_the_client(pair: Pair) -> None:
+    """Send a close frame and drop the transport."""
+    pair.link.write(b"before")
+    reading = asyncio.create_task(pair.link.receive())
+    pair.link.close(GOING_AWAY.code, "the node drains")
+    assert await pair.next() == "before"
+    assert await pair.next() == (GOING_AWAY.code, "the node drains")
+    assert await reading is None
+    assert await pair.link.receive() is None
+    assert pair.link.close_code == GOING_AWAY.code
+
+
+async def test_nothing_is_written_after_a_close(pair: Pair) -> None:
+    """write: no effect after a close. / The first close counts."""
+    pair.link.close(FENCED.code, "first")
+    pair.link.write(b"after")
+    pair.link.close(GOING_AWAY.code, "second")
+    assert await pair.next() == (FENCED.code, "first")
+    assert pair.link.close_code == FENCED.code
+
+
+async def test_a_close_of_the_client_ends_the_connection(pair: Pair) -> None:
+    """receive: None once the connection is over. / close_code: the close code with which the connection ended."""
+    await pair.send("last words")
+    closing = asyncio.create_task(pair.close(1000))
+    assert await pair.link.receive() == b"last words"
+    assert await pair.link.receive() is None
+    assert await pair.link.receive() is None
+    assert pair.link.close_code == 1000
+    await closing
+    pair.link.write(b"into the void")
+    pair.link.close(GOING_AWAY.code, "too late")
+
+
+async def test_a_broken_transport_ends_the_connection_without_a_code(pair: Pair) -> None:
+    """close_code: None while it is open and if it ended without one."""
+    await pair.vanish()
+    assert await pair.link.receive() is None
+    assert pair.link.close_code is None
+    pair.link.write(b"into the void")
+
+
+async def test_the_backlog_tells_of_push_back(pair: Pair) -> None:
+    """write: its bytes are queued if the transport pushes back. / backlog: bytes […] not yet taken by the transport."""
+    assert pair.link.backlog() == 0
+    pair.stop_reading()
+    written = 0
+    # Loopback sockets take some MB before they push back.
+    while pair.link.backlog() < 10 * MESSAGE_BYTES and written < 1000:
+        pair.link.write(f"{written} ".encode() + b"x" * (MESSAGE_BYTES - 10))
+        written += 1
+        await asyncio.sleep(0)
+    assert pair.link.backlog() >= 10 * MESSAGE_BYTES
+    for number in range(written):
+        message = await pair.next()
+        assert isinstance(message, str)
+        assert int(message.split(" ", 1)[0]) == number, "nothing is lost or reordered"
+    await eventually(lambda: pair.link.backlog() == 0)

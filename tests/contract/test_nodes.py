@@ -1,0 +1,260 @@
+"""The contract of ``NodeDirectory``: leases, takeovers, and telling a former owner."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.core.types import Epoch
+from gateway.ports import Grid, LeaseLost, LeaseTable, Ownership
+from tests.contract.examples import new_id
+from tests.contract.harness import LONG, Harness, node
+from tests.support.clock import eventually
+
+N1, N2, N3 = node("n1"), node("n2"), node("n3")
+
+
+# --- leases -----------------------------------------------------------------------------------------------------------
+
+
+async def test_nodes_with_a_lease_are_alive_and_sorted(harness: Harness) -> None:
+    """alive: nodes whose lease holds, sorted; the caller is among them."""
+    grid = await harness.grid()
+    for each in (N3, N1, N2, node("n1", "another")):
+        await grid.nodes.join(each, lease=LONG)
+    assert await grid.nodes.renew(N2, lease=LONG) == LeaseTable((node("n1", "another"), N1, N2, N3), ())
+
+
+async def test_every_node_sees_the_same(harness: Harness) -> None:
+    """The nodes of the cluster as one renewal saw them."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n2.nodes.join(N2, lease=LONG)
+    assert await n1.nodes.renew(N1, lease=LONG) == await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N1, N2), ())
+
+
+async def test_renewing_extends_the_lease(harness: Harness) -> None:
+    """Extend the lease and look around."""
+    grid = await harness.grid()
+    await grid.nodes.join(N1, lease=harness.roomy)
+    await grid.nodes.renew(N1, lease=LONG)
+    await harness.advance(harness.roomy)
+    assert (await grid.nodes.renew(N1, lease=LONG)).alive == (N1,)
+
+
+async def test_a_lease_that_is_not_renewed_lapses(harness: Harness) -> None:
+    """lapsed: nodes whose lease ended and whose sessions nobody has finished putting on the clock."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=harness.short)
+    await n2.nodes.join(N2, lease=LONG)
+    await harness.advance(harness.short)
+    for _ in range(2):
+        assert await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N2,), (N1,))
+
+
+async def test_a_lapsed_lease_cannot_be_renewed(harness: Harness) -> None:
+    """LeaseLost: the lease lapsed and a survivor may have taken over."""
+    grid = await harness.grid()
+    await grid.nodes.join(N1, lease=harness.short)
+    await harness.advance(harness.short)
+    for _ in range(2):
+        with pytest.raises(LeaseLost):
+            await grid.nodes.renew(N1, lease=LONG)
+
+
+async def test_a_lease_that_was_never_taken_or_given_back_cannot_be_renewed(harness: Harness) -> None:
+    """LeaseLost: the node's lease is not in the grid any more."""
+    grid = await harness.grid()
+    with pytest.raises(LeaseLost):
+        await grid.nodes.renew(N1, lease=LONG)
+    await grid.nodes.join(N1, lease=LONG)
+    await grid.nodes.leave(N1)
+    with pytest.raises(LeaseLost):
+        await grid.nodes.renew(N1, lease=LONG)
+
+
+async def test_a_node_takes_a_new_lease_after_its_old_one_lapsed(harness: Harness) -> None:
+    """Take a lease of *lease* seconds, also after it lapsed."""
+    grid = await harness.grid()
+    await grid.nodes.join(N1, lease=harness.short)
+    await harness.advance(harness.short)
+    await grid.nodes.join(N1, lease=LONG)
+    assert await grid.nodes.renew(N1, lease=LONG) == LeaseTable((N1,), ())
+
+
+async def test_join_and_renew_asked_again_after_their_answers_were_lost(harness: Harness) -> None:
+    """Each step is idempotent."""
+    grid = await harness.grid()
+    await harness.asked_again(grid, lambda: grid.nodes.join(N1, lease=LONG))
+    table = await harness.asked_again(grid, lambda: grid.nodes.renew(N1, lease=LONG))
+    assert table == LeaseTable((N1,), ())
+
+
+async def test_whoever_left_is_not_missed(harness: Harness) -> None:
+    """Give the lease back after a drain; nobody needs to take over."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=harness.short)
+    await n2.nodes.join(N2, lease=LONG)
+    await harness.asked_again(n1, lambda: n1.nodes.leave(N1))
+    assert await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N2,), ())
+    await harness.advance(harness.short)
+    assert await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N2,), ())
+    assert not await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await n1.nodes.leave(N1)
+
+
+async def test_a_restarted_node_is_another_one(harness: Harness) -> None:
+    """Incarnation: which run of a node it is, so that a restarted node is not mistaken for its old self."""
+    grid = await harness.grid()
+    second = node("n1", "second")
+    await grid.nodes.join(N1, lease=harness.short)
+    await harness.advance(harness.short)
+    await grid.nodes.join(second, lease=LONG)
+    assert await grid.nodes.renew(second, lease=LONG) == LeaseTable((second,), (N1,))
+    assert await grid.nodes.take_over(N1, by=second, within=LONG)
+
+
+# --- takeover ---------------------------------------------------------------------------------------------------------
+
+
+async def lapsed(harness: Harness, *survivors: str) -> list[Grid]:
+    """Have n1's lease lapse under the eyes of *survivors*."""
+    grids = [await harness.grid(name) for name in survivors]
+    for name, grid in zip(survivors, grids, strict=True):
+        await grid.nodes.join(node(name), lease=LONG)
+    await grids[0].nodes.join(N1, lease=harness.short)
+    await harness.advance(harness.short)
+    return grids
+
+
+async def test_exactly_one_of_many_takes_over(harness: Harness) -> None:
+    """Win the right to put the sessions of *lapsed* on the clock. Exactly one caller gets True."""
+    names = ("n2", "n3", "n4")
+    grids = await lapsed(harness, *names)
+    won = await asyncio.gather(
+        *(grid.nodes.take_over(N1, by=node(name), within=LONG) for name, grid in zip(names, grids, strict=True))
+    )
+    assert sorted(won) == [False, False, True]
+
+
+async def test_the_winner_who_asks_again_has_won_again(harness: Harness) -> None:
+    """Asking again with the same arguments gives the same result as asking once."""
+    n2, n3 = await lapsed(harness, "n2", "n3")
+    assert await harness.asked_again(n2, lambda: n2.nodes.take_over(N1, by=N2, within=LONG))
+    assert not await n3.nodes.take_over(N1, by=N3, within=LONG)
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+
+
+async def test_nobody_takes_over_from_the_living(harness: Harness) -> None:
+    """False too if the node has come back."""
+    grid = await harness.grid("n2")
+    await grid.nodes.join(N1, lease=LONG)
+    assert not await grid.nodes.take_over(N1, by=N2, within=LONG)
+    assert not await grid.nodes.take_over(N3, by=N2, within=LONG), "nobody knows n3"
+
+
+async def test_the_next_one_takes_over_from_a_winner_who_did_not_finish(harness: Harness) -> None:
+    """…if it has not called ``finish_takeover`` within *within* seconds, the next caller may win."""
+    n2, n3 = await lapsed(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=harness.short)
+    await harness.advance(harness.short)
+    assert await n3.nodes.take_over(N1, by=N3, within=LONG)
+    assert not await n2.nodes.take_over(N1, by=N2, within=LONG)
+
+
+async def test_a_winner_who_was_replaced_cannot_finish(harness: Harness) -> None:
+    """finish_takeover: every session of *lapsed* is on the clock: the one who has the right says so."""
+    n2, n3 = await lapsed(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=harness.short)
+    await harness.advance(harness.short)
+    assert await n3.nodes.take_over(N1, by=N3, within=LONG)
+    await n2.nodes.finish_takeover(N1, by=N2)
+    assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == (N1,)
+    await n3.nodes.finish_takeover(N1, by=N3)
+    assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == ()
+
+
+async def test_a_finished_takeover_is_listed_no_more(harness: Harness) -> None:
+    """Declare that every session of *lapsed* is on the clock; it will not be listed as lapsed again."""
+    n2, n3 = await lapsed(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+    assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == (N1,), "not before it is finished"
+    await harness.asked_again(n2, lambda: n2.nodes.finish_takeover(N1, by=N2))
+    assert await n3.nodes.renew(N3, lease=LONG) == LeaseTable((N2, N3), ())
+    assert not await n3.nodes.take_over(N1, by=N3, within=LONG)
+    with pytest.raises(LeaseLost):
+        await n2.nodes.renew(N1, lease=LONG)
+
+
+async def test_a_node_that_comes_back_ends_the_takeover(harness: Harness) -> None:
+    """False too if the node has come back."""
+    n2, n3 = await lapsed(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await n3.nodes.join(N1, lease=LONG)
+    assert not await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await n2.nodes.finish_takeover(N1, by=N2)
+    assert await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N1, N2, N3), ())
+    assert await n3.nodes.renew(N1, lease=LONG) == LeaseTable((N1, N2, N3), ())
+
+
+# --- telling a former owner -------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def listening(grid: Grid) -> AsyncIterator[list[Ownership]]:
+    """Collect what n1 is told."""
+    told: list[Ownership] = []
+    messages = grid.nodes.claimed_elsewhere(N1)
+
+    async def collect() -> None:
+        async for each in messages:
+            told.append(each)  # noqa: PERF401 - seen one by one, while more come
+
+    task = asyncio.create_task(collect())
+    yield told
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_former_owner_is_told(harness: Harness) -> None:
+    """Tell a living former owner that a session was claimed from it. / Delivered by ``claimed_elsewhere``."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n2.nodes.join(N2, lease=LONG)
+    rights = [Ownership(new_id(), N1, Epoch(number)) for number in range(1, 6)]
+    async with listening(n1) as told:
+        for each in rights:
+            await n2.nodes.tell_claimed(N1, each)
+            await n2.nodes.tell_claimed(N2, each)
+        await eventually(lambda: len(told) >= len(rights))
+        assert told == rights
+
+
+async def test_telling_a_node_that_is_not_there_is_no_error(harness: Harness) -> None:
+    """At most once and best effort: fencing does not depend on it."""
+    grid = await harness.grid("n2")
+    await grid.nodes.tell_claimed(N1, Ownership(new_id(), N1, Epoch(1)))
+    assert not await harness.inventory()
+
+
+async def test_telling_goes_on_after_the_grid_was_away(harness: Harness) -> None:
+    """claimed_elsewhere: goes on by itself when the grid was away."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    async with listening(n1) as told:
+        await n2.nodes.tell_claimed(N1, Ownership(new_id(), N1, Epoch(1)))
+        await eventually(lambda: len(told) == 1)
+        await harness.go_away()
+        await harness.come_back()
+        after = Ownership(new_id(), N1, Epoch(2))
+
+        async def arrived() -> bool:
+            await n2.nodes.tell_claimed(N1, after)
+            return after in told
+
+        await eventually(arrived)
+        assert len(told) == len(set(told)) or told[1:] == [after] * (len(told) - 1), "nothing old comes again"

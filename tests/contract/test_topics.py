@@ -1,0 +1,331 @@
+"""The contract of ``TopicStore``: publishing exactly once, versions, values, restoring."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.types import EventId, TopicPath, Version
+from gateway.ports import Fenced, GridUnavailable, Ownership, PublishCommand, Published, TopicValue
+from tests.contract.examples import publish, published, right, session, topic_of, values_of
+from tests.contract.following import Follower
+from tests.contract.harness import Harness, node
+
+N1, N2 = node("n1"), node("n2")
+TOPIC = "prices/ACME"
+PARTITION = topic_of(TOPIC)
+
+
+def sequence(event: str) -> int:
+    """Read the sequence of an event id."""
+    return int(event.rsplit("-", 1)[1])
+
+
+async def test_a_publish_is_stored_and_has_a_receipt(harness: Harness) -> None:
+    """Raise the version, store the value. / Published: version of the value, id of the event."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    (receipt,) = await published(n1, publish(right(session()), 1, TOPIC, b'{"bid":1}'))
+    assert not receipt.duplicate
+    assert receipt.version == 1
+    partition, generation, _ = receipt.event.split("-")
+    assert (int(partition), int(generation)) == (PARTITION, n1.generation)
+    expected = {TOPIC: TopicValue(TopicPath(TOPIC), receipt.version, receipt.event, b'{"bid":1}')}
+    assert await values_of(n1, PARTITION) == await values_of(n2, PARTITION) == expected
+
+
+async def test_any_json_text_and_any_topic_come_back_as_they_were(harness: Harness) -> None:
+    """value: JSON text."""
+    grid = await harness.grid()
+    owner = right(session())
+    texts = [b"null", b'""', b'"\\u0000"', '"日本 \\n"'.encode(), b"[1,2]", b"-0.5e-7", b'{"a b":" "}', b"x" * 70_000]
+    topics = ["odd/a b", "odd/é", "odd/'\"\\", "odd/-", "odd/1 2 3", "odd/%s", "odd/🙂", "odd/{x}"]
+    commands = [publish(owner, number, topics[number - 1], texts[number - 1]) for number in range(1, 9)]
+    await published(grid, *commands)
+    assert {topic: value.value for topic, value in (await values_of(grid, topic_of("odd/x"))).items()} == dict(
+        zip(topics, texts, strict=True)
+    )
+
+
+async def test_versions_grow_by_topic_and_events_by_partition(harness: Harness) -> None:
+    """P6: per topic, versions grow. / Event id: ordered within a partition."""
+    grid = await harness.grid()
+    owner = right(session())
+    paths = ["prices/A", "prices/B", "prices/A", "prices/A", "prices/B"]
+    receipts = await published(grid, *(publish(owner, number, path) for number, path in enumerate(paths, 1)))
+    assert [each.version for each in receipts] == [1, 1, 2, 3, 2]
+    numbers = [sequence(each.event) for each in receipts]
+    assert numbers == list(range(numbers[0], numbers[0] + 5)), "contiguous within a generation"
+
+
+async def test_publishes_of_one_call_are_executed_in_order(harness: Harness) -> None:
+    """Execute publishes in order; one answer per command."""
+    grid = await harness.grid()
+    alice, bob = right(session()), right(session())
+    commands = [
+        publish(owner, number, TOPIC, str(number).encode()) for number in range(1, 31) for owner in (alice, bob)
+    ]
+    receipts = await published(grid, *commands)
+    assert [each.version for each in receipts] == list(range(1, 61))
+    assert (await values_of(grid, PARTITION))[TOPIC].value == b"30"
+    assert await grid.topics.publish([]) == []
+
+
+async def test_calls_that_were_started_one_after_the_other_are_executed_in_that_order(harness: Harness) -> None:
+    """All parts share one ordered command stream."""
+    grid = await harness.grid()
+    owner = right(session())
+    answers = await asyncio.gather(*(published(grid, publish(owner, number, TOPIC)) for number in range(1, 101)))
+    assert [receipt.version for (receipt,) in answers] == list(range(1, 101))
+
+
+# --- exactly once -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harness) -> None:
+    """Refuse a duplicate (answering with the first execution's receipt)."""
+    grid = await harness.grid()
+    owner = right(session())
+    first, second = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
+    again = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
+    assert again == [replace(first, duplicate=True), replace(second, duplicate=True)]
+    value = (await values_of(grid, PARTITION))[TOPIC]
+    assert (value.version, value.value, value.event) == (2, b"2", second.event)
+
+
+async def test_a_publish_asked_again_after_its_answer_was_lost(harness: Harness) -> None:
+    """P5: a publish acknowledged is in the grid exactly once, however often the client had to resend it."""
+    grid = await harness.grid()
+    owner = right(session())
+    commands = [publish(owner, number, TOPIC, str(number).encode()) for number in range(1, 6)]
+    receipts = await harness.asked_again(grid, lambda: published(grid, *commands))
+    assert [each.version for each in receipts] == [1, 2, 3, 4, 5]
+    (after,) = await published(grid, publish(owner, 6, TOPIC))
+    assert after.version == 6
+
+
+@pytest.mark.parametrize("failed_over", [False, True])
+async def test_publishes_cut_in_the_middle_are_executed_once(harness: Harness, *, failed_over: bool) -> None:
+    """GridUnavailable: of the commands per partition a prefix has been executed; send all of them again (P5)."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    record = session()
+    paths = ("prices/A", "rates/B", "news/C")
+    partitions = [topic_of(path) for path in paths]
+
+    def commands(owner: Ownership) -> list[PublishCommand]:
+        return [publish(owner, number, paths[number % 3], str(number).encode()) for number in range(1, 61)]
+
+    async with Follower(n2) as follower:
+        await follower.follow_from_here(*partitions)
+        await harness.cut_next_publish(n1)
+        with pytest.raises(GridUnavailable):
+            await n1.topics.publish(commands(right(record)))
+        await harness.up(n1)
+        if failed_over:
+            receipts = await published(n2, *commands(right(record, owner=N2, epoch=2)))
+        else:
+            receipts = await published(n1, *commands(right(record)))
+        executed = [each.duplicate for each in receipts]
+        assert any(executed)
+        assert not all(executed)
+        for index, path in enumerate(paths):
+            values = await follower.has(topic_of(path), 20)
+            of_topic = [number for number in range(1, 61) if number % 3 == index]
+            assert [int(each.value) for each in values] == of_topic, "once, and in order"
+            assert [each.event for each in values] == [receipts[number - 1].event for number in of_topic]
+            duplicates = [receipts[number - 1].duplicate for number in of_topic]
+            assert duplicates == sorted(duplicates, reverse=True), "a prefix"
+
+
+async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> None:
+    """…then each is executed exactly once, whichever nodes send it how often (also across failover)."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    record = session()
+    before = await published(n1, *(publish(right(record), number, TOPIC) for number in range(1, 4)))
+    owner = right(record, owner=N2, epoch=2)
+    after = await published(n2, *(publish(owner, number, TOPIC) for number in range(2, 6)))
+    assert after[:2] == [replace(each, duplicate=True) for each in before[1:]]
+    assert [(each.version, each.duplicate) for each in after[2:]] == [(4, False), (5, False)]
+
+
+async def test_two_nodes_that_send_the_same_at_the_same_time_execute_it_once(harness: Harness) -> None:
+    """Each command is one atomic step."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    owner = right(session())
+    commands = [publish(owner, number, TOPIC) for number in range(1, 51)]
+    first, second = await asyncio.gather(published(n1, *commands), published(n2, *commands))
+    for one, other in zip(first, second, strict=True):
+        assert (one.version, one.event) == (other.version, other.event)
+        assert one.duplicate != other.duplicate
+    assert (await values_of(n1, PARTITION))[TOPIC].version == 50
+
+
+async def test_requests_of_several_partitions_are_told_apart(harness: Harness) -> None:
+    """request: the identity of the publish within its session; topics of other partitions lie between."""
+    grid = await harness.grid()
+    owner = right(session())
+    paths = ["prices/A", "rates/B", "prices/A", "news/C", "rates/B", "prices/A"]
+    assert len({topic_of(path) for path in paths}) == 3
+    commands = [publish(owner, number, path) for number, path in enumerate(paths, 1)]
+    receipts = await published(grid, *commands)
+    assert [each.version for each in receipts] == [1, 1, 2, 1, 2, 3]
+    assert await published(grid, *commands) == [replace(each, duplicate=True) for each in receipts]
+
+
+async def test_sessions_are_told_apart(harness: Harness) -> None:
+    """request: identity of the publish *within its session*."""
+    grid = await harness.grid()
+    receipts = [(await published(grid, publish(right(session()), 1, TOPIC)))[0] for _ in range(3)]
+    assert [(each.version, each.duplicate) for each in receipts] == [(1, False), (2, False), (3, False)]
+
+
+async def test_receipts_are_kept_until_they_are_settled(harness: Harness) -> None:
+    """settled: receipts up to it may be forgotten; others must not be, however many there are."""
+    grid = await harness.grid()
+    owner = right(session())
+    count = 200
+    receipts = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(1, count + 1)))
+    again = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(21, count + 1)))
+    assert again == [replace(each, duplicate=True) for each in receipts[20:]]
+
+
+async def test_a_settled_duplicate_is_still_not_executed(harness: Harness) -> None:
+    """version: 0 if it was executed before and its receipt is settled; event: empty likewise."""
+    grid = await harness.grid()
+    owner = right(session())
+    count = 60
+    await published(grid, *(publish(owner, number, TOPIC, settled=number - 1) for number in range(1, count + 1)))
+    again = await published(grid, *(publish(owner, number, TOPIC, settled=count - 1) for number in range(1, count)))
+    assert again == [Published(Version(0), EventId(""), duplicate=True)] * (count - 1)
+    assert (await values_of(grid, PARTITION))[TOPIC].version == count
+
+
+async def test_a_settled_session_keeps_few_receipts(harness: Harness) -> None:
+    """Receipts up to it may be forgotten: a session that publishes for a year costs what one of a minute costs."""
+    grid = await harness.grid()
+    owner = right(session())
+    for start in range(0, 1000, 100):
+        await published(
+            grid, *(publish(owner, start + number, TOPIC, settled=start + number - 1) for number in range(1, 101))
+        )
+    assert len(await harness.inventory()) == 1
+    (last,) = await published(grid, publish(owner, 1000, TOPIC, settled=999))
+    assert (last.version, last.duplicate) == (1000, True)
+
+
+# --- fencing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_older_epoch_is_fenced(harness: Harness) -> None:
+    """right: an epoch older than one that published here before is refused."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    record = session()
+    old, new = right(record), right(record, owner=N2, epoch=2)
+    await published(n1, publish(old, 1, TOPIC, b"1"))
+    await published(n2, publish(new, 2, TOPIC, b"2"))
+    results = await n1.topics.publish([publish(old, 3, TOPIC, b"late"), publish(old, 2, TOPIC, b"2")])
+    assert all(isinstance(each, Fenced) for each in results)
+    value = (await values_of(n1, PARTITION))[TOPIC]
+    assert (value.value, value.version) == (b"2", 2)
+    assert [each.duplicate for each in await published(n2, publish(new, 2, TOPIC), publish(new, 3, TOPIC))] == [
+        True,
+        False,
+    ]
+
+
+async def test_a_fenced_publish_does_not_hurt_others(harness: Harness) -> None:
+    """Publish: one answer per command."""
+    grid = await harness.grid()
+    record, other = session(), session()
+    await published(grid, publish(right(record, epoch=2), 1, TOPIC))
+    commands = [
+        publish(right(other), 1, TOPIC),
+        publish(right(record), 2, TOPIC),
+        publish(right(other), 2, TOPIC),
+    ]
+    first, second, third = await grid.topics.publish(commands)
+    assert isinstance(first, Published)
+    assert isinstance(second, Fenced)
+    assert isinstance(third, Published)
+    assert third.version == first.version + 1
+
+
+# --- values and positions ---------------------------------------------------------------------------------------------
+
+
+async def test_all_values_of_a_partition_are_read_in_pages(harness: Harness) -> None:
+    """Read all values of a partition, in pages and without blocking the grid."""
+    grid = await harness.grid()
+    owner = right(session())
+    count = 2500
+    await published(
+        grid, *(publish(owner, number, f"prices/{number}", str(number).encode()) for number in range(1, count + 1))
+    )
+    pages = [page async for page in grid.topics.values(PARTITION)]
+    assert len(pages) > 1
+    found = {value.topic: value.value for page in pages for value in page}
+    assert found == {f"prices/{number}": str(number).encode() for number in range(1, count + 1)}
+    assert await values_of(grid, (PARTITION + 1) % 64) == {}
+
+
+async def test_reading_values_starts_again_when_the_grid_was_away(harness: Harness) -> None:
+    """GridUnavailable: see the module; the read has to start again."""
+    grid = await harness.grid()
+    owner = right(session())
+    await published(grid, *(publish(owner, number, f"prices/{number}") for number in range(1, 2501)))
+
+    async def read() -> None:
+        async for _ in grid.topics.values(PARTITION):
+            await harness.cut(grid)
+
+    with pytest.raises(GridUnavailable):
+        await read()
+    await harness.mend(grid)
+    assert len(await values_of(grid, PARTITION)) == 2500
+
+
+async def test_the_position_is_that_of_the_last_event(harness: Harness) -> None:
+    """Tell the end of a partition's stream. / sequence: contiguous within a generation."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    owner = right(session())
+    for request in (1, 2, 3):
+        (receipt,) = await published(n1, publish(owner, request, TOPIC))
+        position = await n2.topics.position(PARTITION)
+        assert f"{PARTITION}-{position.generation}-{position.sequence}" == receipt.event
+
+
+# --- restore ----------------------------------------------------------------------------------------------------------
+
+
+def value(version: int, text: bytes = b"1", topic: str = TOPIC) -> TopicValue:
+    """Make a value as a node holds it."""
+    return TopicValue(TopicPath(topic), Version(version), EventId(f"{topic_of(topic)}-1-{version}"), text)
+
+
+async def test_restore_writes_only_what_is_newer(harness: Harness) -> None:
+    """Each is written only if its version is above the stored one. / Returns: how many were written."""
+    grid = await harness.grid()
+    assert await grid.topics.restore([value(5, b"five"), value(1, b"other", "prices/B")]) == 2
+    assert await grid.topics.restore([value(5, b"FIVE"), value(4, b"four")]) == 0
+    assert await grid.topics.restore([value(7, b"seven"), value(6, b"six"), value(2, b"two", "prices/B")]) == 2
+    assert await values_of(grid, PARTITION) == {TOPIC: value(7, b"seven"), "prices/B": value(2, b"two", "prices/B")}
+    assert await grid.topics.restore([]) == 0
+
+
+async def test_versions_go_on_above_a_restored_one(harness: Harness) -> None:
+    """P6: per topic, a client sees versions grow and never go back."""
+    grid = await harness.grid()
+    await grid.topics.restore([value(41)])
+    (receipt,) = await published(grid, publish(right(session()), 1, TOPIC))
+    assert receipt.version == 42
+
+
+async def test_restore_asked_again_after_its_answer_was_lost(harness: Harness) -> None:
+    """Each step is idempotent: what was written already is not written again."""
+    grid = await harness.grid()
+    before = await grid.topics.position(PARTITION)
+    assert await harness.asked_again(grid, lambda: grid.topics.restore([value(3), value(4)])) == 0
+    after = await grid.topics.position(PARTITION)
+    written = after.sequence - before.sequence if before.generation == after.generation else after.sequence
+    assert written == 2

@@ -1,0 +1,325 @@
+"""The wire protocol's document and the code say the same (docs/reference/protocol.md).
+
+Blocks are marked by the words after ``json``: ``client|server|both NAME`` is decoded, compared and encoded again;
+``… accepted`` is only decoded and compared; ``… rejected CODE`` must be refused with that error code;
+``exchange SENDER`` is compared byte for byte with what two session machines write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from gateway.app import policy
+from gateway.app.handshake import MAX_CLIENT_TYPE
+from gateway.core import codec
+from gateway.core.codes import CLOSE_CODES, ERRORS, ErrorCode, FailoverReason, Outcome
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.packets import (
+    Ack,
+    Bye,
+    Error,
+    GoAway,
+    Hello,
+    Malformed,
+    Notice,
+    NoticeCode,
+    Packet,
+    Ping,
+    Pong,
+    Publish,
+    Reply,
+    Resume,
+    SessionBody,
+    SessionPacket,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+    Update,
+    Welcome,
+)
+from gateway.core.selectors import MAX_ANY
+from gateway.core.topics import MAX_PATH_BYTES, MAX_SEGMENTS
+from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, Version
+from gateway.settings import Settings
+from tests.docs.exchange import WELCOME, Exchange, encode_body
+
+ROOT: Final = Path(__file__).parents[2]
+TEXT: Final = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
+BLOCKS: Final = re.findall(r"^```json ([^\n]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+class Example(NamedTuple):
+    """A marked block.
+
+    Attributes:
+        sender: client, server or both.
+        rule: what is to be done with it; empty, ``accepted`` or ``rejected``.
+        code: for ``rejected``, the error code.
+        text: the JSON.
+    """
+
+    sender: str
+    rule: str
+    code: str
+    text: str
+
+
+def read_examples() -> dict[str, Example]:
+    examples: dict[str, Example] = {}
+    for mark, text in BLOCKS:
+        sender, name, rule, code = [*mark.split(), "", ""][:4]
+        if sender != "exchange":
+            assert name not in examples, f"two examples are called {name}"
+            examples[name] = Example(sender, rule, code, text)
+    return examples
+
+
+EXAMPLES: Final = read_examples()
+
+
+def session(number: int, body: SessionBody, received: int | None = None) -> SessionPacket:
+    return SessionPacket(PacketId(number), None if received is None else PacketId(received), body)
+
+
+UNAVAILABLE: Final = "the grid is away and nothing was done; ask again"
+NINE: Final = RequestNumber(9)
+
+EXPECTED: Final[dict[str, Packet]] = {
+    "hello": Hello(principal="alice", secret="s3cret", properties={"team": "fx"}, client="example/1", window=60.0),
+    "resume": Resume(token="token-1", attempt=Attempt(3), received=PacketId(41), oldest=PacketId(17)),
+    "resume-without-buffers": Resume(
+        token="token-1", attempt=Attempt(1795249200123), received=PacketId(0), oldest=PacketId(codec.MAX_NUMBER)
+    ),
+    "welcome": Welcome(
+        session=WELCOME.session,
+        principal="alice",
+        node=NodeId("n2"),
+        token="token-4",
+        outcome=Outcome.FAILED_OVER,
+        reason=FailoverReason.GAP,
+        received=PacketId(0),
+        resent=0,
+        lost=37,
+        conflated=None,
+        window=60.0,
+        ping_interval=20.0,
+        ping_timeout=45.0,
+        replicated=True,
+        limits=WELCOME.limits,
+        backoff=WELCOME.backoff,
+        properties={"$session": "s-4f1c", "$principal": "alice", "$node": "n2", "team": "fx"},
+        selections=("+prices/**", "-prices/secret/**"),
+    ),
+    "ack": Ack(PacketId(44)),
+    "ping": Ping(),
+    "ping-with-a-renewed-token": Ping("token-1b"),
+    "pong": Pong(PacketId(44)),
+    "go-away": GoAway("the node drains", 1.0),
+    "bye": Bye("done"),
+    "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
+    "error-with-retry": Error(ErrorCode.GRID_UNAVAILABLE, "the grid is away; try again", 1.0),
+    "publish": session(12, Publish(NINE, "prices/ACME", b'{"bid":1.5}'), 40),
+    "publish-resubmitted": session(1, Publish(NINE, "prices/ACME", b'{"bid":1.5}', resubmitted=True)),
+    "subscribe-resubmitted": session(1, Subscribe(RequestNumber(10), "prices/**", resubmitted=True)),
+    "subscribe": session(1, Subscribe(RequestNumber(1), "prices/**")),
+    "unsubscribe": session(2, Unsubscribe(RequestNumber(2), "prices/secret/**")),
+    "properties": session(2, SetProperties(RequestNumber(2), {"team": "rates", "desk": None})),
+    "reply-to-publish": session(41, Reply(request=NINE, version=Version(8), event=EventId("25-1-8")), 12),
+    "reply": session(41, Reply(request=NINE)),
+    "reply-with-an-error": session(
+        41, Reply(request=NINE, error=ErrorCode.GRID_UNAVAILABLE, message=UNAVAILABLE, retry_after=0.5)
+    ),
+    "an-error-code-of-the-future": session(41, Reply(request=NINE, error=ErrorCode.INTERNAL, message="please wait")),
+    "notice": session(45, Notice("grid_lost_writes", "The grid came back with less than it had.")),
+    "update": session(43, Update("prices/ACME", Version(8), EventId("25-1-8"), {"bid": 1.5})),
+    "update-snapshot": session(44, Update("prices/XYZ", Version(3), EventId("25-1-9"), None, snapshot=True), 12),
+    "unknown-fields-and-nulls": session(1, Subscribe(RequestNumber(1), "a")),
+    "a-request-that-only-gets-a-reply": session(
+        1, Malformed(RequestNumber(1), "publish packet: 'topic' must be a string")
+    ),
+}
+"""What each example means; the rejected ones mean nothing."""
+
+
+def decoders(example: Example) -> list[str]:
+    return ["client", "server"] if example.sender == "both" else [example.sender]
+
+
+def decode(text: str, sender: str) -> list[Packet]:
+    return codec.decode_from_client(text) if sender == "client" else codec.decode_from_server(text)
+
+
+def encode(packet: Packet) -> bytes:
+    if isinstance(packet, SessionPacket):
+        return codec.number(encode_body(packet.body), packet.id, packet.received)
+    return codec.encode_link(packet)
+
+
+# --- Examples -------------------------------------------------------------------------------------------------------
+
+
+def test_every_example_is_known_and_every_known_one_is_in_the_document() -> None:
+    assert {name for name, example in EXAMPLES.items() if example.rule != "rejected"} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_means_what_the_document_says(name: str) -> None:
+    example = EXAMPLES[name]
+    for sender in decoders(example):
+        if example.rule == "rejected":
+            with pytest.raises(RemoteProtocolError) as refusal:
+                decode(example.text, sender)
+            assert refusal.value.code == example.code
+            continue
+        assert decode(example.text, sender) == [EXPECTED[name]]
+        if not example.rule:
+            assert json.loads(encode(EXPECTED[name])) == json.loads(example.text)
+
+
+# Both may ping; that only a server renews a token is a matter of meaning.
+ONE_SIDED: Final = [
+    name
+    for name, example in EXAMPLES.items()
+    if example.sender != "both" and not isinstance(EXPECTED.get(name), Ping) and example.rule != "rejected"
+]
+
+
+@pytest.mark.parametrize("name", ONE_SIDED)
+def test_what_only_one_side_may_send_is_refused_from_the_other(name: str) -> None:
+    example = EXAMPLES[name]
+    other = "server" if example.sender == "client" else "client"
+
+    with pytest.raises(RemoteProtocolError) as refusal:
+        decode(example.text, other)
+    assert refusal.value.code is ErrorCode.UNKNOWN_PACKET_TYPE
+
+
+def test_every_packet_has_an_example() -> None:
+    shown = {json.loads(example.text)["type"] for example in EXAMPLES.values() if example.rule != "rejected"}
+
+    assert shown == {row[0].strip("`") for row in table("| Packet | Kind |")}
+
+
+# --- The exchange -----------------------------------------------------------------------------------------------------
+
+
+def test_the_exchange_is_what_two_machines_write_and_understand() -> None:
+    written = [(mark, text.removesuffix("\n")) for mark, text in BLOCKS if mark.startswith("exchange")]
+    steps = list(Exchange().steps())
+
+    assert [text for _, text in written] == [step.message.decode() for step in steps]
+    for (mark, _), step in zip(written, steps, strict=True):
+        assert mark == f"exchange {step.sender}" + (" lost" if step.received is None else "")
+        assert not any(isinstance(item, RemoteProtocolError) for item in step.received or [])
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+
+def table(head: str) -> list[list[str]]:
+    """Return the cells of the only table whose first line begins with *head*."""
+    (rows,) = re.findall(rf"^{re.escape(head)}[^\n]*\n\|[- |]+\|\n((?:\|[^\n]*\n)+)", TEXT, re.MULTILINE)
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows.splitlines()]
+
+
+def test_the_table_of_packets_is_that_of_the_codec() -> None:
+    senders: dict[str, set[str]] = {}
+    kinds: dict[str, str] = {}
+    for kind, sender, readers in (
+        ("link", "client", codec._LINK_FROM_CLIENT),
+        ("link", "server", codec._LINK_FROM_SERVER),
+        ("session", "client", codec._BODIES_FROM_CLIENT),
+        ("session", "server", codec._BODIES_FROM_SERVER),
+    ):
+        for name in readers:
+            kinds[name] = kind
+            senders.setdefault(name, set()).add(sender)
+
+    assert {row[0].strip("`"): (row[1], row[2]) for row in table("| Packet | Kind |")} == {
+        name: (kinds[name], "both" if len(who) > 1 else who.pop()) for name, who in senders.items()
+    }
+
+
+def test_the_table_of_errors_is_that_of_the_registry() -> None:
+    assert table("| Code | Retryable | Meaning |") == [
+        [f"`{spec.code.value}`", "yes" if spec.retryable else "no", spec.meaning] for spec in ERRORS.values()
+    ]
+
+
+def test_the_table_of_close_codes_is_that_of_the_registry() -> None:
+    assert table("| Code | Name | Meaning |") == [
+        [str(each.code), f"`{each.name}`", each.meaning] for each in CLOSE_CODES
+    ]
+
+
+def test_the_table_of_notices_is_that_of_the_code() -> None:
+    assert [row[0] for row in table("| Code | Meaning |")] == [f"`{code.value}`" for code in NoticeCode]
+
+
+def test_the_numbers_that_the_protocol_fixes_are_those_of_the_code() -> None:
+    assert [int(row[1]) for row in table("| What | Value |")] == [
+        codec.MAX_NUMBER,
+        MAX_PATH_BYTES,
+        MAX_SEGMENTS,
+        MAX_ANY,
+        policy.MAX_PROPERTIES,
+        policy.MAX_PROPERTY_NAME,
+        policy.MAX_PROPERTY_VALUE,
+        MAX_CLIENT_TYPE,
+    ]
+
+
+def test_the_defaults_of_what_the_welcome_announces_are_those_of_the_settings() -> None:
+    settings = Settings()
+    expected = [
+        f"{settings.limit_message_bytes}",
+        f"{settings.limit_value_bytes}",
+        f"{settings.limit_requests}",
+        f"{settings.limit_selections}",
+        f"{settings.limit_resend_packets}",
+        f"{settings.limit_resend_bytes}",
+        f"{settings.window_default:g}",
+        f"{settings.ping_interval:g}, {settings.ping_timeout:g}",
+        f"{settings.backoff_initial:g}, {settings.backoff_maximum:g}, {settings.backoff_stable:g}",
+    ]
+
+    assert [row[1] for row in table("| Field | Default of a node |")] == expected
+
+
+# --- Sections ---------------------------------------------------------------------------------------------------------
+
+QUOTE: Final = re.compile(r"\bprotocol(?: sections?)? (\d+(?:\.\d+)*)(?:(?: and| to|,) (\d+(?:\.\d+)*))?")
+
+
+def headings() -> set[str]:
+    """Numbers of sections and of numbered paragraphs."""
+    return set(re.findall(r"^(?:#+ )?(\d+(?:\.\d+)*)\b(?!\.\s)", TEXT, re.MULTILINE))
+
+
+def test_every_section_that_the_code_quotes_exists() -> None:
+    known = headings()
+    missing = {
+        f"{path.relative_to(ROOT)} quotes protocol {number}"
+        for folder in ("gateway", "lb", "tests", "docs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".md", ".lua"}
+        for quote in QUOTE.findall(path.read_text(encoding="utf-8"))
+        for number in quote
+        if number and number not in known
+    }
+
+    assert not missing
+
+
+def test_every_section_that_the_document_quotes_exists() -> None:
+    quoted = set(re.findall(r"[( ](\d{1,2}(?:\.\d+)+)(?=[),; :.]|$)", TEXT, re.MULTILINE))
+    known = headings()
+    # Everything else that looks like a section number is a number of seconds.
+    seconds = {"0.25", "0.5", "1.0", "20.0", "45.0", "60.0", "10.0", "1.5"}
+
+    assert quoted - known - seconds == set()

@@ -1,0 +1,72 @@
+"""The how-to page's program, run piece by piece against a real node; and the reference page against the code."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gateway.client
+from gateway.client import Notice, Receipt, Recovery, Session, SessionClosed, Update, UpdateStream, connect
+from tests.integration.client.conftest import eventually
+from tests.support.nodes import running_node
+
+DOCS = Path(__file__).parents[3] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+async def program(nothing_left_over: None) -> AsyncIterator[dict[str, Any]]:
+    """Everything the page defines, with the address of a real node."""
+    text = (DOCS / "how-to" / "use-from-python.md").read_text()
+    async with running_node() as node:
+        namespace: dict[str, Any] = {}
+        for block in BLOCK.findall(text):
+            exec(compile(block, "use-from-python.md", "exec"), namespace)
+        namespace["URL"] = node.url
+        yield namespace
+        loop = namespace["loop"]
+        loop.call_soon_threadsafe(loop.stop)
+        await eventually(lambda: not loop.is_running())
+        loop.close()
+
+
+async def test_the_pages_program_does_what_the_page_says(program: dict[str, Any]) -> None:
+    assert (await program["greet"]()).endswith(" at n1")
+    seen: dict[str, object] = {}
+    async with connect(program["URL"], "alice") as session:
+        following = asyncio.create_task(program["follow"](session, seen))
+        watching = asyncio.create_task(program["watch"](session, print))
+        assert await program["publish"](session) == 1
+        await program["publish_many"](session)
+        await eventually(lambda: len(seen) == 4)
+
+        async def work(session: Session) -> None:
+            await session.close()
+            await session.publish("a", 1)
+
+        assert await program["run"](session, work) == "somebody closed it"
+        await asyncio.gather(following, watching)
+        assert isinstance(session.closed_reason, SessionClosed)
+
+
+async def test_a_synchronous_user_gets_by_with_a_few_lines(program: dict[str, Any]) -> None:
+    assert await asyncio.to_thread(program["report_once"]) == {"done": True}
+
+
+def test_the_reference_names_everything_there_is() -> None:
+    text = (DOCS / "reference" / "client.md").read_text()
+    names = set(gateway.client.__all__) - {"Connecting"}
+    for kind in (Update, Receipt, Recovery, Notice):
+        names |= {field.name for field in dataclasses.fields(kind)}
+    for owner in (Session, UpdateStream):
+        names |= {name for name in vars(owner) if not name.startswith("_")} - {"offer", "end", "failed_over"}
+    names |= set(inspect.signature(connect).parameters)
+
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == []

@@ -1,0 +1,387 @@
+"""The two ends of a link pair: a client and a node around their machines (see ``link_pair``)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gateway.core import codec
+from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.outbox import Outgoing
+from gateway.core.packets import (
+    Ack,
+    Notice,
+    Packet,
+    Ping,
+    Pong,
+    Publish,
+    Reply,
+    Resume,
+    SessionBody,
+    SessionPacket,
+    Update,
+    Welcome,
+)
+from gateway.core.session import SessionMachine
+from gateway.core.transitions import Role, State
+from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, Version
+
+if TYPE_CHECKING:
+    from tests.support.link_pair import LinkPair
+
+PLENTY: Final = 1 << 20
+"""Room of a transport that does not push back, in bytes."""
+
+
+@dataclass(eq=False)
+class Connection:
+    """One connection: what is under way on it, and what has been done to it.
+
+    Attributes:
+        to_server: messages under way to the server.
+        to_client: messages under way to the client.
+        dead: nothing written arrives any more, though an end may not have noticed.
+        tampered: a message was lost, doubled or moved, so that a violation of the protocol is no wonder.
+        life: in which numbering the client was when it asked to resume.
+    """
+
+    to_server: deque[bytes] = field(default_factory=deque)
+    to_client: deque[bytes] = field(default_factory=deque)
+    dead: bool = False
+    tampered: bool = False
+    life: int = 0
+
+    def cut(self) -> None:
+        """Lose everything under way, and everything that is still going to be written."""
+        self.dead = True
+        self.to_server.clear()
+        self.to_client.clear()
+
+
+class Ledger:
+    """What one end has numbered in one life of the numbering, to compare with what the other end gets.
+
+    Attributes:
+        numbered: body by packet id.
+        acknowledged: last id that the sender has been told of; nothing up to it may be written again.
+    """
+
+    def __init__(self) -> None:
+        self.numbered: dict[int, SessionBody] = {}
+        self.acknowledged = 0
+
+    def wrote(self, packet: SessionPacket) -> None:
+        """Note a packet that was written, for the first time or again."""
+        assert packet.id > self.acknowledged, f"packet {packet.id} was resent though it had been acknowledged"
+        known = self.numbered.setdefault(packet.id, packet.body)
+        assert known == packet.body, f"packet {packet.id} was written with two contents"
+        assert len(self.numbered) == max(self.numbered), "a number was left out"
+
+
+class End:
+    """What both ends have in common."""
+
+    def __init__(self, pair: LinkPair, machine: SessionMachine) -> None:
+        self.pair = pair
+        self.machine = machine
+        self.connection: Connection | None = None
+        self.sent = Ledger()
+        self.taken_in = 0
+        """Session packets taken in, in this life of the numbering."""
+
+    def flush(self, room: int) -> None:
+        """Write what the machine has to write; a machine that has not begun has nothing."""
+        if self.machine.state is State.FRESH:
+            return
+        messages = self.machine.flush(room)
+        if self.connection is None:
+            assert not messages, "a machine without connection wrote something"
+            return
+        for message in messages:
+            packets = self._decode_own(message)
+            assert len(message) <= self.machine.policy.message_bytes or len(packets) == 1
+            for packet in packets:
+                if isinstance(packet, SessionPacket):
+                    self.sent.wrote(packet)
+            if not self.connection.dead:
+                (self.connection.to_client if self.is_server else self.connection.to_server).append(message)
+        assert self.machine.unacknowledged <= self.machine.policy.resend_packets
+
+    def receive(self, packets: list[Packet]) -> None:
+        """Take packets in; a violation is forgiven only on a connection that was tampered with."""
+        connection = self.connection
+        assert connection is not None
+        for packet in packets:
+            if isinstance(packet, SessionPacket | Ack | Pong) and packet.received is not None:
+                self.sent.acknowledged = max(self.sent.acknowledged, packet.received)
+        for item in self.machine.receive(packets, self.pair.now):
+            if isinstance(item, RemoteProtocolError):
+                assert connection.tampered, f"violation on a clean connection: {item}"
+                self.pair.seen["violation"] += 1
+                self.give_up()
+                return
+            self.take_in(item)
+
+    def give_up(self) -> None:
+        """Close the connection, or notice that it is gone."""
+        if self.connection is not None:
+            self.connection.cut()
+            self.connection = None
+            if self.machine.state is State.RESUMING:
+                self.pair.seen["cut while resuming"] += 1
+            self.machine.detach()
+            if self.machine.state is State.GAP:
+                self.pair.seen["gap"] += 1
+
+    def tick(self) -> None:
+        """Let the machine do what is due."""
+        deadline = self.machine.next_deadline()
+        if self.machine.tick(self.pair.now):
+            assert deadline is not None
+            assert deadline <= self.pair.now
+            self.pair.seen["ping timeout"] += 1
+            self.give_up()
+
+    def refreeze(self, room: int) -> None:
+        """Go on with a machine that was frozen and thawed, after comparing the two (``thaw(freeze(s)) == s``)."""
+        frozen = self.machine.freeze()
+        thawed = SessionMachine.thaw(frozen)
+        assert thawed.freeze() == frozen
+        assert hash(thawed.freeze()) == hash(frozen)
+        if self.machine.state is not State.FRESH:
+            assert thawed.flush(room) == self.machine.flush(room)
+            assert thawed.freeze() == self.machine.freeze()
+        self.machine = SessionMachine.thaw(frozen)
+
+    @property
+    def is_server(self) -> bool:
+        return self.machine.role is Role.SERVER
+
+    def take_in(self, item: object) -> None:
+        raise NotImplementedError
+
+    def _decode_own(self, message: bytes) -> list[Packet]:
+        return codec.decode_from_server(message) if self.is_server else codec.decode_from_client(message)
+
+
+class ClientEnd(End):
+    """A client and its application.
+
+    Attributes:
+        life: number of the numbering it is in; told beside the wire, by the connection's welcome.
+        holds: generation of its token.
+        unanswered: bodies by request number.
+        answered: numbers of answered requests.
+        values: last version by topic.
+        notices: notices received in this life.
+    """
+
+    def __init__(self, pair: LinkPair, machine: SessionMachine) -> None:
+        super().__init__(pair, machine)
+        self.life = 0
+        self.holds = TokenGeneration(1)
+        self.attempt = 0
+        self.next_request = 1
+        self.unanswered: dict[int, Outgoing] = {}
+        self.answered: list[int] = []
+        self.values: dict[str, int] = {}
+        self.notices: list[str] = []
+
+    def publish(self) -> None:
+        """Ask for something that must happen exactly once."""
+        number = self.next_request
+        self.next_request += 1
+        body = codec.encode_request(Publish(RequestNumber(number), "t", b"%d" % number))
+        self.unanswered[number] = Outgoing(None, body)
+        self.machine.submit(self.unanswered[number])
+
+    def reconnect(self) -> None:
+        """Open a new connection and ask to resume."""
+        self.give_up()
+        connection = self.connection = Connection(life=self.life)
+        self.machine.resume()
+        self.attempt += 1
+        self.machine.send_link(
+            Resume(
+                token=str(self.holds),
+                attempt=Attempt(self.attempt),
+                received=self.machine.received,
+                oldest=self.machine.oldest,
+            )
+        )
+        self.flush(PLENTY)
+        self.pair.pending = connection
+
+    def deliver(self, packets: list[Packet]) -> None:
+        """Take a message in, the welcome first if one is due."""
+        if self.machine.state is State.RESUMING:
+            welcome = packets.pop(0) if packets else None
+            assert self.connection is not None
+            if not isinstance(welcome, Welcome):
+                assert self.connection.tampered, f"{welcome} came before the welcome"
+                self.give_up()
+                return
+            self._welcomed(welcome)
+        self.receive(packets)
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        machine = self.machine
+        self.holds = TokenGeneration(max(self.holds, int(welcome.token)))
+        if welcome.outcome is Outcome.REATTACHED:
+            self.sent.acknowledged = max(self.sent.acknowledged, welcome.received)
+            resent = machine.reattach(received=welcome.received, now=self.pair.now)
+            assert resent == machine.last_numbered - welcome.received
+        else:
+            machine.restart(self.pair.now)
+            self.life = int(welcome.session)
+            self.sent = Ledger()
+            self.taken_in = 0
+            self.notices.clear()
+            for outgoing in self.unanswered.values():
+                machine.submit(outgoing)
+        # The proof that the client holds the new token (protocol 10).
+        machine.send_link(Ack(machine.received))
+
+    def take_in(self, item: object) -> None:
+        if isinstance(item, Ping):
+            if item.token is not None:
+                self.holds = TokenGeneration(max(self.holds, int(item.token)))
+            return
+        self.taken_in += 1
+        assert item == self.pair.ledgers[self.life].numbered[self.taken_in], "a packet was skipped or doubled"
+        match item:
+            case Reply(request=request):
+                assert self.unanswered.pop(request, None) is not None, f"request {request} was answered twice"
+                self.answered.append(request)
+            case Update(topic=topic, version=version, snapshot=snapshot):
+                floor = self.values.get(topic, 0) + (not snapshot)
+                assert version >= floor, f"{topic} went from version {self.values.get(topic)} to {version}"
+                self.values[topic] = version
+            case Notice(message=message):
+                self.notices.append(message)
+            case _:
+                raise AssertionError(f"unexpected {item}")
+
+
+class ServerEnd(End):
+    """A node and its application, for one session.
+
+    Attributes:
+        life: number of the numbering; a new one for every restart and every new node.
+        submitted: session packets handed to the machine in this life.
+        notices: notices handed in, in this life.
+    """
+
+    def __init__(self, pair: LinkPair, machine: SessionMachine) -> None:
+        super().__init__(pair, machine)
+        self.life = 0
+        self.submitted = 0
+        self._conflated = 0
+        self.notices: list[str] = []
+        self.new_life()
+
+    def new_life(self) -> None:
+        """Numbering has begun anew."""
+        self.life = len(self.pair.ledgers)
+        self.sent = Ledger()
+        self.pair.ledgers.append(self.sent)
+        self.taken_in = self.submitted = self._conflated = 0
+        self.notices.clear()
+
+    def submit(self, topic: str | None, body: bytes, *, snapshot: bool = False) -> None:
+        """Hand in a body; without a connection in a new life there is nobody to number it for."""
+        if self.machine.state is State.FRESH:
+            return
+        self.submitted += 1
+        before = self.machine.state
+        self.machine.submit(Outgoing(topic, body), snapshot=snapshot)
+        if self.machine.state is State.GAP and before is not State.GAP:
+            self.pair.seen["gap"] += 1
+        assert before is not State.GAP or self.machine.discarded > 0
+
+    def update(self, topic: str) -> None:
+        """Change a topic."""
+        self.pair.versions[topic] = version = self.pair.versions.get(topic, 0) + 1
+        self._send_value(topic, version, snapshot=False)
+
+    def notify(self) -> None:
+        """Say something that must arrive, or be declared lost."""
+        self.pair.notices += 1
+        message = str(self.pair.notices)
+        if self.machine.state is not State.FRESH:
+            self.notices.append(message)
+        self.submit(None, codec.encode_notice(Notice("values_reread", message)))
+
+    def _send_value(self, topic: str, version: int, *, snapshot: bool) -> None:
+        event = EventId(f"0-1-{version}")
+        body = codec.encode_update(topic, Version(version), event, b"%d" % version, snapshot=snapshot)
+        self.submit(topic, body, snapshot=snapshot)
+
+    def renew_token(self) -> None:
+        """Hand out a newer token by a ping."""
+        if self.machine.state is State.ATTACHED:
+            self.pair.generation += 1
+            self.machine.ping(str(self.pair.generation))
+
+    def deliver(self, packets: list[Packet]) -> None:
+        """Take a message in that came over the connection of the moment."""
+        self.receive(packets)
+
+    def resumed(self, connection: Connection, resume: Resume) -> None:
+        """Serve a resume on the best rung (protocol 5.4)."""
+        pair, machine = self.pair, self.machine
+        if resume.attempt <= pair.attempt_served:
+            pair.seen["stale attempt"] += 1
+            return
+        pair.attempt_served = resume.attempt
+        if self.connection is not None:
+            self.give_up()
+        self.connection = connection
+        pair.generation += 1
+        handed_out = TokenGeneration(pair.generation) if pair.tells_generations else None
+        presented = TokenGeneration(int(resume.token)) if pair.tells_generations else None
+        reason: FailoverReason | None = None
+        resent, lost = 0, None
+        if machine.state is State.FRESH:
+            machine.open(pair.now, generation=handed_out)
+            outcome, reason = Outcome.FAILED_OVER, FailoverReason.OTHER_NODE
+        else:
+            machine.resume()
+            self._conflated += machine.conflated
+            same_life = connection.life == self.life
+            if not same_life:
+                pair.seen["client in an earlier numbering"] += 1
+            if machine.can_reattach(received=resume.received, oldest=resume.oldest, generation=presented):
+                assert same_life, "reattached a client whose packet ids belong to an earlier numbering"
+                resent = machine.reattach(received=resume.received, now=pair.now)
+                self.sent.acknowledged = max(self.sent.acknowledged, resume.received)
+                outcome = Outcome.REATTACHED
+            else:
+                lost = machine.lost(resume.received, generation=presented)
+                if same_life and pair.tells_generations:
+                    assert lost == self.submitted - resume.received - self._conflated
+                    assert lost or machine.state is State.RESUMING
+                elif not same_life:
+                    assert lost is None, "a number was declared that nobody can know"
+                machine.restart(pair.now, generation=handed_out)
+                outcome, reason = Outcome.FAILED_OVER, FailoverReason.GAP
+                self.new_life()
+        pair.seen[outcome.value] += 1
+        machine.send_link(pair.welcome(outcome, reason, self, resent, lost))
+        if outcome is Outcome.FAILED_OVER:
+            for topic, version in pair.versions.items():
+                self._send_value(topic, version, snapshot=True)
+        self.flush(PLENTY)
+
+    def take_in(self, item: object) -> None:
+        if isinstance(item, Ping):
+            return
+        self.taken_in += 1
+        assert isinstance(item, Publish)
+        executed = self.pair.executed
+        if item.request > len(executed):
+            assert item.request == len(executed) + 1, "a request was skipped"
+            executed.append(item.request)
+        self.submit(None, codec.encode_reply(Reply(request=item.request)))

@@ -1,0 +1,84 @@
+"""Session machines in the states that unit tests begin with."""
+
+from __future__ import annotations
+
+from gateway.core import codec
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.outbox import Outgoing
+from gateway.core.packets import SessionPacket, Subscribe
+from gateway.core.session import Received, SessionMachine, SessionPolicy
+from gateway.core.transitions import Role
+from gateway.core.types import PacketId, RequestNumber
+
+POLICY = SessionPolicy(
+    resend_packets=4,
+    resend_bytes=1000,
+    message_bytes=1000,
+    ack_packets=3,
+    ack_delay=0.25,
+    ping_interval=20.0,
+    ping_timeout=45.0,
+)
+PLENTY = 1 << 20
+NOW = 100.0
+
+
+def body(name: str) -> bytes:
+    return b'"n":"%b"}' % name.encode()
+
+
+def reply(name: str) -> Outgoing:
+    return Outgoing(None, body(name))
+
+
+def update(topic: str, name: str) -> Outgoing:
+    return Outgoing(topic, body(name))
+
+
+def numbered(name: str, number: int, received: int | None = None) -> bytes:
+    return codec.number(body(name), number, received)
+
+
+def incoming(number: int, received: int | None = None) -> SessionPacket:
+    acknowledgement = None if received is None else PacketId(received)
+    return SessionPacket(PacketId(number), acknowledgement, Subscribe(RequestNumber(number), "a"))
+
+
+def bodies(*numbers: int) -> list[Received]:
+    return [incoming(number).body for number in numbers]
+
+
+def opened(role: Role = Role.SERVER, policy: SessionPolicy = POLICY) -> SessionMachine:
+    machine = SessionMachine(role, policy)
+    machine.open(NOW)
+    return machine
+
+
+def sending(*names: str, role: Role = Role.SERVER, policy: SessionPolicy = POLICY) -> SessionMachine:
+    """A machine that has written these replies and awaits their acknowledgement."""
+    machine = opened(role, policy)
+    for name in names:
+        machine.submit(reply(name))
+    machine.flush(PLENTY)
+    return machine
+
+
+def resuming(machine: SessionMachine) -> SessionMachine:
+    machine.receive([], NOW)  # the peer has been heard: it knows the numbering
+    machine.detach()
+    machine.resume()
+    return machine
+
+
+def violation(items: list[Received]) -> RemoteProtocolError:
+    assert isinstance(items[-1], RemoteProtocolError)
+    return items[-1]
+
+
+def ids(messages: list[bytes]) -> list[int]:
+    """Ids of the session packets in messages, in order."""
+    found: list[int] = []
+    for message in messages:
+        text = message.decode()
+        found += [int(part.split(",")[0]) for part in text.split('{"id":')[1:]]
+    return found

@@ -1,0 +1,66 @@
+"""What ``connect`` refuses before it connects, and the errors' own promises."""
+
+from __future__ import annotations
+
+import pytest
+
+import gateway.client
+from gateway.client import (
+    GatewayError,
+    InvalidProperties,
+    RequestRefused,
+    RequestTimedOut,
+    SessionEnded,
+    SessionExpired,
+    connect,
+)
+from gateway.client.errors import refusal
+from gateway.client.options import Options
+from gateway.core.codes import ERRORS, ErrorCode
+
+
+@pytest.mark.parametrize("name", ["window", "connect_timeout", "request_timeout"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_times_must_be_times(name: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        connect("ws://h", "alice", **{name: seconds})  # type: ignore[arg-type]
+
+
+def test_urls_and_properties_are_checked_at_once() -> None:
+    with pytest.raises(ValueError, match="URL"):
+        connect([])
+    with pytest.raises(InvalidProperties):
+        connect("ws://h", properties={"$node": "n1"})
+    with pytest.raises(InvalidProperties):
+        connect("ws://h", properties={"count": 1})  # type: ignore[dict-item]
+
+
+def test_options_do_not_show_secrets() -> None:
+    options = Options(urls=(), principal="alice", secret="hunter2", headers={"Authorization": "hunter3"})
+
+    assert "hunter" not in repr(options)
+
+
+def test_every_error_is_one_of_the_gateways() -> None:
+    errors = [
+        value for value in vars(gateway.client).values() if isinstance(value, type) and issubclass(value, Exception)
+    ]
+
+    assert len(errors) == 17
+    assert all(issubclass(error, GatewayError) for error in errors)
+    assert issubclass(RequestTimedOut, TimeoutError)
+
+
+def test_every_code_makes_a_refusal_that_carries_it() -> None:
+    for code in ErrorCode:
+        error = refusal(code, "")
+        assert isinstance(error, RequestRefused)
+        assert (error.code, str(error)) == (code, ERRORS[code].meaning)
+
+
+def test_each_waiter_gets_an_error_of_its_own() -> None:
+    ended: SessionEnded = SessionExpired("over", code=ErrorCode.SESSION_EXPIRED)
+    again = ended.again()
+
+    assert again is not ended
+    assert (type(again), str(again), again.code) == (SessionExpired, "over", ErrorCode.SESSION_EXPIRED)

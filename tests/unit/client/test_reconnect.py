@@ -1,0 +1,291 @@
+"""The plan of connecting, with time and random numbers by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.client.errors import (
+    ConnectFailed,
+    SessionClosed,
+    SessionEnded,
+    SessionExpired,
+    SessionFailed,
+    SessionRefused,
+    Unauthenticated,
+)
+from gateway.client.reconnect import (
+    MAX_VIOLATIONS,
+    Ending,
+    NextAttempt,
+    ReconnectPlan,
+    check_urls,
+    describe_url,
+    with_hint,
+)
+from gateway.core.backoff import DEFAULT_BACKOFF, LEAST_BOUND
+from gateway.core.codes import ErrorCode, Reconnect
+from gateway.core.packets import Backoff
+
+A, B = "ws://a/v1/connect", "ws://b/v1/connect"
+LOST = Ending(message="the connection was lost")
+BACKOFF = Backoff(initial=1.0, maximum=8.0, stable_after=10.0)
+
+
+def opened(*urls: str, window: float | None = None, granted: float = 60.0) -> ReconnectPlan:
+    plan = ReconnectPlan(urls or (A,), connect_timeout=10.0, window=window, now=0.0)
+    assert plan.next(0.0, 0.5) == NextAttempt(0.0, (urls or (A,))[0])
+    plan.connected(node="n1", window=granted, backoff=BACKOFF, now=0.0)
+    return plan
+
+
+def attempt(plan: ReconnectPlan, now: float, random: float = 0.5) -> NextAttempt:
+    following = plan.next(now, random)
+    assert isinstance(following, NextAttempt)
+    return following
+
+
+# --- URLs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "checked"),
+    [
+        ("ws://h:1", ("ws://h:1/v1/connect",)),
+        ("wss://h/", ("wss://h/v1/connect",)),
+        ("https://h/behind/a/prefix?x=1#part", ("https://h/behind/a/prefix?x=1",)),
+        (["ws://h", "ws://i"], ("ws://h/v1/connect", "ws://i/v1/connect")),
+    ],
+)
+def test_urls_are_completed(given: str | list[str], checked: tuple[str, ...]) -> None:
+    assert check_urls(given) == checked
+
+
+@pytest.mark.parametrize("given", ["", "h:1", "redis://h", "ws:///path", []])
+def test_what_is_no_url_is_refused(given: str | list[str]) -> None:
+    with pytest.raises(ValueError, match="URL"):
+        check_urls(given)
+
+
+def test_a_refused_url_is_named_without_its_secrets() -> None:
+    with pytest.raises(ValueError, match=r"redis://h/") as caught:
+        check_urls("redis://user:hunter2@h/?token=hunter2")
+    assert "hunter2" not in str(caught.value)
+    assert describe_url("wss://user:hunter2@h:1/p?token=hunter2#x") == "wss://h:1/p"
+
+
+def test_the_hint_replaces_another_and_leaves_the_rest_of_the_query() -> None:
+    assert with_hint("ws://h/p?a=1&node=n9&b=", "n 2") == "ws://h/p?a=1&b=&node=n+2"
+    assert with_hint("ws://h/p?node=n9", None) == "ws://h/p"
+
+
+# --- Opening ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_attempt_is_made_at_once_and_the_next_after_a_random_delay() -> None:
+    plan = ReconnectPlan((A, B), connect_timeout=10.0, window=None, now=0.0)
+    assert attempt(plan, 0.0) == NextAttempt(0.0, A)
+    plan.failed(LOST, 0.0)
+
+    assert attempt(plan, 0.0, 0.5) == NextAttempt(DEFAULT_BACKOFF.initial / 2, B)
+    plan.failed(LOST, 0.0)
+    assert attempt(plan, 0.0, 0.5) == NextAttempt(DEFAULT_BACKOFF.initial, A)
+    assert plan.attempts == 3
+
+
+def test_opening_ends_when_its_time_is_over() -> None:
+    plan = ReconnectPlan((A,), connect_timeout=10.0, window=None, now=0.0)
+    attempt(plan, 0.0)
+    plan.failed(Ending(message="nobody there", error=ErrorCode.GRID_UNAVAILABLE), 10.0)
+    error = plan.next(10.0, 0.5)
+
+    assert isinstance(error, ConnectFailed)
+    assert str(error) == "no session within 10 s; last: nobody there"
+    assert error.retryable
+    assert error.code is ErrorCode.GRID_UNAVAILABLE
+
+
+def test_wrong_credentials_end_the_opening() -> None:
+    for ending in (
+        Ending(message="no", code=4201),
+        Ending(message="no", error=ErrorCode.UNAUTHENTICATED),
+    ):
+        plan = ReconnectPlan((A, B), connect_timeout=10.0, window=None, now=0.0)
+        attempt(plan, 0.0)
+        plan.failed(ending, 0.0)
+        error = plan.next(0.0, 0.5)
+
+        assert isinstance(error, Unauthenticated)
+        assert not error.retryable
+
+
+def test_only_when_every_url_is_useless_opening_ends_early() -> None:
+    plan = ReconnectPlan((A, B), connect_timeout=10.0, window=None, now=0.0)
+    attempt(plan, 0.0)
+    plan.failed(Ending(message="not found", permanent=True), 0.0)
+    assert attempt(plan, 0.0).url == B
+    plan.failed(Ending(message="not found either", permanent=True), 0.0)
+    error = plan.next(0.0, 0.5)
+
+    assert isinstance(error, ConnectFailed)
+    assert str(error) == "not found either"
+    assert not error.retryable
+
+
+# --- Resuming ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_retry_has_full_jitter_and_the_bound_doubles() -> None:
+    plan = opened()
+    plan.lost(LOST, 5.0)
+    delays = []
+    for _ in range(5):
+        delays.append(attempt(plan, 5.0, 0.999).delay)
+        plan.failed(LOST, 5.0)
+
+    assert delays == pytest.approx([0.999, 1.998, 3.996, 7.992, 7.992])
+
+
+def test_the_bound_falls_back_only_after_a_connection_that_lasted() -> None:
+    plan = opened()
+    plan.lost(LOST, 5.0)
+    for _ in range(3):
+        attempt(plan, 5.0)
+        plan.failed(LOST, 5.0)
+    plan.connected(node="n1", window=60.0, backoff=BACKOFF, now=6.0)
+    plan.lost(LOST, 15.9)
+    assert attempt(plan, 15.9).delay == 4.0
+    plan.connected(node="n1", window=60.0, backoff=BACKOFF, now=16.0)
+    plan.lost(LOST, 26.0)
+    assert attempt(plan, 26.0).delay == 0.5
+
+
+def test_later_means_from_the_longest_bound_and_advice_is_kept() -> None:
+    plan = opened()
+    plan.lost(Ending(message="full", code=4100), 0.0)
+    assert attempt(plan, 0.0).delay == 4.0
+    plan.failed(Ending(message="not yet", code=4101, error=ErrorCode.TRY_LATER, retry_after=3.0), 0.0)
+    assert attempt(plan, 0.0).delay == 7.0
+
+
+def test_the_hint_leads_back_to_the_node_until_it_hangs() -> None:
+    plan = opened()
+    plan.lost(LOST, 0.0)
+    assert attempt(plan, 0.0).url == f"{A}?node=n1"
+    plan.failed(LOST, 0.0)
+    assert attempt(plan, 0.0).url == f"{A}?node=n1"
+    plan.failed(Ending(message="no answer", hung=True), 0.0)
+    assert attempt(plan, 0.0).url == A
+
+
+def test_a_node_that_goes_away_is_not_asked_for_and_the_next_url_comes_first() -> None:
+    for ending in (Ending(message="drain", planned=True, code=4000), Ending(message="drain", code=4000)):
+        plan = opened(A, B)
+        plan.lost(ending, 0.0)
+        first = attempt(plan, 0.0)
+
+        assert first.url == B
+        assert first.delay == (0.0 if ending.planned else 0.5), "who left on request has waited already"
+        plan.failed(LOST, 0.0)
+        assert attempt(plan, 0.0).delay > 0
+
+
+def test_the_urls_are_tried_in_turn_beginning_with_the_last_good_one() -> None:
+    plan = opened(A, B)
+    plan.lost(LOST, 0.0)
+    urls = []
+    for _ in range(3):
+        urls.append(attempt(plan, 0.0).url)
+        plan.failed(LOST, 0.0)
+    attempt(plan, 0.0)
+    plan.connected(node="n2", window=60.0, backoff=BACKOFF, now=0.0)
+    plan.lost(LOST, 1.0)
+
+    assert urls == [f"{A}?node=n1", f"{B}?node=n1", f"{A}?node=n1"]
+    assert attempt(plan, 1.0).url == f"{B}?node=n2"
+    assert plan.attempts == 1
+
+
+@pytest.mark.parametrize(("mine", "granted", "end"), [(None, 30.0, 30.0), (20.0, 30.0, 20.0), (40.0, 30.0, 30.0)])
+def test_the_shorter_window_counts_from_the_loss(mine: float | None, granted: float, end: float) -> None:
+    plan = opened(window=mine, granted=granted)
+    assert plan.remaining(50.0) is None
+    plan.lost(LOST, 100.0)
+    attempt(plan, 100.0)
+    plan.failed(Ending(message="nobody there"), 101.0)
+
+    assert plan.remaining(101.0) == end - 1
+    assert isinstance(plan.next(100.0 + end - 1, 0.5), NextAttempt)
+    error = plan.next(100.0 + end, 0.5)
+    assert isinstance(error, SessionExpired)
+    assert str(error) == f"no node took the session back within its window of {end:g} s; last: nobody there"
+    assert plan.remaining(1000.0) == 0.0
+
+
+def test_a_delay_never_reaches_beyond_the_window() -> None:
+    plan = opened(granted=2.0)
+    plan.lost(Ending(message="full", code=4100), 0.0)
+
+    assert attempt(plan, 0.0, 0.9).delay == 1.8
+    assert isinstance(plan.next(2.0 - LEAST_BOUND / 2, 0.9), SessionExpired)
+
+
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        (Ending(message="m", code=4204), SessionExpired),
+        (Ending(message="m", code=4202, error=ErrorCode.SESSION_EXPIRED), SessionExpired),
+        (Ending(message="m", code=4205), SessionClosed),
+        (Ending(message="m", code=1000), SessionClosed),
+        (Ending(message="m", error=ErrorCode.SESSION_CLOSED), SessionClosed),
+        (Ending(message="m", code=4203), SessionRefused),
+        (Ending(message="m", error=ErrorCode.TOKEN_INVALID), SessionRefused),
+    ],
+)
+def test_the_end_says_why(ending: Ending, error: type[SessionEnded]) -> None:
+    plan = opened()
+    plan.lost(LOST, 0.0)
+    plan.failed(ending, 0.0)
+    over = plan.next(0.0, 0.5)
+
+    assert type(over) is error
+    assert (str(over), over.code) == ("m", ending.error)
+
+
+def test_without_a_close_code_the_error_packet_decides() -> None:
+    assert Ending(message="", error=ErrorCode.TRY_LATER).reconnect is Reconnect.LATER
+    assert Ending(message="", error=ErrorCode.STALE_ATTEMPT).reconnect is Reconnect.LATER
+    assert Ending(message="", error=ErrorCode.SESSION_UNKNOWN).reconnect is Reconnect.NEVER
+    assert Ending(message="", error=ErrorCode.SESSION_UNKNOWN, code=4101).reconnect is Reconnect.LATER
+    assert Ending(message="").reconnect is Reconnect.AT_ONCE
+
+
+@pytest.mark.parametrize(
+    "violation",
+    [
+        Ending(message="unknown packet type", code=4200, violation=True),
+        Ending(message="the node says: unknown packet type", code=4200),
+        Ending(message="the node says: unknown packet type", code=1009),
+    ],
+)
+def test_broken_protocols_are_forgiven_if_connections_last_in_between(violation: Ending) -> None:
+    plan = opened()
+    for _ in range(MAX_VIOLATIONS - 1):
+        plan.lost(violation, 1.0)
+        plan.connected(node="n1", window=60.0, backoff=BACKOFF, now=1.0)
+    plan.lost(violation, 20.0)
+    assert isinstance(plan.next(20.0, 0.5), NextAttempt)
+
+    for _ in range(MAX_VIOLATIONS - 1):
+        plan.connected(node="n1", window=60.0, backoff=BACKOFF, now=21.0)
+        plan.lost(violation, 21.0)
+    error = plan.next(21.0, 0.5)
+    assert isinstance(error, SessionFailed)
+    assert "unknown packet type" in str(error)
+
+
+def test_a_welcome_that_does_not_fit_is_no_reason_to_give_up_at_once() -> None:
+    plan = opened()
+    plan.lost(LOST, 0.0)
+    plan.failed(Ending(message="wrong session", code=4200, violation=True), 0.0)
+
+    assert attempt(plan, 0.0).delay == 4.0

@@ -1,0 +1,227 @@
+"""Bodies that wait for their packet id (P9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.outbox import Outbox, Outgoing
+
+
+def update(topic: str, text: str) -> Outgoing:
+    return Outgoing(topic, text.encode())
+
+
+def reply(text: str) -> Outgoing:
+    return Outgoing(None, text.encode())
+
+
+def filled(*waiting: Outgoing) -> Outbox:
+    outbox = Outbox()
+    for each in waiting:
+        outbox.push(each)
+    return outbox
+
+
+def emptied(outbox: Outbox) -> list[str]:
+    return [outbox.pop().body.decode() for _ in range(len(outbox))]
+
+
+def size(outbox: Outbox) -> int:
+    return sum(len(outgoing.body) for outgoing in outbox)
+
+
+def test_it_begins_empty() -> None:
+    outbox = Outbox()
+
+    assert not outbox
+    assert outbox.bytes == outbox.conflated == 0
+    assert not outbox.is_folded
+
+
+def test_while_nothing_pushes_back_every_body_goes_out_in_order() -> None:
+    outbox = filled(update("a", "a1"), reply("r"), update("a", "a2"), update("b", "b1"))
+
+    assert emptied(outbox) == ["a1", "r", "a2", "b1"]
+    assert outbox.conflated == 0
+
+
+def test_popping_from_an_empty_one_is_an_error() -> None:
+    with pytest.raises(IndexError):
+        Outbox().pop()
+
+
+def test_conflating_leaves_the_newest_update_per_topic() -> None:
+    outbox = filled(update("a", "a1"), update("b", "b1"), update("a", "a2"), update("a", "a3"))
+    outbox.conflate()
+
+    assert len(outbox) == 2
+    assert outbox.conflated == 2
+    assert emptied(outbox) == ["a3", "b1"]
+
+
+def test_an_update_takes_the_place_in_line_of_the_one_it_replaces() -> None:
+    """Else a topic that changes all the time would never have its turn."""
+    outbox = filled(update("busy", "1"), update("quiet", "q"))
+    outbox.conflate()
+    outbox.push(update("busy", "2"))
+
+    assert emptied(outbox) == ["2", "q"]
+
+
+def test_bodies_without_a_topic_are_never_left_out() -> None:
+    outbox = filled(reply("same"), reply("same"), update("a", "a1"))
+    outbox.conflate()
+    outbox.push(reply("same"))
+
+    assert emptied(outbox) == ["same", "same", "a1", "same"]
+    assert outbox.conflated == 0
+
+
+def test_a_topic_cannot_be_mistaken_for_a_body_without_one() -> None:
+    outbox = filled(reply("r1"), update("1", "u1"), reply("r2"), update("2", "u2"))
+    outbox.conflate()
+
+    assert emptied(outbox) == ["r1", "u1", "r2", "u2"]
+
+
+def test_it_stays_folded_until_it_has_been_emptied() -> None:
+    outbox = filled(update("a", "a1"), update("b", "b1"))
+    outbox.conflate()
+    assert outbox.pop().body == b"a1"
+
+    outbox.push(update("b", "b2"))
+    assert (outbox.is_folded, outbox.conflated) == (True, 1)
+    assert emptied(outbox) == ["b2"]
+    assert (outbox.is_folded, outbox.conflated) == (False, 1)
+
+    outbox.push(update("a", "a2"))
+    outbox.push(update("a", "a3"))
+    assert emptied(outbox) == ["a2", "a3"]
+
+
+def test_conflating_an_empty_one_does_not_fold_what_comes() -> None:
+    outbox = Outbox()
+    outbox.conflate()
+    outbox.push(update("a", "a1"))
+    outbox.push(update("a", "a2"))
+
+    assert emptied(outbox) == ["a1", "a2"]
+
+
+def test_conflating_twice_is_like_conflating_once() -> None:
+    outbox = filled(update("a", "a1"), update("a", "a2"))
+    outbox.conflate()
+    outbox.push(update("b", "b1"))
+    outbox.conflate()
+
+    assert outbox.conflated == 1
+    assert emptied(outbox) == ["a2", "b1"]
+
+
+def test_it_can_be_looked_through_in_the_order_in_which_it_will_go_out() -> None:
+    outbox = filled(update("a", "a1"), update("b", "b1"), update("a", "a2"))
+    assert [outgoing.body for outgoing in outbox] == [b"a1", b"b1", b"a2"]
+
+    outbox.conflate()
+
+    assert [outgoing.body for outgoing in outbox] == [b"a2", b"b1"]
+
+
+def test_bytes_are_those_of_the_bodies_that_wait() -> None:
+    outbox = filled(update("a", "long update"), update("a", "short"), reply("r"))
+    assert outbox.bytes == size(outbox)
+
+    outbox.conflate()
+    assert outbox.bytes == size(outbox) == len("short") + len("r")
+
+    outbox.push(update("a", "a longer update again"))
+    assert outbox.bytes == size(outbox)
+
+    emptied(outbox)
+    assert outbox.bytes == 0
+
+
+def test_clearing_tells_how_many_were_dropped() -> None:
+    outbox = filled(update("a", "a1"), reply("r"))
+    assert outbox.clear() == 2
+
+    outbox.push(update("a", "a1"))
+    outbox.push(update("a", "a2"))
+    outbox.conflate()
+    assert outbox.clear() == 1
+
+    assert not outbox
+    assert outbox.bytes == 0
+    assert not outbox.is_folded
+
+
+# --- Bounds -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("packets", "octets", "exceeded"), [(2, 10, False), (1, 10, True), (2, 3, True), (2, 4, False)]
+)
+def test_bounds_are_exceeded_by_packets_or_by_bytes(packets: int, octets: int, exceeded: bool) -> None:
+    outbox = filled(reply("ab"), reply("cd"))
+
+    assert outbox.exceeds(packets=packets, size=octets) is exceeded
+
+
+def test_snapshots_do_not_count_against_the_bounds() -> None:
+    """Were they counted, a session would be closed as slow for having subscribed to many topics."""
+    outbox = Outbox()
+    for number in range(100):
+        outbox.allow(update(f"t{number}", "snapshot"))
+    assert not outbox.exceeds(packets=2, size=5)
+
+    for text in ("r1", "r2"):
+        outbox.push(reply(text))
+    assert not outbox.exceeds(packets=2, size=5)
+
+    outbox.push(reply("r3"))
+    assert outbox.exceeds(packets=2, size=5)
+
+
+def test_snapshots_count_again_once_the_outbox_has_been_emptied() -> None:
+    outbox = Outbox()
+    outbox.allow(update("a", "snapshot"))
+    emptied(outbox)
+    outbox.push(update("a", "a1"))
+
+    assert outbox.allowance == (0, 0)
+    assert outbox.exceeds(packets=0, size=0)
+
+
+def test_a_snapshot_in_the_place_of_an_update_adds_only_its_additional_bytes() -> None:
+    outbox = filled(update("a", "1234"))
+    outbox.conflate()
+    outbox.allow(update("a", "123456"))
+    assert outbox.allowance == (0, 2)
+
+    outbox.allow(update("a", "1"))
+    assert outbox.allowance == (0, 2)
+
+
+def test_an_allowance_of_bytes_alone_ends_too_when_the_outbox_is_empty() -> None:
+    """It used to stay, because only an allowance of packets was looked at, and grew with every replaced snapshot."""
+    outbox = filled(update("a", "1234"))
+    outbox.conflate()
+    outbox.allow(update("a", "123456"))
+    emptied(outbox)
+
+    assert outbox.allowance == (0, 0)
+
+
+def test_clearing_ends_the_allowance() -> None:
+    outbox = Outbox()
+    outbox.allow(update("a", "snapshot"))
+    outbox.clear()
+
+    assert outbox.allowance == (0, 0)
+
+
+def test_an_allowance_can_be_carried_over() -> None:
+    outbox = filled(update("a", "snapshot"))
+    outbox.allowance = (1, 8)
+
+    assert not outbox.exceeds(packets=0, size=0)
