@@ -129,12 +129,19 @@ class Connections:
             if not self._take_in(session, link, packets):
                 return
             pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets))
+            if pause > 0 or len(session.lane) > limit:
+                await self._pause(session, pause, limit)
+
+    async def _pause(self, session: Session, pause: float, limit: int) -> None:
+        """Do not read: the kindest way to slow a client down. Its transport pushes back, and nothing is lost."""
+        session.paused = True
+        try:
             if pause > 0:
-                # Not reading is the kindest way to slow a client down: its transport pushes back, nothing is lost.
                 self._metrics.add(catalogue.RATE_LIMITED_SECONDS, pause)
                 await asyncio.sleep(pause)
-            if len(session.lane) >= limit:
-                await session.lane.below(limit)
+            await session.lane.below(limit + 1)
+        finally:
+            session.paused = False
 
     def _take_in(self, session: Session, link: Link, packets: list[Packet]) -> bool:
         """Hand packets to the session; False if the connection has to end."""

@@ -34,29 +34,37 @@ class Drain:
         self._delivery = sessions.delivery
         self._persistence = persistence
 
-    async def run(self) -> None:
-        """Move everybody; returns when all have left or the time for it is over."""
+    async def run(self) -> bool:
+        """Move everybody; returns when all have left or the time for it is over.
+
+        Returns:
+            True if the grid knows of every session that it is not connected here any more, so that nobody needs to
+            take over.
+        """
         plan = self._policy.drain
-        started = self._clock.monotonic()
-        connected = [session for session in self._sessions if session.connected]
-        self._log.emit(events.DRAIN_STARTED, sessions=len(connected))
+        end = self._clock.monotonic() + plan.timeout
+        self._log.emit(events.DRAIN_STARTED, sessions=self._sessions.connected())
         moves: list[asyncio.Task[None]] = []
-        for start in range(0, len(connected), plan.batch):
-            moves += [asyncio.create_task(self._move(session)) for session in connected[start : start + plan.batch]]
-            if start + plan.batch < len(connected):
-                await asyncio.sleep(plan.interval * (0.5 + self._clock.random()))
-        await asyncio.gather(*moves)
-        # Clients leave for many reasons; one look at their number costs less than being told of each.
-        while self._sessions.connected() and self._clock.monotonic() < started + plan.timeout:  # noqa: ASYNC110
-            await asyncio.sleep(POLL)
-        left = [session for session in self._sessions if session.connected]
+        # Looked at again and again, because sessions also come while the node drains: over connections that had been
+        # accepted before. Clients leave for many reasons; a look at them costs less than being told of each.
+        while (connected := self._connected()) and self._clock.monotonic() < end:
+            batch = [session for session in connected if not session.moving][: plan.batch]
+            moves += [asyncio.create_task(self._move(session)) for session in batch]
+            await asyncio.sleep(plan.interval * (0.5 + self._clock.random()) if batch else POLL)
+        left = self._connected()
+        moved = len(moves) - sum(session.moving for session in left)
         for session in left:
             link = session.link
             if link is not None:
                 self._sessions.close_link(link, GOING_AWAY)
                 self._sessions.detach(session, link)
-        await self._start_windows()
-        self._log.emit(events.DRAIN_FINISHED, moved=len(connected) - len(left), left=len(left))
+        await asyncio.gather(*moves)
+        known = await self._start_windows()
+        self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
+        return known
+
+    def _connected(self) -> list[Session]:
+        return [session for session in self._sessions if session.connected]
 
     async def _move(self, session: Session) -> None:
         """Flush what is in flight, have it acknowledged, then tell the client to go."""
@@ -73,12 +81,14 @@ class Drain:
             session.machine.send_link(GoAway("the node drains", self._policy.drain.jitter))
             self._sessions.flusher.mark(session)
 
-    async def _start_windows(self) -> None:
+    async def _start_windows(self) -> bool:
         """Nobody takes over from a node that leaves, so it puts its last sessions on the clock itself."""
-        if not self._persistence.replicated:
-            return
+        known = True
         for session in self._sessions:
             try:
                 await self._persistence.disconnect(session)
-            except (Fenced, SessionGone, GridUnavailable):
+            except (Fenced, SessionGone):
                 continue
+            except GridUnavailable:
+                known = False
+        return known

@@ -31,7 +31,7 @@ from gateway.core.errors import GatewayError, RequestRefused
 from gateway.core.packets import Error, Hello, Resume, Welcome
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role
-from gateway.core.types import NodeRef, PacketId, TokenGeneration
+from gateway.core.types import Epoch, NodeRef, PacketId, SessionId, TokenGeneration
 from gateway.ports import (
     Authenticator,
     Claimed,
@@ -41,6 +41,7 @@ from gateway.ports import (
     GridUnavailable,
     Link,
     Ownership,
+    SessionGone,
     SessionRecord,
     TokenClaims,
     TokenRefused,
@@ -183,6 +184,7 @@ class Handshake:
         try:
             await self._persistence.create(session)
         except (GridUnavailable, Fenced):
+            self._background.once(self._disown(session.id), "disown")
             raise _grid_unavailable() from None
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
@@ -228,7 +230,9 @@ class Handshake:
             raise refusal(ErrorCode.STALE_ATTEMPT)
         claimed = await self._claim_held(session, claims, packet)
         if claimed is None:
-            # Nobody else can have claimed it without the grid either; written as soon as the grid is back.
+            # Nobody else can claim it without the grid either; written as soon as the grid is back. The epoch grows as
+            # it would have in the grid: there the claim may have been executed and only its answer be lost.
+            session.epoch = Epoch(session.epoch + 1)
             session.attempt = packet.attempt
             session.confirmed = claims.generation
             session.generation = TokenGeneration(max(session.generation, claims.generation) + 1)
@@ -292,6 +296,7 @@ class Handshake:
                 claims.session, by=self._me, generation=claims.generation, attempt=packet.attempt
             )
         except GridUnavailable:
+            self._background.once(self._disown(claims.session), "disown")
             raise _grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
@@ -323,6 +328,23 @@ class Handshake:
             await self._grid.nodes.tell_claimed(former, right)
         except GridUnavailable:
             return  # best effort: fencing does not depend on it
+
+    async def _disown(self, session: SessionId) -> None:
+        """A create or claim had no answer: should the grid now say that the session is here, start its window (P7).
+
+        Otherwise it would count as connected to this node for ever, and nobody would miss it.
+        """
+        while True:
+            await self._persistence.until_available()
+            try:
+                record = await self._grid.sessions.find(session)
+                if record is not None and record.owner == self._me and self._sessions.get(session) is None:
+                    await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
+            except (Fenced, SessionGone):
+                return
+            except GridUnavailable:
+                continue
+            return
 
     async def _activate(self, session: Session) -> None:
         """Put the restored selections in force and push the full values (P6)."""

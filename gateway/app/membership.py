@@ -64,6 +64,8 @@ class Membership:
                 self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease)
                 for lapsed in self._table.lapsed:
                     await self._take_over(lapsed)
+                # A single write may have failed while the grid never counted as away.
+                await self._recovery.catch_up()
             except LeaseLost:
                 await self._rejoin()
             except GridUnavailable:

@@ -76,6 +76,7 @@ class Node:
         )
         self._context = context
         self._joined = False
+        self._may_leave = False
         self.me = me
         self.draining = False
         self._persistence = Persistence(context)
@@ -140,7 +141,7 @@ class Node:
     async def drain(self) -> None:
         """Move all clients to other nodes; new connections must not come any more."""
         self.draining = True
-        await self._drain.run()
+        self._may_leave = await self._drain.run()
 
     async def close(self) -> None:
         """Stop everything and give the lease back; after ``drain``, or hard."""
@@ -148,7 +149,7 @@ class Node:
         self.sessions.close()
         await self._background.close()
         await self.sessions.delivery.replicas.close()
-        if self.draining:
+        if self._may_leave:
             with suppress(GridUnavailable):  # then the lease lapses by itself
                 await self._context.grid.nodes.leave(self.me)
         await self._context.grid.close()

@@ -105,15 +105,15 @@ class Persistence:
         """
         await self._write(session, self._grid.sessions.disconnect)
 
-    async def end(self, session: Session, reason: ErrorCode) -> None:
-        """Delete everything of the session.
+    async def end(self, right: Ownership, reason: ErrorCode) -> None:
+        """Delete everything of a session.
 
         Raises:
             Fenced: another node has it.
-            GridUnavailable: the reaper of another node, or of this one, will do it when the window is over.
+            GridUnavailable: to be tried again.
         """
         if self.replicated:
-            await self._grid.sessions.end(session.right, reason=reason)
+            await self._grid.sessions.end(right, reason=reason)
 
     async def restore(self, sessions: Sequence[Session]) -> list[Restored]:
         """Write sessions again as they are here.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
@@ -13,7 +14,9 @@ from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.core.codes import SESSION_EXPIRED
 from gateway.core.packets import Notice, NoticeCode
-from gateway.ports import GridState, GridUnavailable, Restored
+from gateway.core.topics import SESSION_PARTITIONS
+from gateway.core.types import SessionId
+from gateway.ports import Fenced, GridState, GridUnavailable, Ownership, Restored, SessionGone
 
 RESTORE_BATCH: Final = 100
 """Sessions per restore step: some milliseconds of the grid's time, so that claims come through between two steps."""
@@ -60,21 +63,24 @@ class Recovery:
             if change.lost_writes:
                 self._lost_at = self._clock.monotonic()
                 self._delivery.notify(self._sessions, GRID_LOST_WRITES)
-            await self._catch_up()
+            await self._rejoin()
 
     async def verify_all(self) -> None:
         """The lease was lost: find out of every session whether it is still this node's (P3)."""
         for session in self._sessions:
             session.unsaved = True
-        await self._catch_up()
+        await self.catch_up()
 
-    async def _catch_up(self) -> None:
-        """Write again whatever the grid may not hold, until there is nothing left."""
-        written = fenced = 0
+    async def _rejoin(self) -> None:
         try:
             await self._grid.nodes.join(self._me, lease=self._policy.lease)
         except GridUnavailable:
             return  # a further change will come
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Write again whatever the grid may not hold, until there is nothing left."""
+        written = fenced = 0
         while self._grid.state is GridState.UP:
             batch = [session for session in self._sessions if self._persistence.must_restore(session)][:RESTORE_BATCH]
             if not batch:
@@ -87,10 +93,38 @@ class Recovery:
             written += results.count(Restored.WRITTEN)
             fenced += self._drop_refused(batch, results)
             await asyncio.sleep(len(batch) / self._policy.restore_rate)
+        await self._put_strays_on_the_clock()
         if written or fenced:
             self._log.emit(
                 events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored
             )
+
+    async def _put_strays_on_the_clock(self) -> None:
+        """Let go of what the grid holds for this node and this node does not serve (P7).
+
+        Sessions that were opened, claimed or ended while nobody knew whether the grid was told; or ended after the
+        state to which it has gone back. Nobody else would ever end them, because this node lives.
+        """
+        if not self._persistence.replicated:
+            return
+        store = self._grid.sessions
+        try:
+            for owned in await asyncio.gather(*(store.owned(self._me, each) for each in range(SESSION_PARTITIONS))):
+                for session in owned:
+                    if self._sessions.get(session) is None:
+                        await self._put_on_the_clock(session)
+        except GridUnavailable:
+            return  # a further change will come
+
+    async def _put_on_the_clock(self, session: SessionId) -> None:
+        record = await self._grid.sessions.find(session)
+        # The grid answers in order. If the record tells of a claim or an opening by this node, whoever asked for that
+        # has had his answer and has taken the session in by now; a later one has a higher epoch and fences this.
+        if record is None or record.owner != self._me or self._sessions.get(session) is not None:
+            return
+        with suppress(Fenced, SessionGone):
+            await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
+            self._log.emit(events.SESSION_DISCONNECTED, session=session, code=None)
 
     def _drop_refused(self, sessions: Sequence[Session], results: Sequence[Restored]) -> int:
         dropped = 0

@@ -62,6 +62,7 @@ class Session:
         renew_at: when to hand out a token with a new life, on the monotonic clock.
         resuming: held while a resume is decided, so that two connections cannot both get the session.
         dropped: the node no longer holds it.
+        paused: its connection is not read at the moment, because the client asks for more than it may.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
     """
 
@@ -81,6 +82,7 @@ class Session:
         "machine",
         "moving",
         "owner",
+        "paused",
         "principal",
         "properties",
         "proved",
@@ -109,6 +111,7 @@ class Session:
         self.moving = False
         self.proved = True
         self.dropped = False
+        self.paused = False
         self.conflated = 0
         self.renew_at = 0.0
         self.resuming = asyncio.Lock()

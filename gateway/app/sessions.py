@@ -24,7 +24,7 @@ from gateway.core.codes import (
 from gateway.core.packets import Bye
 from gateway.core.timers import Deadlines
 from gateway.core.types import SessionId
-from gateway.ports import Fenced, GridUnavailable, Link, SessionGone, TokenSigner
+from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionGone, TokenSigner
 
 
 def close_code_of(reason: ErrorCode) -> CloseCode:
@@ -132,6 +132,7 @@ class Sessions:
                 session.machine.send_link(farewell)
             self.flusher.flush(session)
             self.close_link(session.link, code)
+            session.link = None
         self.flusher.forget(session)
 
     def fence(self, session: Session) -> None:
@@ -140,19 +141,37 @@ class Sessions:
         self.drop(session, FENCED)
 
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
-        """End the session everywhere (P7)."""
+        """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible."""
+        right = session.right
         try:
-            await self._persistence.end(session, reason)
+            await self._persistence.end(right, reason)
         except Fenced:
-            self.fence(session)
+            if session.right == right:
+                self.fence(session)
             return
         except GridUnavailable:
-            # Its window goes on in the grid, and the reaper deletes it there when that is over.
-            pass
+            self._background.once(self._end_later(right, reason), "end-session")
         name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
         self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
         self.drop(session, code, farewell=Bye(name))
+
+    async def _end_later(self, right: Ownership, reason: ErrorCode) -> None:
+        while True:
+            await self._persistence.until_available()
+            try:
+                await self._persistence.end(right, reason)
+            except GridUnavailable:
+                continue
+            except Fenced:
+                pass  # another node has claimed it meanwhile: it did not end after all
+            return
+
+    async def _expire(self, session: Session) -> None:
+        async with session.resuming:
+            # The client may have come back in the moment between the deadline and this.
+            if not session.connected and not session.dropped:
+                await self.end(session, ErrorCode.SESSION_EXPIRED, SESSION_EXPIRED)
 
     def close_link(self, link: Link, code: CloseCode) -> None:
         """Close a connection and count it."""
@@ -208,8 +227,11 @@ class Sessions:
     def _tick(self, session: Session, now: float) -> None:
         link = session.link
         if link is None:
-            self._background.once(self.end(session, ErrorCode.SESSION_EXPIRED, SESSION_EXPIRED), f"expire-{session.id}")
+            self._background.once(self._expire(session), f"expire-{session.id}")
             return
+        if session.paused:
+            # What the client says is not read at the moment, so its silence means nothing.
+            session.machine.receive((), now)
         if session.machine.tick(now):
             self.close_link(link, PING_TIMEOUT)
             self.detach(session, link)

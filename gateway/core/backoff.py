@@ -21,7 +21,7 @@ GROWTH: Final = 2.0
 LEAST_BOUND: Final = 0.05
 """Seconds; the smallest bound, whatever a server advises. An advice of 0 would make all its clients spin."""
 
-DEFAULT_BACKOFF: Final = Backoff(initial=0.5, maximum=30.0, stable_after=10.0)
+DEFAULT_BACKOFF: Final = Backoff(initial=0.25, maximum=10.0, stable_after=10.0)
 """Seconds; what a client goes by until a server has given its own advice."""
 
 

@@ -147,7 +147,7 @@ class SessionStore(Protocol):
         Refused as TOKEN_SUPERSEDED if *generation* is below ``confirmed``; as STALE_ATTEMPT if *attempt* is not above
         the stored one, unless it equals it and the owner is *by* already (the same claim asked again, which answers as
         it did then); as SESSION_EXPIRED if the window ended, though the reaper was not there yet. A generation above
-        the stored one is proof that the grid was rolled back, and counts as the stored one.
+        the stored one is proof that the grid was rolled back; counting goes on from it.
 
         Raises:
             GridUnavailable: see the module.
@@ -212,6 +212,17 @@ class SessionStore(Protocol):
 
     async def find(self, session: SessionId) -> SessionRecord | None:
         """Read a session, for tests and administrators; None if there is none.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def owned(self, owner: NodeRef, partition: int) -> Sequence[SessionId]:
+        """List the connected sessions of one node in one session partition, as the grid knows them.
+
+        Args:
+            owner: whose.
+            partition: which of the session partitions.
 
         Raises:
             GridUnavailable: see the module.

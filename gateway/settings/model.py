@@ -257,7 +257,7 @@ class SessionSettings:
         reason="A sixteenth of limit_resend_packets: the peer's buffer never fills for lack of acknowledgements.",
     )
     ack_delay: float = setting(
-        Seconds(0.001, 60),
+        Seconds(0.001, 1),
         0.25,
         "The longest time for which a received packet stays unacknowledged.",
         reason="Most acknowledgements find a packet to travel with in this time; a quiet session frees its buffers "

@@ -126,6 +126,10 @@ class Harness(ABC):
         """End ``go_away``: as the same run, another run with all data, without data, or with those of *snapshot*."""
 
     @abstractmethod
+    async def restart(self, *grids: Grid, snapshot: Any = None) -> None:
+        """Restart, with all data or those of *snapshot*, and wait for *grids*; others may be cut off."""
+
+    @abstractmethod
     async def snapshot(self) -> Any:
         """Copy the grid's data."""
 
@@ -176,6 +180,9 @@ class MemoryHarness(Harness):
 
     async def come_back(self, *, restarted: bool = False, emptied: bool = False, snapshot: Any = None) -> None:
         self.server.come_back(restarted=restarted, emptied=emptied, snapshot=snapshot)
+
+    async def restart(self, *grids: Grid, snapshot: Any = None) -> None:
+        self.server.come_back(restarted=True, snapshot=snapshot)
 
     async def snapshot(self) -> Any:
         return self.server.snapshot()
@@ -288,6 +295,12 @@ class RedisHarness(Harness):
         for proxy in self._proxies.values():
             await proxy.start()
         await asyncio.gather(*(self.up(grid) for grid in self._grids))
+
+    async def restart(self, *grids: Grid, snapshot: Any = None) -> None:
+        self.server.kill()
+        await eventually(lambda: all(grid.state is GridState.AWAY for grid in grids))
+        await self.server.restart(snapshot=snapshot)
+        await asyncio.gather(*(self.up(grid) for grid in grids))
 
     async def snapshot(self) -> Any:
         return await self.server.snapshot()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -229,6 +230,58 @@ async def test_an_emptied_grid_ends_every_position(fragile: Harness) -> None:
         assert (await follower.has(PARTITION, 2))[1].value == b"more"
 
 
+async def test_a_position_that_the_grid_has_forgotten_is_lost(fragile: Harness) -> None:
+    """PositionLost: […] the grid changed: it came back from before the position, and goes on differently."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    owner = right(session())
+    async with Follower(n2) as follower:
+        await follower.follow_from_here(PARTITION)
+        await published(n1, *(publish(owner, number, TOPIC) for number in range(1, 4)))
+        snapshot = await fragile.snapshot()
+        await published(n1, *(publish(owner, number, TOPIC) for number in range(4, 7)))
+        await follower.has(PARTITION, 6)
+        await fragile.go_away()
+        await fragile.come_back(snapshot=snapshot)
+        await published(n1, *(publish(owner, number, TOPIC) for number in range(4, 14)))
+        await follower.has_lost(PARTITION)
+        assert len(follower.values[PARTITION]) == 6
+
+
+async def test_nodes_that_saw_different_runs_end_up_in_a_generation_of_their_own(fragile: Harness) -> None:
+    """Grows by one whenever the grid may have lost writes: no two states of the grid share a number.
+
+    n1 was cut off while the grid restarted under n2's eyes; then n2 was, while it came back from before that restart
+    under n1's eyes. Both runs would be generation 2 for one of them.
+    """
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    snapshot = await fragile.snapshot()
+    listeners = [n1.changes(), n2.changes()]
+    await fragile.cut(n1)
+    await fragile.restart(n2)
+    (before,) = await published(n2, publish(right(session()), 1, TOPIC))
+    await fragile.cut(n2)
+    await fragile.restart(snapshot=snapshot)
+    await fragile.mend(n1)
+    await fragile.mend(n2)
+    (after,) = await published(n2, publish(right(session()), 1, TOPIC))
+    assert order(after.event) > order(before.event)
+    assert after.version > before.version
+
+    async def agreed() -> bool:
+        # A node that asks for anything learns that it is behind; nobody stays idle for longer than between renewals.
+        with contextlib.suppress(GridUnavailable):
+            await n1.topics.position(PARTITION)
+        return n1.generation == n2.generation
+
+    await eventually(agreed)
+    await fragile.up(n1)
+    for changes, grid in zip(listeners, (n1, n2), strict=True):
+        last = GridChange(GridState.AWAY, FIRST_GENERATION)
+        while last.generation != grid.generation or last.state is not GridState.UP:
+            last = await next_change(changes)
+        assert last.lost_writes
+
+
 async def test_a_reader_comes_through_a_restart_without_a_hole(fragile: Harness) -> None:
     """…yields ``PositionLost``, never a batch with a hole: what was missed is declared, or it was not missed."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
@@ -349,7 +402,7 @@ async def test_windows_go_on_over_a_restart(fragile: Harness) -> None:
 
 
 async def test_a_rolled_back_session_accepts_the_token_of_its_owner(fragile: Harness) -> None:
-    """A generation above the stored one is proof that the grid was rolled back, and counts as the stored one."""
+    """A generation above the stored one is proof that the grid was rolled back; counting goes on from it."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
     record = session()
     await n1.sessions.create(record)
@@ -360,7 +413,7 @@ async def test_a_rolled_back_session_accepts_the_token_of_its_owner(fragile: Har
     await fragile.come_back(snapshot=snapshot)
     back = claimed(await claim(n2, record, N2, generation=3, attempt=3)).record
     assert (back.owner, back.attempt, back.epoch) == (N2, Attempt(3), Epoch(2))
-    assert back.confirmed == TokenGeneration(1)
+    assert (back.generation, back.confirmed) == (TokenGeneration(4), TokenGeneration(3))
 
 
 # --- close ------------------------------------------------------------------------------------------------------------

@@ -138,6 +138,21 @@ async def test_a_cancelled_call_harms_nobody(harness: MemoryHarness) -> None:
     await grid.close()
 
 
+async def test_close_waits_for_a_stalled_answer(harness: MemoryHarness) -> None:
+    """close: finish what was started and disconnect."""
+    grid, other = await harness.grid("n1"), await harness.grid("n2")
+    record = session()
+    harness.server.stall()
+    creating = asyncio.create_task(grid.sessions.create(record))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(grid.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    harness.server.flow()
+    await asyncio.gather(creating, closing)
+    assert await other.sessions.find(record.id) == record
+
+
 async def test_iterators_end_when_the_grid_is_closed(harness: MemoryHarness) -> None:
     """changes, items, claimed_elsewhere: the iterator ends when the grid is closed."""
     grid = await harness.grid()

@@ -61,6 +61,17 @@ async def test_expire_ends_what_is_due_and_nothing_else(harness: Harness) -> Non
     assert await connected(grid, alive) is True
 
 
+async def test_nothing_ends_before_its_window_is_over(harness: Harness) -> None:
+    """P7: only an explicit close, an administrator or the end of the window ends a session."""
+    grid = await harness.grid()
+    record = session(window=harness.roomy)
+    await grid.sessions.create(record)
+    await grid.sessions.disconnect(right(record))
+    await harness.advance(harness.roomy / 2)
+    assert await grid.sessions.expire(partition_of(record), limit=10) == []
+    claimed(await claim(grid, record, N1, generation=1, attempt=1))
+
+
 async def test_expire_looks_at_one_partition_only(harness: Harness) -> None:
     """partition: which of the session partitions."""
     grid = await harness.grid()

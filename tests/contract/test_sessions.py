@@ -245,12 +245,12 @@ async def test_a_claim_of_a_session_nobody_knows_is_refused(harness: Harness) ->
 
 
 async def test_a_token_from_before_a_rollback_is_accepted(harness: Harness) -> None:
-    """A generation above the stored one is proof that the grid was rolled back, and counts as the stored one."""
+    """A generation above the stored one is proof that the grid was rolled back; counting goes on from it."""
     grid = await harness.grid()
     record = session()
     await grid.sessions.create(record)
     result = claimed(await claim(grid, record, N1, generation=9, attempt=4))
-    assert (result.record.generation, result.record.confirmed) == (2, 1)
+    assert (result.record.generation, result.record.confirmed) == (10, 9)
 
 
 # --- change -----------------------------------------------------------------------------------------------------------

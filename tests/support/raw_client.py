@@ -64,8 +64,6 @@ class RawClient:
     async def cut(self) -> None:
         """Lose the transport without a close frame."""
         if self._ws is not None:
-            transport = self._ws.get_extra_info("socket")
-            assert transport is not None or self._ws.closed
             connection = self._ws._response.connection
             if connection is not None and connection.transport is not None:
                 connection.transport.abort()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar, cast
 
 from gateway.adapters.memory.server import Answer, MemoryGridServer, Step
-from gateway.adapters.memory.state import NEVER_ADOPTED, GridData
+from gateway.adapters.memory.state import NEVER_ADOPTED, NO_RUN, GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridChange, GridState, GridUnavailable, Ownership
 
@@ -72,6 +72,7 @@ class Connection:
         self._idle = asyncio.Event()
         self._idle.set()
         self._generation = NEVER_ADOPTED
+        self._run_id = NO_RUN
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
 
@@ -204,16 +205,24 @@ class Connection:
 
     def _look(self) -> None:
         """Find out whether the connection stands, and tell if that has changed."""
-        connected = self.server.reachable and not self._cut and not self._closed
-        if self._up and not connected:
+        server = self.server
+        connected = server.reachable and not self._cut and not self._closed
+        if self._up and not (connected and self._generation == server.generation):
+            # A grid of another generation has to be adopted before it is used again.
             self._up = False
             self._breaks += 1
             self.changes.put(GridChange(GridState.AWAY, self._generation))
-        elif not self._up and connected and not self.server.stalled:
-            known, self._generation = self._generation, self.server.adopt(self._generation)
-            self._up = True
-            if self._started:
-                lost = known not in {NEVER_ADOPTED, self._generation}
-                self.changes.put(GridChange(GridState.UP, self._generation, lost))
+        if not self._up and connected and not server.stalled:
+            self._adopt()
         if self.readable:
             self._on_news(None)
+
+    def _adopt(self) -> None:
+        server, known, in_force = self.server, self._generation, self.server.generation
+        self._generation, self._run_id = server.adopt(known, self._run_id), server.run_id
+        self._up = True
+        if self._started:
+            lost = known not in {NEVER_ADOPTED, self._generation}
+            self.changes.put(GridChange(GridState.UP, self._generation, lost))
+        if self._generation != in_force:
+            server.generation_raised()

@@ -69,10 +69,10 @@ class Leases:
         lease.taken_until = now + within
         return True
 
-    def finish_takeover(self, lapsed: NodeRef, by: NodeRef, now: float) -> None:
-        """See ``NodeDirectory.finish_takeover``; without effect for a taker that another one has replaced."""
+    def finish_takeover(self, lapsed: NodeRef, by: NodeRef) -> None:
+        """See ``NodeDirectory.finish_takeover``; no effect if another one has the right by now, or the node is back."""
         lease = self._leases.get(lapsed)
-        if lease is not None and lease.until <= now and lease.taker == by:
+        if lease is not None and lease.taker == by:
             del self._leases[lapsed]
 
     def extend(self, since: float, now: float) -> None:

@@ -33,7 +33,7 @@ class MemoryNodeDirectory:
 
     async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.leases.finish_takeover(lapsed, by, now))
+        await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(lapsed, by))
 
     async def tell_claimed(self, to: NodeRef, right: Ownership) -> None:
         """See the port."""

@@ -189,9 +189,23 @@ class MemoryGridServer:
             self._clients.remove(client)
         self.drop(client)
 
-    def adopt(self, known: GridGeneration) -> GridGeneration:
-        """Adopt the data for the node that knows generation *known*; see ``GridData.adopt``."""
-        return self._data.adopt(self._run_id, known)
+    @property
+    def run_id(self) -> int:
+        """Which run of the server this is."""
+        return self._run_id
+
+    @property
+    def generation(self) -> GridGeneration:
+        """The generation in force."""
+        return self._data.generation
+
+    def adopt(self, known: GridGeneration, known_run: int) -> GridGeneration:
+        """Adopt the data for a node; see ``GridData.adopt``."""
+        return self._data.adopt(self._run_id, known, known_run)
+
+    def generation_raised(self) -> None:
+        """Have every connection look at the generation."""
+        self._tell_all()
 
     def execute(self, step: Step) -> Answer:
         """Run one atomic step now, whether or not the server stalls."""

@@ -153,8 +153,9 @@ class SessionTable:
             record,
             owner=by,
             epoch=Epoch(record.epoch + 1),
-            confirmed=TokenGeneration(min(generation, record.generation)),
-            generation=TokenGeneration(record.generation + 1),
+            confirmed=generation,
+            # A generation above the stored one proves that the grid was rolled back: counting goes on from it.
+            generation=TokenGeneration(max(generation, record.generation) + 1),
             attempt=attempt,
             connected=True,
         )
@@ -218,6 +219,10 @@ class SessionTable:
         """See ``SessionStore.find``."""
         stored = self._partitions[session_partition(session)].sessions.get(session)
         return None if stored is None else _copy(stored.record)
+
+    def owned(self, owner: NodeRef, number: int) -> list[SessionId]:
+        """See ``SessionStore.owned``."""
+        return list(self._partitions[number].connected.get(owner, {}))
 
     def orphan(self, lapsed: NodeRef, number: int, limit: int, now: float) -> int:
         """See ``SessionStore.orphan``; only connected sessions are looked at."""

@@ -52,6 +52,10 @@ class MemorySessionStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.find(session))
 
+    async def owned(self, owner: NodeRef, partition: int) -> Sequence[SessionId]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.owned(owner, partition))
+
     async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.orphan(lapsed, partition, limit, now))

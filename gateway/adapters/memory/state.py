@@ -33,18 +33,26 @@ class GridData:
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
 
-    def adopt(self, run_id: int, known: GridGeneration) -> GridGeneration:
+    @property
+    def generation(self) -> GridGeneration:
+        """The generation in force."""
+        return self._generation
+
+    def adopt(self, run_id: int, known: GridGeneration, known_run: int) -> GridGeneration:
         """Make the data belong to the run *run_id* of the server, which may not be the one that wrote it.
 
         Args:
             run_id: of the server that holds the data now.
-            known: highest generation the adopting node has seen.
+            known: the generation that the adopting node adopted last.
+            known_run: the run of the server that it adopted it from. Two nodes that saw different runs come and go may
+                each have given one of them the same number; then a new number tells the runs apart.
 
         Returns:
             The generation in force: the stored one if this run had been adopted before, else a higher one than anybody
             here knows.
         """
-        if self._run_id != run_id or self._generation < known:
+        same_number = self._generation == known and known_run not in {NO_RUN, run_id}
+        if self._run_id != run_id or self._generation < known or same_number:
             self._run_id = run_id
             self._generation = GridGeneration(max(self._generation, known) + 1)
         return self._generation

@@ -237,9 +237,10 @@ class Link:
     async def _adopt(self, connection: AbstractConnection, server: Server) -> GridGeneration:
         keys = self._keys
         known: int = self._generation
+        known_from = self.run_id or ""
         while True:
             adopt = scripts.ADOPT(
-                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers), server.run_id, known
+                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers), server.run_id, known, known_from
             )
             (generation,) = await converse(connection, [adopt])
             opened = await converse(
@@ -249,6 +250,7 @@ class Link:
             if known == generation:
                 return GridGeneration(generation)
             # A stream knows more: another node adopts at this moment, or the grid lost only a part of its keys.
+            known_from = ""
 
     def _go_up(self, connection: AbstractConnection, server: Server, generation: GridGeneration) -> None:
         lost_writes = self._generation not in {0, generation}

@@ -180,16 +180,15 @@ class RedisSessions:
             return None
         return _record(session, stored)
 
+    async def owned(self, owner: NodeRef, partition: int) -> list[SessionId]:
+        """See ``SessionStore.owned``."""
+        return _ids(owner, await self._batcher.call(self._names(owner, partition)))
+
     async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
         """See ``SessionStore.orphan``."""
-        owned = self._keys.owned[partition]
-        # "!" follows the space that ends the owner's name.
-        names = await self._batcher.call(
-            ("ZRANGEBYLEX", owned, f"[{lapsed} ", f"({lapsed}!", "LIMIT", 0, limit), gated=True
-        )
+        names = await self._batcher.call((*self._names(lapsed, partition), "LIMIT", 0, limit), gated=True)
         term = self._leases.lapsed.get(lapsed, ANY_TERM)
-        skip = len(f"{lapsed} ")
-        sessions = [SessionId(name.decode()[skip:]) for name in names]
+        sessions = _ids(lapsed, names)
         looked_at = await self._batcher.call_all(
             [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], each, str(lapsed), term) for each in sessions],
             gated=True,
@@ -222,6 +221,10 @@ class RedisSessions:
         await self._batcher.call_all(forget)
         return [reply == 1 for reply in await self._batcher.call_all(purge)]
 
+    def _names(self, owner: NodeRef, partition: int) -> Command:
+        # "!" follows the space that ends the owner's name.
+        return ("ZRANGEBYLEX", self._keys.owned[partition], f"[{owner} ", f"({owner}!")
+
     def _all_keys(self, session: SessionId) -> tuple[str, str, str, str]:
         partition = session_partition(session)
         keys = self._keys
@@ -234,6 +237,11 @@ class RedisSessions:
             *("confirmed", record.confirmed, "attempt", record.attempt),
             *("partitions", _join(record.publish_partitions), "term", self._leases.term),
         )
+
+
+def _ids(owner: NodeRef, names: Sequence[bytes]) -> list[SessionId]:
+    skip = len(f"{owner} ")
+    return [SessionId(name.decode()[skip:]) for name in names]
 
 
 def _identity(record: SessionRecord) -> tuple[Argument, ...]:

@@ -8,10 +8,13 @@
 -- KEYS[5] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] run_id of the answering process
 -- ARGV[2] newest generation the caller has ever adopted; 0 if none
+-- ARGV[3] run_id of the process that the caller adopted it from; '' if that is not to be compared
 -- Result  the generation in force
 --
 -- Invariant: (run_id, generation) change together, and the generation never falls below one that any caller knows. A
 -- process whose run_id is not the stored one may have lost writes (restart, promotion, lost data): next generation.
+-- Also if the caller knows the stored generation from another process: two nodes that were cut off in turn may have seen
+-- different processes come back from the same older state, and no number may stand for both.
 -- An outage lapses nobody: whoever had a lease gets its full length again if the grid was another process, or if no
 -- node at all renewed for more than half the length of its lease (healthy nodes renew every third of it). Only a node
 -- that is being taken over stays lapsed: some of its sessions are on the clock already, so it must come back by join.
@@ -19,6 +22,7 @@ local known = tonumber(ARGV[2])
 local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term')
 local generation = tonumber(stored[2]) or 0
 local changed = stored[1] ~= ARGV[1] or generation < known
+  or (generation == known and ARGV[3] ~= '' and ARGV[3] ~= ARGV[1])
 if changed then
   generation = math.max(generation, known) + 1
   -- Terms of leases rise over generations too, or a session that carries one of a lost grid could never be orphaned.

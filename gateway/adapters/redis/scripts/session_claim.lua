@@ -53,9 +53,9 @@ if attempt < tonumber(stored[5]) or (attempt == tonumber(stored[5]) and owner ~=
   return {'refused', 'stale_attempt'}
 end
 if attempt > tonumber(stored[5]) then
-  -- A generation above the stored one proves that the grid was rolled back; it counts as the stored one.
-  confirmed = string.format('%.0f', math.min(presented, tonumber(generation)))
-  generation = string.format('%.0f', generation + 1)
+  -- A generation above the stored one proves that the grid was rolled back: counting goes on from it.
+  confirmed = string.format('%.0f', presented)
+  generation = string.format('%.0f', math.max(presented, tonumber(generation)) + 1)
   epoch = string.format('%.0f', epoch + 1)
   previous = owner
 end
