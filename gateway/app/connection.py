@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gateway.app.context import Context
 from gateway.app.handshake import Handshake, HandshakeRefused
@@ -35,6 +36,10 @@ class Connections:
         sessions: the sessions held here.
         requests: executes what clients ask for.
         persistence: confirms tokens.
+        draining: whether connections that were accepted earlier come too late for a session.
+
+    Attributes:
+        greeting: connections whose first packet is being answered: each may still bring a session.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Connections:
         sessions: Sessions,
         requests: Requests,
         persistence: Persistence,
+        draining: Callable[[], bool],
     ) -> None:
         self._policy = context.policy
         self._clock = context.clock
@@ -55,7 +61,9 @@ class Connections:
         self._sessions = sessions
         self._requests = requests
         self._persistence = persistence
+        self._draining = draining
         self._open: set[Link] = set()
+        self.greeting = 0
         self._metrics.watch(catalogue.CONNECTIONS, lambda: len(self._open))
 
     def __len__(self) -> int:
@@ -98,7 +106,10 @@ class Connections:
             return None
         if message is None:
             return None
+        self.greeting += 1
         try:
+            if self._draining():
+                raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
                     return await self._handshake.hello(hello, link)
@@ -110,6 +121,8 @@ class Connections:
             self._violated(link, violation)
         except HandshakeRefused as refused:
             self._fail(link, refused.close, refused.error)
+        finally:
+            self.greeting -= 1
         return None
 
     # --- All others ---------------------------------------------------------------------------------------------------

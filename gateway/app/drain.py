@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gateway.app.context import Context
 from gateway.app.persistence import Persistence
@@ -24,15 +25,19 @@ class Drain:
         context: of the node.
         sessions: whom to move.
         persistence: starts the windows of those that are left.
+        arriving: how many connections may still bring a session; no others begin while the node drains.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
+    def __init__(
+        self, context: Context, sessions: Sessions, persistence: Persistence, *, arriving: Callable[[], int]
+    ) -> None:
         self._policy = context.policy
         self._clock = context.clock
         self._log = context.log
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._persistence = persistence
+        self._arriving = arriving
 
     async def run(self) -> bool:
         """Move everybody; returns when all have left or the time for it is over.
@@ -45,9 +50,9 @@ class Drain:
         end = self._clock.monotonic() + plan.timeout
         self._log.emit(events.DRAIN_STARTED, sessions=self._sessions.connected())
         moves: list[asyncio.Task[None]] = []
-        # Looked at again and again, because sessions also come while the node drains: over connections that had been
-        # accepted before. Clients leave for many reasons; a look at them costs less than being told of each.
-        while (connected := self._connected()) and self._clock.monotonic() < end:
+        # Looked at again and again, because a hello or resume that is being answered now brings a session later, and
+        # clients leave for many reasons: a look at all of them costs less than being told of each.
+        while ((connected := self._connected()) or self._arriving()) and self._clock.monotonic() < end:
             batch = [session for session in connected if not session.moving][: plan.batch]
             moves += [asyncio.create_task(self._move(session)) for session in batch]
             await asyncio.sleep(plan.interval * (0.5 + self._clock.random()) if batch else POLL)
@@ -61,7 +66,7 @@ class Drain:
         await asyncio.gather(*moves)
         known = await self._start_windows()
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
-        return known
+        return known and not self._arriving()
 
     def _connected(self) -> list[Session]:
         return [session for session in self._sessions if session.connected]

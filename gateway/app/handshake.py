@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -36,9 +37,11 @@ from gateway.ports import (
     Authenticator,
     Claimed,
     ClaimRefused,
+    ClaimResult,
     Credentials,
     Fenced,
     GridUnavailable,
+    LeaseUnverified,
     Link,
     Ownership,
     SessionGone,
@@ -53,6 +56,13 @@ MAX_CLIENT_TYPE: Final = 64
 
 COME_AGAIN: Final = 1.0
 """Seconds after which a client should try again when the node cannot serve it for reasons that pass."""
+
+VERIFY_PATIENCE: Final = 2.0
+"""Seconds a resume waits until the node has verified its lease: a hundred times what that takes, and less than a client
+waits for a welcome."""
+
+VERIFY_POLL: Final = 0.02
+"""Seconds between two looks whether it has: some round trips to the grid."""
 
 
 class HandshakeRefused(GatewayError):
@@ -80,6 +90,10 @@ _REFUSALS: Final[dict[ErrorCode, tuple[str, CloseCode]]] = {
     ErrorCode.SESSION_CLOSED: ("the session was closed; open a new one", REFUSED),
     ErrorCode.NOT_REPLICATED: ("sessions are not replicated and this node does not hold this one", REFUSED),
 }
+
+
+_MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
+"""Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
 
 
 def refusal(reason: ErrorCode) -> HandshakeRefused:
@@ -216,19 +230,25 @@ class Handshake:
         session = self._sessions.get(claims.session)
         if session is not None:
             async with session.resuming:
-                if not session.dropped:
-                    return await self._resume_held(session, claims, packet, link)
+                if not session.dropped and await self._resume_held(session, claims, packet, link):
+                    return session
         if not self._persistence.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
         return await self._resume_from_grid(claims, packet, link)
 
-    async def _resume_held(self, session: Session, claims: TokenClaims, packet: Resume, link: Link) -> Session:
-        """Resume a session that this node holds: rung 1, or rung 4 if the buffers do not reach."""
+    async def _resume_held(self, session: Session, claims: TokenClaims, packet: Resume, link: Link) -> bool:
+        """Resume a session that this node holds: rung 1, or rung 4 if the buffers do not reach.
+
+        Returns:
+            False if it was dropped meanwhile: the grid knows all about it.
+        """
         if claims.generation < session.confirmed:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
         claimed = await self._claim_held(session, claims, packet)
+        if session.dropped:
+            return False
         if claimed is None:
             # Nobody else can claim it without the grid either; written as soon as the grid is back. The epoch grows as
             # it would have in the grid: there the claim may have been executed and only its answer be lost.
@@ -260,7 +280,7 @@ class Handshake:
             self._resumed(session, Outcome.REATTACHED, None, self._me)
             if was_muted:
                 await self._activate(session)
-            return session
+            return True
         lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
         machine.restart(now, generation=session.generation)
@@ -268,7 +288,7 @@ class Handshake:
         self._welcome(session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None)
         self._resumed(session, Outcome.FAILED_OVER, reason, claimed.previous if claimed else self._me)
         await self._activate(session)
-        return session
+        return True
 
     async def _claim_held(self, session: Session, claims: TokenClaims, packet: Resume) -> Claimed | None:
         """Claim a session held here; None if that has to be done without the grid."""
@@ -276,7 +296,11 @@ class Handshake:
             return None
         started = self._clock.monotonic()
         try:
-            result = await self._persistence.claim(session, claims.generation, packet.attempt)
+            result = await self._once_verified(
+                lambda: self._persistence.claim(session, claims.generation, packet.attempt)
+            )
+        except LeaseUnverified:
+            raise _grid_unavailable() from None
         except GridUnavailable:
             return None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
@@ -286,21 +310,38 @@ class Handshake:
             raise refusal(result.reason)
         return result
 
+    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> ClaimResult:
+        """Claim as soon as the node may.
+
+        A node that was suspended wakes up among resumes that may be long out of date. Which ones are, the grid will
+        tell in a moment; to serve them as if it were away would be to let an old attempt win (P3).
+        """
+        patience = self._clock.monotonic() + VERIFY_PATIENCE
+        while True:
+            try:
+                return await claim()
+            except LeaseUnverified:
+                if self._clock.monotonic() >= patience:
+                    raise
+            await asyncio.sleep(VERIFY_POLL)
+
     async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link) -> Session:
         """Resume a session that another node held: rung 4."""
         if not self._persistence.available:
             raise _grid_unavailable()
         started = self._clock.monotonic()
         try:
-            result = await self._grid.sessions.claim(
-                claims.session, by=self._me, generation=claims.generation, attempt=packet.attempt
+            result = await self._once_verified(
+                lambda: self._grid.sessions.claim(
+                    claims.session, by=self._me, generation=claims.generation, attempt=packet.attempt
+                )
             )
         except GridUnavailable:
             self._background.once(self._disown(claims.session), "disown")
             raise _grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            if result.reason is ErrorCode.SESSION_UNKNOWN and self._cluster.is_recovering():
+            if result.reason in _MAY_CHANGE and self._cluster.is_recovering():
                 raise HandshakeRefused(
                     ErrorCode.TRY_LATER,
                     "the grid has just come back and the session may not be restored yet; try again",

@@ -100,6 +100,10 @@ class Membership:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
         while True:
             await asyncio.sleep(self._policy.reap * (0.5 + self._clock.random()))
+            if self._recovery.is_recovering():
+                # What looks expired in a grid that was rolled back may be a living session that its node has yet to
+                # restore.
+                continue
             alive = self._table.alive or (self._me,)
             rank = alive.index(self._me) if self._me in alive else 0
             mine = range(rank, SESSION_PARTITIONS, len(alive))

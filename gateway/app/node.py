@@ -98,8 +98,9 @@ class Node:
             sessions=self.sessions,
             requests=requests,
             persistence=self._persistence,
+            draining=lambda: self.draining,
         )
-        self._drain = Drain(context, self.sessions, self._persistence)
+        self._drain = Drain(context, self.sessions, self._persistence, arriving=lambda: self.connections.greeting)
         self._watch_gauges()
 
     async def start(self) -> None:

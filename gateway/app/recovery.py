@@ -70,6 +70,7 @@ class Recovery:
         for session in self._sessions:
             session.unsaved = True
         await self.catch_up()
+        await self._put_strays_on_the_clock()
 
     async def _rejoin(self) -> None:
         try:
@@ -77,9 +78,10 @@ class Recovery:
         except GridUnavailable:
             return  # a further change will come
         await self.catch_up()
+        await self._put_strays_on_the_clock()
 
     async def catch_up(self) -> None:
-        """Write again whatever the grid may not hold, until there is nothing left."""
+        """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11)."""
         written = fenced = 0
         while self._grid.state is GridState.UP:
             batch = [session for session in self._sessions if self._persistence.must_restore(session)][:RESTORE_BATCH]
@@ -93,7 +95,6 @@ class Recovery:
             written += results.count(Restored.WRITTEN)
             fenced += self._drop_refused(batch, results)
             await asyncio.sleep(len(batch) / self._policy.restore_rate)
-        await self._put_strays_on_the_clock()
         if written or fenced:
             self._log.emit(
                 events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored
@@ -102,8 +103,9 @@ class Recovery:
     async def _put_strays_on_the_clock(self) -> None:
         """Let go of what the grid holds for this node and this node does not serve (P7).
 
-        Sessions that were opened, claimed or ended while nobody knew whether the grid was told; or ended after the
-        state to which it has gone back. Nobody else would ever end them, because this node lives.
+        A grid that has gone back to an older state holds sessions that have ended since then. As connected sessions
+        of a living node they would stay for ever: they are on no clock, and nobody takes over. All that this node owns
+        is listed for it, so it is done when there is a reason, and not time and again (P11).
         """
         if not self._persistence.replicated:
             return

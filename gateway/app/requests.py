@@ -215,7 +215,11 @@ class Requests:
             except RequestRefused as reason:
                 refused.append((request.request, reason))
             else:
-                commands.append(PublishCommand(right, request.request, settled, topic, request.value))
+                commands.append(
+                    PublishCommand(
+                        right, request.request, settled, topic, request.value, stored=self._persistence.replicated
+                    )
+                )
         if commands:
             await self._note_partitions(session, commands)
             started = self._clock.monotonic()

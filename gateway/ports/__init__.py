@@ -12,7 +12,7 @@ Two rules hold for all of the grid's ports:
   nothing was changed.
 """
 
-from gateway.ports.errors import Fenced, GridUnavailable, LeaseLost, SessionGone
+from gateway.ports.errors import Fenced, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
 from gateway.ports.identity import Authenticator, Credentials, TokenClaims, TokenRefused, TokenSigner
 from gateway.ports.link import Link
@@ -56,6 +56,7 @@ __all__ = [
     "GridUnavailable",
     "LeaseLost",
     "LeaseTable",
+    "LeaseUnverified",
     "Link",
     "Metrics",
     "NodeDirectory",

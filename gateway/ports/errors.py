@@ -10,6 +10,13 @@ class GridUnavailable(GatewayError):
     """The grid did not answer in time, the connection broke, or the grid has changed and is not yet adopted (P10)."""
 
 
+class LeaseUnverified(GridUnavailable):
+    """The node's lease may have lapsed, so the step was not even sent; it may be as soon as the lease is verified (P3).
+
+    Not a sign that the grid is away: a node that was suspended beyond its lease meets this when it wakes.
+    """
+
+
 class Fenced(GatewayError):
     """The grid refused a write: another node has claimed the session since (P3). The copy here must be dropped."""
 

@@ -183,10 +183,10 @@ class SessionStore(Protocol):
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """Write sessions that this node serves into a grid that may have lost or suspended them; one result per record.
 
-        FENCED if the grid holds the session with a higher epoch, or with the same epoch and another owner: then the
-        grid is right. GONE if the grid remembers that it was closed or expired, or does not hold it and *recreate* is
-        False. Else the record is written over what is there: off the clock if it is connected, its window started if
-        it is not.
+        FENCED if the grid holds the session with a later attempt or a higher epoch, or with the same epoch and another
+        owner: then the grid is right. GONE if the grid remembers that it was closed or expired, or does not hold it and
+        *recreate* is False. Else the record is written over what is there: off the clock if it is connected, its window
+        started if it is not.
 
         Args:
             records: what the sessions are.

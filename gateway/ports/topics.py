@@ -39,6 +39,8 @@ class PublishCommand:
             be forgotten.
         topic: which topic.
         value: JSON text.
+        stored: whether the grid holds the session, so that its end will remove its receipts. If not, they are forgotten
+            some time after the last publish; by then its node has long had the answers.
     """
 
     right: Ownership
@@ -46,6 +48,7 @@ class PublishCommand:
     settled: RequestNumber
     topic: TopicPath
     value: bytes
+    stored: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,8 +218,8 @@ class Model:
                     held,
                     owner=claim.by,
                     epoch=Epoch(held.epoch + 1),
-                    generation=TokenGeneration(held.generation + 1),
-                    confirmed=TokenGeneration(min(claim.generation, held.generation)),
+                    generation=TokenGeneration(max(claim.generation, held.generation) + 1),
+                    confirmed=claim.generation,
                     attempt=claim.attempt,
                     connected=True,
                 )
@@ -262,7 +262,11 @@ class Model:
         if held is None:
             if not recreate or self._why_gone(record.id) is not ErrorCode.SESSION_UNKNOWN:
                 return Restored.GONE
-        elif held.epoch > record.epoch or (held.epoch == record.epoch and held.owner != record.owner):
+        elif (
+            held.attempt > record.attempt
+            or held.epoch > record.epoch
+            or (held.epoch == record.epoch and held.owner != record.owner)
+        ):
             return Restored.FENCED
         self.previous[record.id] = record.owner
         self._put(record)

@@ -50,6 +50,7 @@ CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "restore": lambda grid: grid.sessions.restore([session()], recreate=True),
     "expire": lambda grid: grid.sessions.expire(0, limit=1),
     "find": lambda grid: grid.sessions.find(session().id),
+    "owned": lambda grid: grid.sessions.owned(N2, 0),
     "orphan": lambda grid: grid.sessions.orphan(N2, 0, limit=1),
     "join": lambda grid: grid.nodes.join(N1, lease=LONG),
     "renew": lambda grid: grid.nodes.renew(N1, lease=LONG),

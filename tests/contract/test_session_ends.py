@@ -191,6 +191,30 @@ async def test_nodes_that_left_leave_nothing(harness: Harness) -> None:
     await nothing_is_left(harness)
 
 
+# --- owned ------------------------------------------------------------------------------------------------------------
+
+
+async def test_owned_lists_the_connected_sessions_of_one_node(harness: Harness) -> None:
+    """List the connected sessions of one node in one session partition, as the grid knows them."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    ids = ids_in_one_partition(6)
+    kept, ended, absent, moved = (session(session_id=each) for each in ids[:4])
+    others = session(session_id=ids[4], owner=N2), session(session_id=ids[5], owner=node("n1", "first more"))
+    for record in (kept, ended, absent, moved, *others):
+        await n1.sessions.create(record)
+    await n1.sessions.end(right(ended), reason=ErrorCode.SESSION_CLOSED)
+    await n1.sessions.disconnect(right(absent))
+    claimed(await claim(n2, moved, N2, generation=1, attempt=1))
+
+    partition = partition_of(kept)
+    assert list(await n2.sessions.owned(N1, partition)) == [kept.id]
+    assert sorted(await n1.sessions.owned(N2, partition)) == sorted([moved.id, others[0].id])
+    assert list(await n1.sessions.owned(N1, partition + 1)) == []
+    # Whoever comes back is listed again.
+    claimed(await claim(n1, absent, N1, generation=1, attempt=1))
+    assert sorted(await n1.sessions.owned(N1, partition)) == sorted([kept.id, absent.id])
+
+
 # --- orphan -----------------------------------------------------------------------------------------------------------
 
 
@@ -326,6 +350,9 @@ async def test_restore_does_not_raise_the_dead(harness: Harness, *, recreate: bo
         ({"epoch": 2, "owner": N1}, Restored.WRITTEN),
         ({"epoch": 1, "owner": N2}, Restored.WRITTEN),
         ({"epoch": 1, "owner": N1}, Restored.WRITTEN),
+        # The client was served by n1 alone, twice, while that was cut off from the grid, and then by n2.
+        ({"epoch": 1, "owner": N2, "attempt": 3}, Restored.FENCED),
+        ({"epoch": 1, "owner": N2, "attempt": 2}, Restored.WRITTEN),
     ],
     ids=[
         "higher epoch of another",
@@ -335,15 +362,17 @@ async def test_restore_does_not_raise_the_dead(harness: Harness, *, recreate: bo
         "same epoch of the same",
         "lower epoch of another",
         "lower epoch of the same",
+        "lower epoch and later attempt of another",
+        "lower epoch and same attempt of another",
     ],
 )
 async def test_restore_over_what_the_grid_holds(
     harness: Harness, *, recreate: bool, stored: dict[str, object], expected: Restored
 ) -> None:
-    """FENCED if the grid holds the session with a higher epoch, or with the same epoch and another owner."""
+    """FENCED if the grid holds it with a later attempt or a higher epoch, or with the same epoch and another owner."""
     grid = await harness.grid()
     mine = session(epoch=2, properties={"from": "node"}, attempt=2)
-    held = replace(mine, properties={"from": "grid"}, attempt=Attempt(1), **stored)  # type: ignore[arg-type]
+    held = replace(mine, **{"properties": {"from": "grid"}, "attempt": Attempt(1), **stored})  # type: ignore[arg-type]
     await grid.sessions.create(held)
     assert await grid.sessions.restore([mine], recreate=recreate) == [expected]
     assert await grid.sessions.find(mine.id) == (mine if expected is Restored.WRITTEN else held)

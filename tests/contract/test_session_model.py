@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from hypothesis import settings
@@ -238,22 +238,28 @@ async def test_memory_goes_the_way_of_the_model(seed: int) -> None:
     await grid.close()
 
 
+@pytest.fixture
+async def on_redis(shared_redis: RedisServer) -> AsyncIterator[RedisHarness]:
+    """A grid on Redis, closed also when a walk fails."""
+    harness = RedisHarness(shared_redis)
+    yield harness
+    await harness.close()
+
+
 @pytest.mark.redis
 @pytest.mark.parametrize("seed", range(3))
-async def test_redis_goes_the_way_of_memory(seed: int, shared_redis: RedisServer) -> None:
+async def test_redis_goes_the_way_of_memory(seed: int, on_redis: RedisHarness) -> None:
     """The same steps on memory and on Redis have equal results."""
-    harness = RedisHarness(shared_redis)
-    redis = await harness.grid("n1")
+    redis = await on_redis.grid("n1")
     clock = VirtualClock(0.0)
     memory = MemoryGrid(MemoryGridServer(now=clock), node=node("n1"))
     await memory.start()
 
     async def advance(seconds: float) -> None:
         clock.advance(seconds)
-        await harness.advance(seconds)
+        await on_redis.advance(seconds)
 
     count = 250
     walked = await walk(seed, count, advance, memory.sessions, redis.sessions)
     assert walked.reached.total() == count
     await memory.close()
-    await harness.close()

@@ -200,7 +200,8 @@ class SessionTable:
                 return Restored.GONE
         else:
             held = stored.record
-            if held.epoch > record.epoch or (held.epoch == record.epoch and held.owner != record.owner):
+            another = held.epoch == record.epoch and held.owner != record.owner
+            if held.attempt > record.attempt or held.epoch > record.epoch or another:
                 return Restored.FENCED
         partition.put(_fresh(record, now))
         return Restored.WRITTEN

@@ -33,7 +33,7 @@ from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.errors import GatewayError
-from gateway.ports import GridUnavailable, Metrics
+from gateway.ports import GridUnavailable, LeaseUnverified, Metrics
 
 PIPELINES_IN_FLIGHT: Final = 2
 """One is executed by Redis while the replies of the other are taken in; more would only make each smaller."""
@@ -243,7 +243,7 @@ class Batcher:
         while self._pending and size < PIPELINE_COMMANDS:
             group = self._pending.popleft()
             if group.gated and not permitted:
-                group.fail(GridUnavailable("this node may have lost its lease and must verify it before it writes"))
+                group.fail(LeaseUnverified("this node may have lost its lease and must verify it before it writes"))
                 continue
             groups.append(group)
             size += len(group.commands)

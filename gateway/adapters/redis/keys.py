@@ -20,7 +20,8 @@ key                              type    content
                                          value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
                                          marker with an empty topic. Trimmed to about ``stream_length`` entries; stays.
 ``P:{t17}:receipts:<session>``   list    ``<epoch> <request> <version> <event> <settled>`` of a session's publishes, by
-                                         request. Trimmed when settled; deleted when the session ends.
+                                         request. Trimmed when settled; deleted when the session ends. Of a session that
+                                         the grid does not hold (replication off): expires an hour after the last.
 ``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
                                          a delayed publish out for one window; bounded, and expires as a whole.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis process, ``generation`` adopted for it, ``term`` of the

@@ -145,7 +145,7 @@ class RedisSessions:
                 scripts.SESSION_RESTORE(
                     *self._all_keys(each.id),
                     *_identity(each),
-                    *(short_hash(each.id), int(recreate)),
+                    *(short_hash(each.id), int(recreate), each.attempt),
                     *self._fields(each),
                 )
                 for each in records
@@ -182,13 +182,15 @@ class RedisSessions:
 
     async def owned(self, owner: NodeRef, partition: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""
-        return _ids(owner, await self._batcher.call(self._names(owner, partition)))
+        names = await self._batcher.call(self._names(owner, partition))
+        # The name of another owner may begin with this one's and a space; an id holds none.
+        return [session for session in (_id(owner, name) for name in names) if " " not in session]
 
     async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
         """See ``SessionStore.orphan``."""
         names = await self._batcher.call((*self._names(lapsed, partition), "LIMIT", 0, limit), gated=True)
         term = self._leases.lapsed.get(lapsed, ANY_TERM)
-        sessions = _ids(lapsed, names)
+        sessions = [_id(lapsed, name) for name in names]
         looked_at = await self._batcher.call_all(
             [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], each, str(lapsed), term) for each in sessions],
             gated=True,
@@ -239,9 +241,8 @@ class RedisSessions:
         )
 
 
-def _ids(owner: NodeRef, names: Sequence[bytes]) -> list[SessionId]:
-    skip = len(f"{owner} ")
-    return [SessionId(name.decode()[skip:]) for name in names]
+def _id(owner: NodeRef, name: bytes) -> SessionId:
+    return SessionId(name.decode().removeprefix(f"{owner} "))
 
 
 def _identity(record: SessionRecord) -> tuple[Argument, ...]:

@@ -21,6 +21,10 @@ PUBLISH_CHUNK: Final = 500
 VALUES_PAGE: Final = 500
 """Values that one step of a read asks for; Redis serves them in about a millisecond, during which others wait."""
 
+RECEIPT_LIFE_MS: Final = 3_600_000
+"""Milliseconds for which receipts of a session that the grid does not hold outlive its last publish. Only its node asks
+for them, to repeat what had no answer, and it does so within seconds."""
+
 _CACHED: Final = 65_536
 """Topics and sessions whose partition or hash is kept ready: some 10 MB, for the ones that publish most."""
 
@@ -130,6 +134,7 @@ class RedisTopics:
             self._link.generation,
             self._link.stream_length,
             self._short(right.session),
+            0 if command.stored else RECEIPT_LIFE_MS,
         )
 
     def _arrived(self, commands: Sequence[PublishCommand], partitions: Sequence[int]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.topics import RECEIPT_LIFE_MS
 from gateway.core.topics import topic_partition
 from gateway.core.types import EventId, TopicPath, Version
 from gateway.ports import GridUnavailable, Published, TopicValue
@@ -264,3 +266,18 @@ async def test_a_stream_that_was_deleted_starts_a_new_generation(bench: Bench) -
         await grid.topics.restore([TopicValue(TOPIC, Version(1 << 40), EventId("1-1-1"), b"1")])
     await until_up(grid)
     assert grid.generation == 3
+
+
+async def test_receipts_of_a_session_that_the_grid_does_not_hold_expire(bench: Bench) -> None:
+    """Nobody would ever remove them: with replication off, the end of a session does not reach the grid."""
+    grid = await bench.grid()
+    held, not_held = Publisher(grid, session="held"), Publisher(grid, session="not-held")
+    await grid.topics.publish([held.command(1), replace(not_held.command(1), stored=False)])
+    lives = {
+        publisher: await bench.server.call(
+            "PTTL", f"{bench.prefix}:{{t{PARTITION}}}:receipts:{publisher.right.session}"
+        )
+        for publisher in (held, not_held)
+    }
+    assert lives[held] == -1
+    assert 0 < lives[not_held] <= RECEIPT_LIFE_MS

@@ -11,12 +11,14 @@
 -- ARGV[5] window (s)
 -- ARGV[6] short hash of the id
 -- ARGV[7] '1' write it even if the grid does not hold it, '0' do not
--- ARGV[8..] further fields and values of the hash
+-- ARGV[8] attempt of the last resume
+-- ARGV[9..] further fields and values of the hash, the attempt among them
 -- Result  'written', 'fenced' or 'gone'
 --
--- Invariant: a higher epoch, or the same epoch of another owner, is right against the caller; a session that is known
--- to have ended does not rise again.
-local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'ended')
+-- Invariant: a later attempt, a higher epoch, or the same epoch of another owner, is right against the caller; a
+-- session that is known to have ended does not rise again. Attempts count too because a node that is cut off from the
+-- grid serves its clients without it: each time its epoch grows, and its client may still have gone elsewhere last.
+local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'ended', 'attempt')
 if not stored[1] then
   local ended = redis.call('ZSCORE', KEYS[4], 'session_closed:' .. ARGV[6])
     or redis.call('ZSCORE', KEYS[4], 'session_expired:' .. ARGV[6])
@@ -25,7 +27,8 @@ if not stored[1] then
   end
 else
   local epoch = tonumber(stored[2])
-  if epoch > tonumber(ARGV[3]) or (epoch == tonumber(ARGV[3]) and stored[1] ~= ARGV[2]) then
+  local overtaken = tonumber(stored[4]) > tonumber(ARGV[8])
+  if overtaken or epoch > tonumber(ARGV[3]) or (epoch == tonumber(ARGV[3]) and stored[1] ~= ARGV[2]) then
     return 'fenced'
   end
   if stored[3] then
@@ -36,7 +39,7 @@ else
 end
 redis.call(
   'HSET', KEYS[1], 'owner', ARGV[2], 'epoch', ARGV[3], 'connected', ARGV[4], 'window', ARGV[5], 'previous', ARGV[2],
-  unpack(ARGV, 8)
+  unpack(ARGV, 9)
 )
 if ARGV[4] == '1' then
   redis.call('ZADD', KEYS[2], 0, ARGV[2] .. ' ' .. ARGV[1])

@@ -13,6 +13,7 @@
 -- ARGV[7] generation that the caller has adopted
 -- ARGV[8] entries to keep in the stream, about
 -- ARGV[9] short hash of the session's id
+-- ARGV[10] milliseconds for which the receipts outlive this publish; 0 if the end of the session removes them
 -- Result  {version, event}            published
 --         {version, event, 1}         published before; {0, '', 1} if that receipt was forgotten
 --         'fenced'                    a newer owner published here, or the session has ended
@@ -80,6 +81,9 @@ end
 redis.call('HSET', KEYS[1], ARGV[1], text .. ' ' .. event .. ' ' .. ARGV[2])
 local receipt = ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. text .. ' ' .. event .. ' ' .. ARGV[5]
 local kept = redis.call('RPUSH', KEYS[3], receipt)
+if ARGV[10] ~= '0' then
+  redis.call('PEXPIRE', KEYS[3], ARGV[10])
+end
 -- Forgetting in bunches costs a fraction of forgetting one by one; a settled receipt that is still here is not used.
 if kept % 16 == 0 then
   local settled = tonumber(ARGV[5])
