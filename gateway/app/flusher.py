@@ -58,16 +58,25 @@ class Flusher:
         if link is None:
             self._blocked.pop(session, None)
             return
-        messages = session.machine.flush(self._policy.high_water - link.backlog())
+        machine = session.machine
+        messages = machine.flush(self._policy.high_water - link.backlog())
         for message in messages:
             link.write(message)
         if messages:
             self._metrics.add(catalogue.WRITES, len(messages))
-        if session in self._blocked:
-            self._count_conflated(session)
-        if not session.machine.has_output:
+        self._count_conflated(session)
+        if not machine.has_output:
             self._blocked.pop(session, None)
-        elif session.machine.exceeds(packets=self._policy.outbox_packets, size=self._policy.outbox_bytes):
+            return
+        exceeds = machine.exceeds(packets=self._policy.outbox_packets, size=self._policy.outbox_bytes)
+        if messages:
+            # Much came at once, and so far the transport has taken it: no reason to call the client slow. The rest
+            # follows in the next tick, when everybody else has had a turn; memory stays bounded also until then.
+            self._blocked.pop(session, None)
+            if exceeds:
+                machine.conflate()
+            self.mark(session)
+        elif exceeds:
             self._blocked.pop(session, None)
             self._too_slow(session)
         else:

@@ -246,9 +246,14 @@ class Handshake:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
+        # A token newer than any from here: another node has served the session since, and what is here is out of date,
+        # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
+        outdated = claims.generation > session.generation
         claimed = await self._claim_held(session, claims, packet)
         if session.dropped:
             return False
+        if claimed is None and outdated:
+            raise _grid_unavailable()
         if claimed is None:
             # Nobody else can claim it without the grid either; written as soon as the grid is back. The epoch grows as
             # it would have in the grid: there the claim may have been executed and only its answer be lost.
@@ -259,7 +264,7 @@ class Handshake:
             session.unsaved = True
             is_ours = True
         else:
-            is_ours = claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
+            is_ours = not outdated and claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
             session.take_over(claimed.record, saved=self._grid.generation)
         if session.link is not None:
             old = session.link

@@ -197,6 +197,10 @@ class SessionMachine:
         """Tell whether the outbox is above its bounds (P9); snapshots do not count."""
         return self._outbox.exceeds(packets=packets, size=size)
 
+    def conflate(self) -> None:
+        """Fold what waits to the newest update per topic until it has gone out, though the transport takes it."""
+        self._outbox.conflate()
+
     def send_link(self, packet: LinkPacket) -> None:
         """Have a link packet written before everything else that waits."""
         self._links.append(codec.encode_link(packet))
@@ -410,8 +414,9 @@ class SessionMachine:
         """Number what may be numbered and hand out what is to be written now.
 
         Args:
-            room: bytes the transport would like to take. With none left, nothing is numbered and what waits is
-                conflated until it can go out.
+            room: bytes the transport would like to take. With none, nothing is numbered and what waits is conflated
+                until it can go out. Should there be too little for all that waits, the rest stays as it is: whether the
+                transport takes that too, the next call tells.
 
         Returns:
             Messages, each of one or more packets; link packets come first, except for an acknowledgement that no
@@ -429,6 +434,8 @@ class SessionMachine:
                 self._pong_owed = False
                 self._told()
             has_room = room > 0
+            if not has_room or self._buffer.full:
+                self._outbox.conflate()
             if self._sent < self._buffer.next - 1:
                 room = self._resend(packets, room)
             if self._outbox:
@@ -449,11 +456,8 @@ class SessionMachine:
 
     def _number_new(self, packets: list[bytes], room: int) -> None:
         outbox, buffer = self._outbox, self._buffer
-        while outbox:
-            # Numbering out of turn would be a gap; but ``_resend`` stops early only when it has left no room.
-            if room <= 0 or buffer.full:
-                outbox.conflate()
-                return
+        # Numbering out of turn would be a gap; but ``_resend`` stops early only when it has left no room.
+        while outbox and room > 0 and not buffer.full:
             outgoing = outbox.pop()
             self._sent = buffer.append(outgoing)
             packets.append(codec.number(outgoing.body, self._sent, self._news()))

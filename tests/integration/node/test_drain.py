@@ -6,6 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
+from gateway.app.session import Session
+from gateway.catalogue.log_events import DRAIN_FINISHED
+from gateway.core.codes import GOING_AWAY
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
@@ -44,13 +49,36 @@ async def test_what_is_in_flight_is_acknowledged_before_the_go_away() -> None:
             await raw.ws.close()
 
 
-async def test_a_session_that_is_opened_while_the_node_drains_is_told_to_go_too() -> None:
+async def test_a_client_whose_upgrade_came_before_the_drain_and_its_hello_after_is_sent_elsewhere() -> None:
     async with running_node() as node, RawClient(node.url) as early, RawClient(node.url) as late:
         await early.hello("early")
         async with draining(node):
             await early.expect("go-away")
-            # Its upgrade came before the drain, its hello comes after.
-            await late.hello("late")
-            await late.expect("go-away", within=1.0)
+            await late.send({"type": "hello", "principal": "late"})
+            assert (await late.receive())["code"] == "draining"
+            assert await late.closed() == GOING_AWAY.code
             await early.ws.close()
-            await late.ws.close()
+
+
+async def test_a_session_that_is_being_opened_when_the_drain_begins_is_moved_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_node() as node, RawClient(node.url) as raw:
+        persistence = node.gateway.node._persistence
+        create = persistence.create
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def slow(session: Session) -> None:
+            asked.set()
+            await answer.wait()
+            await create(session)
+
+        monkeypatch.setattr(persistence, "create", slow)
+        await raw.send({"type": "hello", "principal": "alice"})
+        await asked.wait()
+        async with draining(node):
+            answer.set()
+            await raw.expect("welcome")
+            await raw.expect("go-away", within=1.0)
+            await raw.ws.close()
+        assert node.log.of(DRAIN_FINISHED) == [{"moved": 1, "left": 0}]

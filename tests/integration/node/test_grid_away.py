@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -30,15 +31,19 @@ class Cluster:
             await eventually(lambda node=node: node.gateway.node._context.grid.state is state, within=OUTAGE)  # type: ignore[misc]
 
 
+@asynccontextmanager
+async def running_cluster(**settings: Any) -> AsyncIterator[Cluster]:
+    async with RedisServer(aof=True) as redis:
+        prefix = unique_prefix()
+        settings |= {"grid": redis.url, "grid_prefix": prefix, "grid_timeout": 0.5}
+        async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
+            yield Cluster(redis, n1, n2, prefix)
+
+
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    async with AsyncExitStack() as stack:
-        redis = await stack.enter_async_context(RedisServer(aof=True))
-        prefix = unique_prefix()
-        settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": prefix, "grid_timeout": 0.5}
-        n1 = await stack.enter_async_context(running_node("n1", **settings))
-        n2 = await stack.enter_async_context(running_node("n2", **settings))
-        yield Cluster(redis, n1, n2, prefix)
+    async with running_cluster(lease=1, lease_renew=0.3, reap_interval=0.3) as running:
+        yield running
 
 
 class Talker:
@@ -50,10 +55,10 @@ class Talker:
         self.welcome: dict[str, Any] = {}
 
     @classmethod
-    async def open(cls, node: TestNode, principal: str = "alice") -> Talker:
+    async def open(cls, node: TestNode, principal: str = "alice", **fields: Any) -> Talker:
         talker = cls(RawClient(node.url))
         await talker.raw.connect()
-        talker.welcome = await talker.raw.hello(principal, properties={"team": "fx"})
+        talker.welcome = await talker.raw.hello(principal, properties={"team": "fx"}, **fields)
         return talker
 
     async def ask(self, kind: str, *, within: float = 5.0, **fields: Any) -> dict[str, Any]:
@@ -185,6 +190,35 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
     await watcher.raw.cut()
 
 
+async def test_sessions_that_an_older_grid_takes_for_connected_end_by_their_window(cluster: Cluster) -> None:
+    """P7: they ended after the state to which the grid went back, and no living node serves them."""
+    talkers = [await Talker.open(node, window=1) for node in (cluster.n1, cluster.n2)]
+    for talker in talkers:
+        await talker.ask("publish", topic="a/x", value="a receipt")
+    stayer = await Talker.open(cluster.n1, "stayer", window=1)
+    snapshot = await cluster.redis.snapshot()
+    for talker in talkers:
+        await talker.raw.send({"type": "bye"})
+        await talker.raw.expect("bye")
+        await talker.raw.cut()
+
+    cluster.redis.kill()
+    await cluster.see_grid(GridState.AWAY)
+    await cluster.redis.restart(snapshot=snapshot)
+    await cluster.see_grid(GridState.UP)
+
+    async def held(talker: Talker) -> bool:
+        return any(talker.welcome["session"] in key for key in await cluster.redis.keys(cluster.prefix))
+
+    async with asyncio.timeout(OUTAGE):
+        while await held(talkers[0]) or await held(talkers[1]):  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(0.02)
+    # Who is still there is not on the clock.
+    assert await held(stayer)
+    assert "error" not in await stayer.ask("subscribe", selector="a/**")
+    await stayer.raw.cut()
+
+
 async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(cluster: Cluster) -> None:
     watcher = await Talker.open(cluster.n1)
     await watcher.ask("subscribe", selector="a/**")
@@ -206,3 +240,35 @@ async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(clu
 
     assert stored is not None
     assert (stored.attempt, stored.generation) == (1, session.generation)
+
+
+async def test_an_outdated_copy_is_not_reattached_after_a_rollback() -> None:
+    """P2: the old grid takes n2 for the owner, as n2 does; but the client's token says that n1 came later."""
+    # A node knows whom to tell of a claim from its first renewal on: here nobody is told. It is best effort anyway.
+    async with running_cluster(lease=300, lease_renew=100) as cluster:
+        talker = await Talker.open(cluster.n2)
+        snapshot = await cluster.redis.snapshot()
+        await _move(talker, cluster.n1, attempt=1)
+        assert cluster.n2.gateway.node.sessions.get(talker.welcome["session"]) is not None
+
+        cluster.redis.kill()
+        await cluster.see_grid(GridState.AWAY)
+        # n2 cannot know whose turn it is, and must not guess.
+        await talker.raw.cut()
+        async with RawClient(cluster.n2.url) as early:
+            assert (await early.resume(talker.welcome["token"], attempt=2))["code"] == "grid_unavailable"
+        await cluster.redis.restart(snapshot=snapshot)
+        await cluster.see_grid(GridState.UP)
+        await _move(talker, cluster.n2, attempt=3)
+        assert "error" not in await talker.ask("subscribe", selector="a/**")
+        await talker.raw.cut()
+
+
+async def _move(talker: Talker, node: TestNode, *, attempt: int) -> None:
+    await talker.raw.cut()
+    talker.raw = RawClient(node.url)
+    await talker.raw.connect()
+    talker.welcome = await talker.raw.resume(talker.welcome["token"], attempt=attempt)
+    assert talker.welcome["outcome"] == "failed_over", talker.welcome
+    talker.sent = 0
+    await talker.raw.send({"type": "ack", "received": 0})

@@ -134,6 +134,19 @@ def test_a_packet_larger_than_a_message_is_written_alone() -> None:
     assert machine.flush(PLENTY) == [numbered("a", 1), numbered("x" * 100, 2), numbered("b", 3)]
 
 
+def test_room_that_runs_out_leaves_the_rest_as_it_is_until_there_is_none() -> None:
+    machine = opened()
+    for number in range(1, 5):
+        machine.submit(update("t", f"t{number}"))
+
+    assert machine.flush(1) == [numbered("t1", 1)]
+    assert (machine.waiting, machine.conflated) == (3, 0)
+    assert machine.flush(1) == [numbered("t2", 2)]
+
+    assert machine.flush(0) == []
+    assert (machine.waiting, machine.conflated) == (1, 1)
+
+
 def test_without_room_nothing_is_numbered_and_updates_conflate() -> None:
     machine = opened()
     for outgoing in (update("t", "t1"), reply("r"), update("t", "t2")):

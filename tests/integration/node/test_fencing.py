@@ -1,0 +1,85 @@
+"""P3 where timing decides: the later attempt of a client wins, whatever the node of an earlier one has missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.redis import RedisGrid
+from gateway.catalogue.log_events import SESSION_FENCED
+from gateway.core.codes import STALE_ATTEMPT
+from gateway.core.types import NodeRef
+from gateway.ports import GridState, Ownership
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import RedisServer, unique_prefix
+
+
+def sessions_at(node: TestNode) -> list[str]:
+    return [session.id for session in node.gateway.node.sessions]
+
+
+async def test_a_node_that_was_cut_off_takes_no_session_back() -> None:
+    """While it was alone it served the client again and again; then the client went elsewhere."""
+    memory = MemoryGridServer()
+    async with running_node("n1", memory=memory) as n1, running_node("n2", memory=memory) as n2:
+        async with RawClient(n1.url) as raw:
+            welcome = await raw.hello()
+        session, token = welcome["session"], welcome["token"]
+        grid = n1.gateway.node._context.grid
+        assert isinstance(grid, MemoryGrid)
+        grid.cut()
+        for attempt in (1, 2, 3):
+            async with RawClient(n1.url) as raw:
+                again = await raw.resume(token, attempt=attempt)
+                assert again["outcome"] == "reattached"
+                token = again["token"]
+        async with RawClient(n2.url) as elsewhere:
+            assert (await elsewhere.resume(token, attempt=4))["outcome"] == "failed_over"
+            assert sessions_at(n1) == sessions_at(n2) == [session]
+
+            grid.mend()
+            await eventually(lambda: not sessions_at(n1))
+            assert n1.log.of(SESSION_FENCED) == [{"session": session}]
+            await elsewhere.send({"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1})
+            assert "error" not in await elsewhere.expect("reply")
+            assert sessions_at(n2) == [session]
+
+
+@pytest.mark.redis
+async def test_a_late_resume_waits_until_the_node_knows_its_lease_and_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A suspended node wakes up with the gate of its lease shut: that is no reason to serve without the grid."""
+
+    async def in_vain(to: NodeRef, right: Ownership) -> None:
+        """Do not tell the former owner, which sleeps."""
+
+    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease_renew": 0.3}
+    async with RedisServer() as redis:
+        settings["grid"] = redis.url
+        async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
+            monkeypatch.setattr(n2.gateway.node._context.grid.nodes, "tell_claimed", in_vain)
+            async with RawClient(n1.url) as raw:
+                welcome = await raw.hello()
+                async with RawClient(n2.url) as elsewhere:
+                    again = await elsewhere.resume(welcome["token"], attempt=3)
+                    assert again["outcome"] == "failed_over"
+                    shut_the_gate(n1)
+                    for attempt in (1, 2):
+                        async with RawClient(n1.url) as late:
+                            refused = await late.resume(welcome["token"], attempt=attempt)
+                            assert (refused["type"], refused.get("code")) == ("error", "stale_attempt")
+                            assert await late.closed() == STALE_ATTEMPT.code
+                    await elsewhere.send({"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1})
+                    assert "error" not in await elsewhere.expect("reply")
+
+
+def shut_the_gate(node: TestNode) -> None:
+    """As it is when a node wakes up: the grid is there, and the lease may have lapsed."""
+    grid = node.gateway.node._context.grid
+    assert isinstance(grid, RedisGrid)
+    grid._nodes._leases.lose()
+    assert grid.state is GridState.UP

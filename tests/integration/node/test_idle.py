@@ -1,0 +1,44 @@
+"""What a node asks of the grid while nothing happens (P11)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory.nodes import MemoryNodeDirectory
+from gateway.adapters.memory.sessions import MemorySessionStore
+from tests.support.nodes import eventually, running_node
+from tests.support.raw_client import RawClient
+
+OF_THE_NODE = {"expire"}
+"""What the reaper asks, however many sessions there are."""
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, kind: type) -> Counter[str]:
+    """Count the calls of a class's methods."""
+    calls: Counter[str] = Counter()
+
+    def counting(name: str, method: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return method(*arguments, **named)
+
+        return call
+
+    for name, method in vars(kind).items():
+        if not name.startswith("_"):
+            monkeypatch.setattr(kind, name, counting(name, method))
+    return calls
+
+
+async def test_while_sessions_are_idle_nothing_is_asked_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_node(lease=1, lease_renew=0.2, ping_interval=0.2) as node, RawClient(node.url) as raw:
+        await raw.hello()
+        await raw.send({"type": "subscribe", "id": 1, "request": 1, "selector": "a/**"})
+        await raw.expect("reply")
+        about_sessions, of_nodes = counted(monkeypatch, MemorySessionStore), counted(monkeypatch, MemoryNodeDirectory)
+        await eventually(lambda: of_nodes["renew"] >= 3)
+
+        assert about_sessions.keys() <= OF_THE_NODE
