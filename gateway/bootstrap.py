@@ -299,12 +299,15 @@ async def _until_stopped(gateway: Gateway) -> None:
     await stop.wait()
     drain = asyncio.create_task(gateway.drain())
     impatience = asyncio.create_task(now.wait())
-    await asyncio.wait([drain, impatience], return_when=asyncio.FIRST_COMPLETED)
-    for task in (drain, impatience):
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    await gateway.close()
+    try:
+        await asyncio.wait([drain, impatience], return_when=asyncio.FIRST_COMPLETED)
+        for task in (drain, impatience):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    finally:
+        # Also when the drain met a bug: clients are told, and what was started for the grid is finished.
+        await gateway.close()
 
 
 def run(settings: Settings) -> int:

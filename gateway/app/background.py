@@ -26,7 +26,10 @@ class Background:
 
     def once(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run *work* to its end."""
-        self._keep(asyncio.create_task(self._guarded(work, name), name=name))
+        task = asyncio.create_task(self._guarded(work, name), name=name)
+        # Python complains of a coroutine that was never begun, which is what a task cancelled early leaves behind.
+        task.add_done_callback(lambda _: work.close())
+        self._keep(task)
 
     def forever(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run *work* again and again, also after it failed."""

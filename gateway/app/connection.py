@@ -18,10 +18,12 @@ from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, INTERNAL_ERROR, Cl
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Bye, Error, GoAway, Hello, Packet, Ping, Resume
 from gateway.core.rates import TokenBucket
+from gateway.core.types import TokenGeneration
 from gateway.ports import (
     Fenced,
     GridUnavailable,
     Link,
+    Ownership,
     SessionChanges,
     SessionGone,
 )
@@ -143,9 +145,9 @@ class Connections:
                 return
             pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets))
             if pause > 0 or len(session.lane) > limit:
-                await self._pause(session, pause, limit)
+                await self._pause(session, link, pause, limit)
 
-    async def _pause(self, session: Session, pause: float, limit: int) -> None:
+    async def _pause(self, session: Session, link: Link, pause: float, limit: int) -> None:
         """Do not read: the kindest way to slow a client down. Its transport pushes back, and nothing is lost."""
         session.paused = True
         try:
@@ -154,14 +156,15 @@ class Connections:
                 await asyncio.sleep(pause)
             await session.lane.below(limit + 1)
         finally:
-            session.paused = False
+            if session.link is link:
+                session.paused = False
 
     def _take_in(self, session: Session, link: Link, packets: list[Packet]) -> bool:
         """Hand packets to the session; False if the connection has to end."""
         if not session.proved:
             session.proved = True
             if self._persistence.replicated:
-                self._background.once(self._confirm_token(session), "confirm-token")
+                self._background.once(self._confirm_token(session, session.right, session.generation), "confirm-token")
             session.confirmed = session.generation
         for item in session.machine.receive(packets, self._clock.monotonic()):
             match item:
@@ -181,11 +184,10 @@ class Connections:
         self._sessions.reschedule(session)
         return True
 
-    async def _confirm_token(self, session: Session) -> None:
+    async def _confirm_token(self, session: Session, right: Ownership, proved: TokenGeneration) -> None:
         """The client has shown that it holds the newest token: refuse the older ones from now on (P8)."""
-        right = session.right
         try:
-            await self._persistence.change(session, SessionChanges(confirmed=session.generation))
+            await self._persistence.change(session, SessionChanges(confirmed=proved))
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
 from gateway.app.lag import TailLag
-from gateway.app.replicas import Replicas
+from gateway.app.replicas import Partition, Replicas
 from gateway.app.session import Session
 
 if TYPE_CHECKING:
@@ -15,17 +16,23 @@ if TYPE_CHECKING:
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core import codec
+from gateway.core.errors import LocalProtocolError
 from gateway.core.outbox import Outgoing
 from gateway.core.packets import Notice, NoticeCode
 from gateway.core.selection_index import SelectionIndex
 from gateway.core.selections import Selections
 from gateway.core.selectors import Selector, matches, partitions
+from gateway.core.topics import topic_partition
+from gateway.core.types import TopicPath
 from gateway.ports import PositionLost, TopicValue
 
 VALUES_REREAD: Final = Notice(
     NoticeCode.VALUES_REREAD,
     "The node lost its place in the stream of updates; current values follow instead of every update between.",
 )
+
+SNAPSHOT_SLICE: Final = 250
+"""Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
 
 
 class Delivery:
@@ -49,7 +56,14 @@ class Delivery:
         self._sessions = sessions
         self._flusher = sessions.flusher
         self._index: SelectionIndex[Session] = SelectionIndex()
-        self.replicas = Replicas(context.grid.topics, context.grid.tail, self._changed)
+        self.replicas = Replicas(
+            context.grid.topics,
+            context.grid.tail,
+            changed=self._changed,
+            failed=lambda error: context.log.emit(
+                events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)
+            ),
+        )
         self.lag = TailLag(context.clock, context.metrics)
 
     async def run(self) -> None:
@@ -58,8 +72,13 @@ class Delivery:
             if isinstance(item, PositionLost):
                 self._position_lost(item.partition)
             else:
-                self._flusher.mark_update(self._clock.monotonic())
-                self.replicas.take_in(item)
+                arrived = self._clock.monotonic()
+                try:
+                    self.replicas.take_in(item)
+                except Exception as bug:  # noqa: BLE001 - the rest of the batch must not be lost in silence
+                    self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
+                    self._position_lost(item.partition)
+                self._flusher.mark_update(arrived)
                 self.lag.read(item)
 
     # --- Selections ---------------------------------------------------------------------------------------------------
@@ -69,6 +88,8 @@ class Delivery:
 
         Partitions that the session needs no longer are kept until ``select``.
         """
+        if session.dropped:
+            return  # nobody would give up what is held for it now
         needed = selections.partitions(self._depth)
         added = needed - session.retained
         self.replicas.hold(added)
@@ -97,32 +118,53 @@ class Delivery:
 
     # --- Snapshots ----------------------------------------------------------------------------------------------------
 
-    def send_snapshot(self, session: Session, selector: Selector | None = None) -> int:
-        """Send the current values of all topics that the session selects.
+    async def send_snapshot(self, session: Session, selector: Selector | None = None) -> int:
+        """Send the current values of all topics that the session selects; others get their turn in between.
 
         Args:
-            session: to whom.
+            session: to whom; its ``selecting`` is held.
             selector: only topics that it matches; None for all.
 
         Returns:
             How many values were sent.
         """
-        numbers: Iterable[int] = session.retained if selector is None else partitions(selector, self._depth)
-        sent = 0
-        for number in numbers:
-            partition = self.replicas.get(number)
-            if partition is None:
-                continue
-            for topic, value in partition.values.items():
-                if selector is not None and not matches(selector, topic):
-                    continue
-                if session.selections.selects(topic):
-                    session.machine.submit(partition.snapshot(value), snapshot=True)
+        selections = session.selections
+        sent = looked_at = 0
+        for partition, topics in self._candidates(session, selector):
+            for topic in topics:
+                looked_at += 1
+                if not looked_at % SNAPSHOT_SLICE:
+                    self._flusher.mark(session)
+                    await asyncio.sleep(0)
+                if session.dropped:
+                    return sent
+                if (selector is None or matches(selector, topic)) and selections.selects(topic):
+                    # As it is now, and not as it was before the last pause.
+                    session.machine.submit(partition.snapshot(partition.values[topic]), snapshot=True)
                     sent += 1
         if sent:
             self._metrics.add(catalogue.DELIVERIES, sent)
             self._flusher.mark(session)
         return sent
+
+    def _candidates(
+        self, session: Session, selector: Selector | None
+    ) -> Iterator[tuple[Partition, Collection[TopicPath]]]:
+        """Yield what has to be looked at for a snapshot: single topics are looked up, not searched for."""
+        selectors = (
+            [entry.selector for entry in session.selections.entries if entry.selects]
+            if selector is None
+            else [selector]
+        )
+        searched = frozenset[int]().union(*(partitions(each, self._depth) for each in selectors if not each.literal))
+        for number in searched:
+            if partition := self.replicas.get(number):
+                yield partition, tuple(partition.values)
+        for topic in {TopicPath(each.text): None for each in selectors if each.literal}:
+            number = topic_partition(topic, self._depth)
+            partition = None if number in searched else self.replicas.get(number)
+            if partition and topic in partition.values:
+                yield partition, (topic,)
 
     # --- Updates ------------------------------------------------------------------------------------------------------
 
@@ -135,7 +177,12 @@ class Delivery:
         mark = self._flusher.mark
         delivered = 0
         for session in subscribers:
-            session.machine.submit(outgoing)
+            try:
+                session.machine.submit(outgoing)
+            except LocalProtocolError as bug:
+                self._index.remove(session)
+                self._sessions.fail(session, bug)
+                continue
             delivered += 1
             if session.link is not None:
                 mark(session)

@@ -49,21 +49,23 @@ class Drain:
         plan = self._policy.drain
         end = self._clock.monotonic() + plan.timeout
         self._log.emit(events.DRAIN_STARTED, sessions=self._sessions.connected())
-        moves: list[asyncio.Task[None]] = []
+        moves: dict[Session, asyncio.Task[None]] = {}
         # Looked at again and again, because a hello or resume that is being answered now brings a session later, and
         # clients leave for many reasons: a look at all of them costs less than being told of each.
         while ((connected := self._connected()) or self._arriving()) and self._clock.monotonic() < end:
-            batch = [session for session in connected if not session.moving][: plan.batch]
-            moves += [asyncio.create_task(self._move(session)) for session in batch]
+            # A session that came back over a connection accepted before has to be told again.
+            batch = [each for each in connected if each not in moves or (moves[each].done() and not each.moving)]
+            batch = batch[: plan.batch]
+            moves |= {session: asyncio.create_task(self._move(session)) for session in batch}
             await asyncio.sleep(plan.interval * (0.5 + self._clock.random()) if batch else POLL)
         left = self._connected()
-        moved = len(moves) - sum(session.moving for session in left)
+        moved = len(moves.keys() - set(left))
         for session in left:
             link = session.link
             if link is not None:
                 self._sessions.close_link(link, GOING_AWAY)
                 self._sessions.detach(session, link)
-        await asyncio.gather(*moves)
+        await asyncio.gather(*moves.values())
         known = await self._start_windows()
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
         return known and not self._arriving()
@@ -73,9 +75,16 @@ class Drain:
 
     async def _move(self, session: Session) -> None:
         """Flush what is in flight, have it acknowledged, then tell the client to go."""
+        # The spreading is done here and not by the client, which is sent its updates until its turn has come: between
+        # them and the next node's values lies no more than an acknowledgement and a handshake.
+        await asyncio.sleep(self._policy.drain.jitter * self._clock.random())
         session.moving = True
         # Without further updates the outbox can run dry; the next node begins with the full values.
         self._delivery.mute(session)
+        if session.connected and not session.dropped:
+            # Its answer acknowledges everything at once.
+            session.machine.ping()
+            self._sessions.flusher.mark(session)
         deadline = self._clock.monotonic() + self._policy.drain.settle
         while self._clock.monotonic() < deadline and session.connected and not session.dropped:
             if not len(session.lane) and session.machine.is_settled:
@@ -83,7 +92,7 @@ class Drain:
             self._sessions.flusher.mark(session)
             await asyncio.sleep(POLL)
         if session.connected and not session.dropped:
-            session.machine.send_link(GoAway("the node drains", self._policy.drain.jitter))
+            session.machine.send_link(GoAway("the node drains", delay=0.0))
             self._sessions.flusher.mark(session)
 
     async def _start_windows(self) -> bool:

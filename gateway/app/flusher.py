@@ -21,13 +21,20 @@ class Flusher:
     Args:
         context: of the node.
         too_slow: called with a session whose outbox is above its bounds.
+        failed: called with a session for which writing met a bug; the others must get theirs all the same.
     """
 
-    def __init__(self, context: Context, too_slow: Callable[[Session], None]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        too_slow: Callable[[Session], None],
+        failed: Callable[[Session, Exception], None],
+    ) -> None:
         self._policy = context.policy
         self._clock = context.clock
         self._metrics = context.metrics
         self._too_slow = too_slow
+        self._failed = failed
         self._dirty: dict[Session, None] = {}
         self._blocked: dict[Session, None] = {}
         self._scheduled = False
@@ -47,8 +54,8 @@ class Flusher:
             asyncio.get_running_loop().call_soon(self._flush_dirty)
 
     def mark_update(self, arrived: float) -> None:
-        """Note when the oldest update of this tick arrived, for the delivery latency."""
-        if self._update_arrived is None:
+        """Note when the oldest update of this tick arrived, for the delivery latency, if it is to be written at all."""
+        if self._update_arrived is None and self._dirty:
             self._update_arrived = arrived
 
     def flush(self, session: Session) -> None:
@@ -107,14 +114,20 @@ class Flusher:
         self._scheduled = False
         dirty, self._dirty = self._dirty, {}
         for session in dirty:
-            self.flush(session)
+            self._flush_safely(session)
         if self._update_arrived is not None:
             self._metrics.observe(catalogue.DELIVERY_SECONDS, self._clock.monotonic() - self._update_arrived)
             self._update_arrived = None
 
+    def _flush_safely(self, session: Session) -> None:
+        try:
+            self.flush(session)
+        except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+            self._failed(session, bug)
+
     def _poll_blocked(self) -> None:
         self._poll = None
         for session in list(self._blocked):
-            self.flush(session)
+            self._flush_safely(session)
         if self._blocked and self._poll is None:
             self._poll = asyncio.get_running_loop().call_later(POLL_BLOCKED, self._poll_blocked)

@@ -284,15 +284,19 @@ class Handshake:
             self._welcome(session, link, Outcome.REATTACHED, resent=resent, conflated=conflated)
             self._resumed(session, Outcome.REATTACHED, None, self._me)
             if was_muted:
-                await self._activate(session)
+                self._background.once(self._activate(session), f"activate-{session.id}")
             return True
         lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
         machine.restart(now, generation=session.generation)
+        # The client asks again for all that it has no answer to, what is being worked on here included.
+        session.lane.abandon()
+        session.lane = self._requests.lane(session)
         session.forget_answers()
         self._welcome(session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None)
         self._resumed(session, Outcome.FAILED_OVER, reason, claimed.previous if claimed else self._me)
-        await self._activate(session)
+        # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
+        self._background.once(self._activate(session), f"activate-{session.id}")
         return True
 
     async def _claim_held(self, session: Session, claims: TokenClaims, packet: Resume) -> Claimed | None:
@@ -394,13 +398,14 @@ class Handshake:
 
     async def _activate(self, session: Session) -> None:
         """Put the restored selections in force and push the full values (P6)."""
-        selections = session.selections
-        await self._delivery.prepare(session, selections)
-        # A request may have changed the selections meanwhile; its own snapshot covers what it added.
-        if session.dropped or session.selections != selections:
-            return
-        self._delivery.select(session, selections)
-        self._delivery.send_snapshot(session)
+        async with session.selecting:
+            prepared = None
+            while prepared != (selections := session.selections):
+                # Another resume may bring another list meanwhile.
+                await self._delivery.prepare(session, selections)
+                prepared = selections
+            self._delivery.select(session, selections)
+            await self._delivery.send_snapshot(session)
 
     # --- Common -------------------------------------------------------------------------------------------------------
 

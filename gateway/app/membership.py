@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
@@ -38,6 +39,7 @@ class Membership:
         self._grid = context.grid
         self._policy = context.policy
         self._clock = context.clock
+        self._background = context.background
         self._metrics = context.metrics
         self._log = context.log
         self._sessions = sessions
@@ -64,21 +66,18 @@ class Membership:
                 self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease)
                 for lapsed in self._table.lapsed:
                     await self._take_over(lapsed)
-                # A single write may have failed while the grid never counted as away.
-                await self._recovery.catch_up()
+                # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
+                # to write many sessions again takes longer than a lease lasts.
+                self._background.once(self._recovery.catch_up(), "catch-up")
             except LeaseLost:
-                await self._rejoin()
+                await self._regain()
             except GridUnavailable:
                 continue
 
-    async def _rejoin(self) -> None:
-        self._log.emit(events.LEASE_LOST, node=str(self._me))
-        self._metrics.add(catalogue.LEASE_LOST)
-        try:
-            await self.join()
-        except GridUnavailable:
-            return
-        await self._recovery.verify_all()
+    async def _regain(self) -> None:
+        with suppress(GridUnavailable):  # then the next renewal tells the same
+            await self._recovery.regain_lease()
+            self._background.once(self._recovery.verify(), "verify-sessions")
 
     async def _take_over(self, lapsed: NodeRef) -> None:
         within = TAKEOVER_LEASES * self._policy.lease

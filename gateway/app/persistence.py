@@ -87,6 +87,16 @@ class Persistence:
             await self.restore([session])
         return await self._grid.sessions.claim(session.id, by=session.owner, generation=generation, attempt=attempt)
 
+    async def verify(self, session: Session) -> None:
+        """Make sure that the session is this node's, if that is not certain, before anything is written in its name.
+
+        Raises:
+            Fenced, SessionGone: the session is not this node's any more.
+            GridUnavailable: nobody knows.
+        """
+        if self.must_restore(session):
+            await self._restore_one(session)
+
     async def change(self, session: Session, changes: SessionChanges) -> None:
         """Write a change that a reply is going to promise.
 
@@ -130,15 +140,15 @@ class Persistence:
         for recreate in (True, False):
             chosen = [index for index, each in enumerate(sessions) if (each.saved < generation) is recreate]
             if chosen:
-                written = await self._grid.sessions.restore(
-                    [sessions[index].record() for index in chosen], recreate=recreate
-                )
-                for index, result in zip(chosen, written, strict=True):
+                records = [sessions[index].record() for index in chosen]
+                written = await self._grid.sessions.restore(records, recreate=recreate)
+                for index, record, result in zip(chosen, records, written, strict=True):
                     results[index] = result
-        for session, result in zip(sessions, results, strict=True):
-            if result is Restored.WRITTEN:
-                session.saved = generation
-                session.unsaved = False
+                    session = sessions[index]
+                    if result is Restored.WRITTEN:
+                        session.saved = generation
+                        # What has changed while the grid was asked is not what was written.
+                        session.unsaved = session.unsaved and session.record() != record
         return results
 
     async def _write(self, session: Session, step: Callable[[Ownership], Awaitable[T]]) -> None:

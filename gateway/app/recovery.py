@@ -12,11 +12,12 @@ from gateway.app.persistence import Persistence
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import SESSION_EXPIRED
 from gateway.core.packets import Notice, NoticeCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
-from gateway.ports import Fenced, GridState, GridUnavailable, Ownership, Restored, SessionGone
+from gateway.ports import Fenced, GridState, GridUnavailable, LeaseLost, Ownership, Restored, SessionGone
 
 RESTORE_BATCH: Final = 100
 """Sessions per restore step: some milliseconds of the grid's time, so that claims come through between two steps."""
@@ -45,11 +46,13 @@ class Recovery:
         self._grid = context.grid
         self._policy = context.policy
         self._clock = context.clock
+        self._metrics = context.metrics
         self._log = context.log
         self._sessions = sessions
         self._persistence = persistence
         self._delivery = sessions.delivery
         self._lost_at: float | None = None
+        self._catching_up = False
 
     def is_recovering(self) -> bool:
         """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
@@ -65,35 +68,62 @@ class Recovery:
                 self._delivery.notify(self._sessions, GRID_LOST_WRITES)
             await self._rejoin()
 
-    async def verify_all(self) -> None:
-        """The lease was lost: find out of every session whether it is still this node's (P3)."""
+    async def regain_lease(self) -> None:
+        """The lease was lost, and every session may be another node's or on the clock: take one again; then ``verify``.
+
+        Raises:
+            GridUnavailable: the grid is away; this will be asked for again.
+        """
+        self._log.emit(events.LEASE_LOST, node=str(self._me))
+        self._metrics.add(catalogue.LEASE_LOST)
+        # First of all, because with the lease comes the right to write (P3).
         for session in self._sessions:
             session.unsaved = True
+        await self._grid.nodes.join(self._me, lease=self._policy.lease)
+
+    async def verify(self) -> None:
+        """Find out of each session that the grid may not hold as it is here whether it is still this node's (P3)."""
         await self.catch_up()
         await self._put_strays_on_the_clock()
 
     async def _rejoin(self) -> None:
         try:
-            await self._grid.nodes.join(self._me, lease=self._policy.lease)
+            try:
+                await self._grid.nodes.renew(self._me, lease=self._policy.lease)
+            except LeaseLost:
+                await self.regain_lease()
         except GridUnavailable:
             return  # a further change will come
-        await self.catch_up()
-        await self._put_strays_on_the_clock()
+        await self.verify()
 
     async def catch_up(self) -> None:
-        """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11)."""
+        """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11).
+
+        Returns at once if somebody is at it: whoever is looks at all sessions again until there is nothing left, and
+        two would write at twice the rate that was set.
+        """
+        if self._catching_up:
+            return
+        self._catching_up = True
+        try:
+            await self._write_again()
+        finally:
+            self._catching_up = False
+
+    async def _write_again(self) -> None:
         written = fenced = 0
         while self._grid.state is GridState.UP:
             batch = [session for session in self._sessions if self._persistence.must_restore(session)][:RESTORE_BATCH]
             if not batch:
                 break
+            rights = [session.right for session in batch]
             try:
                 results = await self._persistence.restore(batch)
             except GridUnavailable:
                 await asyncio.sleep(RETRY)
                 continue
             written += results.count(Restored.WRITTEN)
-            fenced += self._drop_refused(batch, results)
+            fenced += self._drop_refused(batch, rights, results)
             await asyncio.sleep(len(batch) / self._policy.restore_rate)
         if written or fenced:
             self._log.emit(
@@ -128,10 +158,13 @@ class Recovery:
             await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
             self._log.emit(events.SESSION_DISCONNECTED, session=session, code=None)
 
-    def _drop_refused(self, sessions: Sequence[Session], results: Sequence[Restored]) -> int:
+    def _drop_refused(
+        self, sessions: Sequence[Session], rights: Sequence[Ownership], results: Sequence[Restored]
+    ) -> int:
         dropped = 0
-        for session, result in zip(sessions, results, strict=True):
-            if session.dropped or result is Restored.WRITTEN:
+        for session, right, result in zip(sessions, rights, results, strict=True):
+            # A claim by this very node, for a client that came back meanwhile, is no reason to drop a session.
+            if session.dropped or session.right != right or result is Restored.WRITTEN:
                 continue
             dropped += 1
             if result is Restored.FENCED:

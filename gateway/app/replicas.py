@@ -61,15 +61,24 @@ class Replicas:
         tail: where streams are followed.
         changed: called with each value that is newer than the copy had it, and whether it is the successor of that,
             as the stream brought it (False: updates between may be missing).
+        failed: told of a bug met while values were read; they are read again.
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
     """
 
-    def __init__(self, store: TopicStore, tail: TopicTail, changed: Callable[[TopicValue, bool], None]) -> None:
+    def __init__(
+        self,
+        store: TopicStore,
+        tail: TopicTail,
+        *,
+        changed: Callable[[TopicValue, bool], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._store = store
         self._tail = tail
         self._changed = changed
+        self._failed = failed
         self._partitions: dict[int, Partition] = {}
         self._closed = False
         self.restored = 0
@@ -100,6 +109,8 @@ class Replicas:
                 self._tail.unfollow(number)
                 if partition.reader is not None:
                     partition.reader.cancel()
+                # Whoever waits still, waits for a session that is gone.
+                partition.complete.set()
 
     async def complete(self, numbers: Iterable[int]) -> None:
         """Wait until partitions that are held have been read; for as long as the grid is away."""
@@ -151,6 +162,10 @@ class Replicas:
                         self._apply(partition, value, live=False)
                 await self._give_back([each for each in known.values() if in_grid.get(each.topic, 0) < each.version])
             except GridUnavailable:
+                await asyncio.sleep(RETRY_READ)
+                continue
+            except Exception as error:  # noqa: BLE001 - sessions wait for this partition and must not wait for ever
+                self._failed(error)
                 await asyncio.sleep(RETRY_READ)
                 continue
             partition.complete.set()

@@ -115,6 +115,8 @@ class RequestLane:
                 await self._execute(self._session, self._queue)
                 if self._space is not None:
                     self._space.set()
+                # Not every step waits for the grid, and one client's requests must not hold up everybody else.
+                await asyncio.sleep(0)
         finally:
             self._task = None
 
@@ -146,7 +148,9 @@ class Requests:
         """Take a request in; its reply comes when it has been executed."""
         if isinstance(work, Malformed):
             self._refuse(session, work.request, RequestRefused(work.message))
-        elif not isinstance(work, Bye) and not work.resubmitted and not self._persistence.available:
+        elif isinstance(work, Bye) or work.resubmitted:
+            session.lane.put(work)
+        elif session.refusing or not self._persistence.available:
             self._refuse_unavailable(session, work)
         else:
             session.lane.put(work)
@@ -192,10 +196,16 @@ class Requests:
 
     async def _until_known(self, session: Session, step: Callable[[], Awaitable[None]]) -> None:
         while not session.dropped:
+            right = session.right
             try:
                 await step()
             except GridUnavailable:
                 await self._persistence.until_available()
+                continue
+            except (Fenced, SessionGone):
+                # A claim by this very node, for the client that came back meanwhile, is no reason to drop the session.
+                if session.right == right:
+                    raise
                 continue
             return
 
@@ -221,6 +231,7 @@ class Requests:
                     )
                 )
         if commands:
+            await self._persistence.verify(session)
             await self._note_partitions(session, commands)
             started = self._clock.monotonic()
             results = await self._grid.topics.publish(commands)
@@ -264,21 +275,22 @@ class Requests:
 
     async def _select(self, session: Session, request: Subscribe | Unsubscribe) -> None:
         selector = parse_selector(request.selector)
-        before: Selections = session.selections
-        wanted = before.select(selector) if isinstance(request, Subscribe) else before.deselect(selector)
-        if len(wanted) > self._policy.limits.selections:
-            raise RequestRefused(
-                f"the session would hold {len(wanted)} selections; limits.selections is "
-                f"{self._policy.limits.selections}. Use wider selectors, or unsubscribe first.",
-                code=ErrorCode.TOO_MANY_SELECTIONS,
-            )
-        await self._delivery.prepare(session, wanted)
-        if wanted != before:
-            await self._persistence.change(session, SessionChanges(selections=wanted.to_wire()))
-        self._delivery.select(session, wanted)
-        session.reply(Reply(request=request.request))
-        if isinstance(request, Subscribe):
-            self._delivery.send_snapshot(session, selector)
+        async with session.selecting:
+            before: Selections = session.selections
+            wanted = before.select(selector) if isinstance(request, Subscribe) else before.deselect(selector)
+            if len(wanted) > self._policy.limits.selections:
+                raise RequestRefused(
+                    f"the session would hold {len(wanted)} selections; limits.selections is "
+                    f"{self._policy.limits.selections}. Use wider selectors, or unsubscribe first.",
+                    code=ErrorCode.TOO_MANY_SELECTIONS,
+                )
+            await self._delivery.prepare(session, wanted)
+            if wanted != before:
+                await self._persistence.change(session, SessionChanges(selections=wanted.to_wire()))
+            self._delivery.select(session, wanted)
+            session.reply(Reply(request=request.request))
+            if isinstance(request, Subscribe):
+                await self._delivery.send_snapshot(session, selector)
 
     # --- Properties ---------------------------------------------------------------------------------------------------
 
@@ -308,6 +320,7 @@ class Requests:
                 retry_after=RETRY_AFTER,
             )
         )
+        session.refused()
         self._sessions.flusher.mark(session)
 
 

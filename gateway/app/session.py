@@ -60,6 +60,8 @@ class Session:
         moving: it has been told to go away, or is about to be; it is sent no more updates here.
         proved: the client has shown that it holds the newest token.
         renew_at: when to hand out a token with a new life, on the monotonic clock.
+        selecting: held while its selections are put in force, so that a restored list and a request of the client do
+            not give up what the other one has just prepared.
         resuming: held while a resume is decided, so that two connections cannot both get the session.
         dropped: the node no longer holds it.
         paused: its connection is not read at the moment, because the client asks for more than it may.
@@ -68,6 +70,7 @@ class Session:
 
     __slots__ = (
         "_answered",
+        "_refused",
         "_settled",
         "attempt",
         "confirmed",
@@ -91,6 +94,7 @@ class Session:
         "resuming",
         "retained",
         "saved",
+        "selecting",
         "selections",
         "unsaved",
         "window",
@@ -114,9 +118,11 @@ class Session:
         self.paused = False
         self.conflated = 0
         self.renew_at = 0.0
+        self.selecting = asyncio.Lock()
         self.resuming = asyncio.Lock()
         self._answered: deque[tuple[int, RequestNumber]] = deque()
         self._settled = RequestNumber(0)
+        self._refused = 0
         self.take_over(record, saved=saved)
 
     def take_over(self, record: SessionRecord, *, saved: GridGeneration) -> None:
@@ -172,17 +178,42 @@ class Session:
         if machine.state is State.CLOSED:
             return
         machine.submit(Outgoing(None, codec.encode_reply(reply)))
+        self._forget_acknowledged()
         self._answered.append((machine.last_numbered + machine.waiting, reply.request))
 
     def settled(self) -> RequestNumber:
         """Tell up to which request every answer has been acknowledged: receipts up to it may be forgotten (P5)."""
+        self._forget_acknowledged()
+        # Answers overtake each other, because refusals need no grid: one that is acknowledged says nothing of others.
+        unsettled = [request for _, request in self._answered]
+        oldest_open = self.lane.oldest_open
+        if oldest_open is not None:
+            unsettled.append(oldest_open)
+        return RequestNumber(min(self._settled, min(unsettled) - 1)) if unsettled else self._settled
+
+    def _forget_acknowledged(self) -> None:
+        if self.machine.state is State.GAP:
+            return  # what has left the buffer was dropped, and not acknowledged
         acknowledged = self.machine.oldest - 1
         while self._answered and self._answered[0][0] <= acknowledged:
             _, request = self._answered.popleft()
             self._settled = max(self._settled, request)
-        oldest_open = self.lane.oldest_open
-        return self._settled if oldest_open is None else RequestNumber(min(self._settled, oldest_open - 1))
+
+    @property
+    def refusing(self) -> bool:
+        """Whether the client may not have heard of a refusal yet.
+
+        Until it has, nothing else may be executed. Should the answer be lost, another node is asked for the refused
+        request again, and takes it for one that was executed if a later one was.
+        """
+        return self.machine.oldest <= self._refused
+
+    def refused(self) -> None:
+        """The last reply refused a request that can be asked again."""
+        if self._answered:
+            self._refused = self._answered[-1][0]
 
     def forget_answers(self) -> None:
         """Numbering has begun anew: the packet ids of earlier answers mean nothing any more."""
         self._answered.clear()
+        self._refused = 0

@@ -14,6 +14,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import (
     FENCED,
+    INTERNAL_ERROR,
     PING_TIMEOUT,
     SESSION_CLOSED,
     SESSION_EXPIRED,
@@ -57,7 +58,7 @@ class Sessions:
         self._deadlines: Deadlines[Session] = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
-        self.flusher = Flusher(context, self._too_slow)
+        self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self)
 
     def __len__(self) -> int:
@@ -84,6 +85,7 @@ class Sessions:
         """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
         session.link = link
         session.moving = False
+        session.paused = False
         session.conflated = 0
         session.renew_at = self._clock.monotonic() + self._policy.token_renewal
         self.reschedule(session)
@@ -125,6 +127,8 @@ class Sessions:
             del self._sessions[session.id]
         self._deadlines.cancel(session)
         self.delivery.forget(session)
+        if farewell is not None:
+            self.flusher.flush(session)  # the answers to what came before a bye
         session.machine.close()
         session.lane.abandon()
         if session.link is not None:
@@ -139,6 +143,18 @@ class Sessions:
         """Another node owns the session: drop the copy here and close its socket with its own code (P3)."""
         self._log.emit(events.SESSION_FENCED, session=session.id)
         self.drop(session, FENCED)
+
+    def fail(self, session: Session, bug: Exception) -> None:
+        """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over."""
+        self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
+        link = session.link
+        if link is not None:
+            session.link = None  # first of all, as nothing more can be written for it
+            self.close_link(link, INTERNAL_ERROR)
+        if not session.dropped:
+            self.drop(session, INTERNAL_ERROR)
+            if self._persistence.replicated:
+                self._background.once(self._save_disconnect(session), "save-disconnect")
 
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
         """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible."""
@@ -201,7 +217,9 @@ class Sessions:
             self._arm()
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers and what is being worked on."""
+        for session in self:
+            session.lane.abandon()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -221,7 +239,10 @@ class Sessions:
         self._timer = self._timer_at = None
         now = self._clock.monotonic()
         for session in self._deadlines.due(now):
-            self._tick(session, now)
+            try:
+                self._tick(session, now)
+            except Exception as bug:  # noqa: BLE001 - one session must not stop the clock of the others
+                self.fail(session, bug)
         self._arm()
 
     def _tick(self, session: Session, now: float) -> None:

@@ -253,8 +253,10 @@ async def test_a_redis_that_crawls_or_hangs_disconnects_nobody(tmp_path: Path, f
             await market.rounds()
             hanging = max(topic.slowest for topic in market.traffic)
             await eventually(lambda: grid_is(stack, up=True), "every node has the grid again")
-            # Somebody can publish as soon as nothing is refused any more; until then asking again is right.
-            await raw.send({"id": 2, "request": 2, "type": "publish", "topic": "asked/again", "value": 1})
+            # Somebody who has heard the refusal, which was packet 1, can publish as soon as nothing is refused any more.
+            await raw.send(
+                {"id": 2, "received": 1, "request": 2, "type": "publish", "topic": "asked/again", "value": 1}
+            )
             assert "error" not in await raw.expect("reply")
             await raw.send({"type": "bye"})
             await raw.expect("bye")

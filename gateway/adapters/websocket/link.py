@@ -50,7 +50,8 @@ class WebSocketLink:
 
     def write(self, message: bytes) -> None:
         """See the port."""
-        if self._closing is None and not self._websocket.closed:
+        # While nobody reads, aiohttp does not notice that the transport is gone; uvloop raises if it is written to.
+        if self._closing is None and not self._websocket.closed and not self._transport.is_closing():
             self._transport.write(text_frame(message))
 
     def backlog(self) -> int:

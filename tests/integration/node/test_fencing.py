@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.redis import RedisGrid
-from gateway.catalogue.log_events import SESSION_FENCED
+from gateway.catalogue.log_events import GRID_RESTORED, LEASE_LOST, SESSION_FENCED, TAKEOVER_FINISHED
 from gateway.core.codes import STALE_ATTEMPT
 from gateway.core.types import NodeRef
-from gateway.ports import GridState, Ownership
+from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -83,3 +85,53 @@ def shut_the_gate(node: TestNode) -> None:
     assert isinstance(grid, RedisGrid)
     grid._nodes._leases.lose()
     assert grid.state is GridState.UP
+
+
+@pytest.mark.redis
+async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
+    """Writing many sessions again takes longer than a lease: were it not renewed meanwhile, it would lapse again."""
+    sessions = 30
+    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease": 1, "lease_renew": 0.2, "restore_rate": 10}
+    async with RedisServer() as redis, AsyncExitStack() as clients:
+        node = await clients.enter_async_context(running_node("n1", grid=redis.url, **settings))
+        for _ in range(sessions):
+            raw = await clients.enter_async_context(RawClient(node.url))
+            await raw.hello()
+        nodes, me = node.gateway.node._context.grid.nodes, node.gateway.me
+        await nodes.leave(me)
+        await eventually(lambda: bool(node.log.of(GRID_RESTORED)), within=10)
+
+        assert node.log.of(GRID_RESTORED) == [{"sessions": sessions, "fenced": 0, "values": 0}]
+        assert me in (await nodes.renew(me, lease=1)).alive
+        assert node.log.of(LEASE_LOST) == [{"node": str(me)}]
+
+
+@pytest.mark.redis
+async def test_a_node_whose_lease_lapsed_while_the_grid_was_away_verifies_its_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others have put them on the clock; left there, they would end while their clients are connected (P7)."""
+    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease": 1, "lease_renew": 0.2}
+    async with RedisServer() as redis:
+        settings["grid"] = redis.url
+        async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2, RawClient(n1.url) as raw:
+            session = (await raw.hello())["session"]
+            grid = n1.gateway.node._context.grid
+            assert isinstance(grid, RedisGrid)
+
+            async def asleep(node: NodeRef, *, lease: float) -> LeaseTable:
+                raise GridUnavailable("the node sleeps")
+
+            async def connected() -> bool:
+                record = await n2.gateway.node._context.grid.sessions.find(session)
+                return record is not None and record.connected
+
+            with monkeypatch.context() as sleep:
+                sleep.setattr(grid.nodes, "renew", asleep)
+                await eventually(lambda: bool(n2.log.of(TAKEOVER_FINISHED)))
+                assert not await connected()
+            grid._link.suspect("its connection broke while it slept")
+            async with asyncio.timeout(5):
+                while not await connected():  # noqa: ASYNC110 - Redis tells nobody
+                    await asyncio.sleep(0.01)
+            assert n1.log.of(LEASE_LOST) == [{"node": str(n1.gateway.me)}]

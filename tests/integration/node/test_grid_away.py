@@ -74,6 +74,8 @@ class Talker:
                 return reply
             assert reply["error"]["code"] == "grid_unavailable"
             assert reply["error"]["retry_after"] > 0
+            # Until the node knows that this was heard, it refuses everything else too.
+            await self.raw.send({"type": "ack", "received": reply["id"]})
 
 
 async def test_a_grid_that_comes_back_empty_is_filled_again(cluster: Cluster) -> None:

@@ -1,0 +1,391 @@
+"""What the documents say can be followed: links lead somewhere, examples compile, commands and names exist.
+
+Nothing is executed here. The programs of pages that say so run elsewhere: ``tests/integration/client`` for the Python
+how-to, ``test_protocol_examples`` for the protocol.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+import pytest
+from pydantic import BaseModel
+
+import gateway.client
+from gateway.catalogue import log_events, metrics
+from gateway.cli.program import program as gateway_program
+from gateway.core import packets
+from gateway.core.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
+from gateway.settings import OTHER_VARIABLES, SETTINGS
+from lb.cli import main as lb_program
+from lb.topology import Topology, build
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+GUIDES: Final = [path for path in DOCUMENTS if "reference" not in path.parts]
+"""Pages that people write by hand. The reference is generated, or compared with the code by tests of its own."""
+
+PROGRAMS: Final[dict[str, click.Command]] = {"gateway": gateway_program, "lb": lb_program}
+SHELLS: Final = frozenset({"sh", "shell", "bash", "console"})
+BREAKS: Final = re.compile(r"^[;|&()<>]+$")
+"""Words of a shell line that end a command."""
+PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", "sudo"})
+"""Words that may stand before a command."""
+PATHS: Final = re.compile(r"(?:gateway|lb|tests|docs|scripts|deploy)/[\w./-]*")
+FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id")
+"""How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself."""
+SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml"})
+"""What makes a dotted name the name of a file."""
+
+
+class Block(NamedTuple):
+    """A fenced block, with the line its text begins at."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+class Page(NamedTuple):
+    """A document, with its fenced blocks taken out of its prose."""
+
+    path: Path
+    prose: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def spans(self) -> list[str]:
+        """Inline code, unwrapped."""
+        return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", self.prose)]
+
+
+@cache
+def read(path: Path) -> Page:
+    prose: list[str] = []
+    blocks: list[Block] = []
+    inside: list[str] | None = None
+    start, language = 0, ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        fence = re.match(r"\s*```(\S*)", line)
+        if fence and inside is None:
+            inside, start, language = [], number + 1, fence[1]
+        elif fence and inside is not None:
+            blocks.append(Block(path, start, language, "\n".join(inside) + "\n"))
+            inside = None
+        elif inside is not None:
+            inside.append(line)
+        prose.append("" if fence or inside is not None else line)
+    assert inside is None, f"{path.relative_to(ROOT)}:{start}: the block is never closed"
+    return Page(path, "\n".join(prose), tuple(blocks))
+
+
+def blocks_of(*languages: str) -> list[Block]:
+    return [block for path in DOCUMENTS for block in read(path).blocks if block.language in languages]
+
+
+def by_place(value: object) -> str:
+    return value.place if isinstance(value, Block) else str(value)
+
+
+def by_path(value: object) -> str:
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else str(value)
+
+
+# Links ----------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """The anchors of a page's headings, made as GitHub makes them."""
+    found: dict[str, int] = {}
+    names: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", read(path).prose, re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+        names.add(f"{slug}-{found[slug]}" if found[slug] else slug)
+    return frozenset(names)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=by_path)
+def test_links_lead_somewhere(path: Path) -> None:
+    broken = []
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", read(path).prose)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        other = (path.parent / file).resolve() if file else path
+        if not other.is_relative_to(ROOT) or not other.exists():
+            broken.append(f"{target}: there is no such file in the repository")
+        elif anchor and anchor not in anchors(other):
+            broken.append(f"{target}: there is no such heading")
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        path = waiting.pop()
+        if path in reached:
+            continue
+        reached.add(path)
+        links = re.findall(r"\]\(([^)#\s:]+\.md)", read(path).prose)
+        waiting += [target for link in links if (target := (path.parent / link).resolve()).is_file()]
+    assert [by_path(path) for path in DOCUMENTS if path not in reached] == []
+
+
+# Examples -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", blocks_of("python"), ids=by_place)
+def test_python_compiles_and_imports_what_exists(block: Block) -> None:
+    source = "\n" * (block.line - 1) + block.text
+    compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PROGRAMS:
+            module = importlib.import_module(node.module or "")
+            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+            assert missing == [], f"{block.place}: {node.module} has no such name"
+
+
+@pytest.mark.parametrize("block", blocks_of("toml"), ids=by_place)
+def test_toml_has_settings_that_exist(block: Block) -> None:
+    values = tomllib.loads(block.text)
+    if "nodes" in values:
+        build(values, source=block.place)
+    else:
+        assert [name for name in values if name not in SETTINGS] == []
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+def shell_lines(block: Block) -> Iterator[str]:
+    """What a reader would type; in a console block that is what follows the prompt."""
+    text = block.text.replace("\\\n", " ")
+    for line in text.splitlines():
+        if block.language != "console":
+            yield line
+        elif line.startswith("$ "):
+            yield line.removeprefix("$ ")
+
+
+def commands(line: str) -> Iterator[list[str]]:
+    """The simple commands of a shell line, as words."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    skip = False
+    for word in [*lexer, ";"]:
+        if skip:  # the file of a redirection belongs to no command
+            skip = False
+        elif BREAKS.match(word):
+            skip = "<" in word or ">" in word
+            if not skip and words:
+                yield words
+                words = []
+        elif words or not (word in PREFIXES or re.match(r"\w+=", word)):
+            words.append(word)
+
+
+def typed() -> Iterator[tuple[str, list[str]]]:
+    """Every command in a shell block that is one of ours, or runs one of our modules."""
+    for block in blocks_of(*SHELLS):
+        for line in shell_lines(block):
+            for words in commands(line):
+                yield f"{block.place}: {' '.join(words)}", [words[0].removeprefix(".venv/bin/"), *words[1:]]
+
+
+def mentioned() -> Iterator[tuple[str, list[str]]]:
+    """Every command in inline code, which may leave arguments out."""
+    for path in DOCUMENTS:
+        for span in read(path).spans:
+            if re.match(r"(?:\.venv/bin/)?(?:gateway|lb|make|python) [\w-]", span):
+                words = [word for word in shlex.split(span) if word != "…"]
+                yield f"{by_path(path)}: {span}", [words[0].removeprefix(".venv/bin/"), *words[1:]]
+
+
+def check_click(command: click.Command, words: list[str], *, complete: bool) -> None:
+    """Follow *words* into the sub-commands and parse the options there.
+
+    Raises:
+        click.UsageError: there is no such command or option, or, if *complete*, an argument is missing or unfit.
+    """
+    context = click.Context(command, info_name="documented")
+    while isinstance(command, click.Group):
+        while words and words[0].startswith("-"):
+            command.make_parser(context).parse_args([words[0]])
+            words = words[1:]
+        if not words:
+            return
+        found = command.get_command(context, words[0])
+        if found is None:
+            raise click.UsageError(f"no such command: {words[0]}")
+        command, words = found, words[1:]
+        context = click.Context(command, info_name=command.name)
+    if complete:
+        command.make_context(command.name, list(words))
+    else:
+        with suppress(click.BadOptionUsage):  # an option is named without its value
+            command.make_parser(context).parse_args(list(words))
+
+
+@cache
+def makefile() -> tuple[frozenset[str], frozenset[str]]:
+    """Targets and variables of the Makefile."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z][a-z -]*):", text, re.MULTILINE)
+    return (
+        frozenset(name for line in targets for name in line.split()),
+        frozenset(re.findall(r"^([A-Z_]+) *\?=", text, re.MULTILINE)),
+    )
+
+
+def check(words: list[str], *, complete: bool) -> str | None:
+    """Returns what is wrong with a command; None if nothing is, or if it is not one of ours."""
+    name, *rest = words
+    if name in PROGRAMS:
+        try:
+            check_click(PROGRAMS[name], rest, complete=complete)
+        except click.UsageError as error:
+            return error.format_message()
+    elif name == "make":
+        targets, variables = makefile()
+        wrong = [word for word in rest if (word.split("=")[0] not in variables if "=" in word else word not in targets)]
+        return f"the Makefile does not know {wrong}" if wrong else None
+    elif name == "python" and rest[:1] == ["-m"]:
+        ours = rest[1].split(".")[0] in PROGRAMS
+        if ours and importlib.util.find_spec(rest[1]) is None:
+            return f"there is no module {rest[1]}"
+        gone = [word for word in rest[2:] if PATHS.fullmatch(word) and not (ROOT / word).exists()]
+        return f"there is no {gone}" if gone else None
+    return None
+
+
+def test_commands_to_type_are_right() -> None:
+    found = list(typed())
+    assert sum(words[0] in {*PROGRAMS, "make"} for _, words in found) > 20, "the commands were not found"
+    assert [f"{place}: {wrong}" for place, words in found if (wrong := check(words, complete=True))] == []
+
+
+def test_commands_that_are_mentioned_exist() -> None:
+    found = list(mentioned())
+    assert len(found) > 20, "the commands were not found"
+    assert [f"{place}: {wrong}" for place, words in found if (wrong := check(words, complete=False))] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gateway serv --node n1",
+        "gateway serve --nod n1",
+        "gateway pub only-a-topic",
+        "gateway sub x --timeout soon",
+        "lb drain",
+        "cat token | lb drian n1",
+        "make dmeo",
+        "make up PORTBASE=1",
+        "python -m gateway.nothing",
+        "python -m pytest tests/nothing",
+    ],
+)
+def test_a_wrong_command_is_found(line: str) -> None:
+    assert any(check(words, complete=True) for words in commands(line))
+
+
+def options(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            yield from options(each)
+
+
+def test_options_that_are_mentioned_exist() -> None:
+    known = {option for each in PROGRAMS.values() for option in options(each)} | {"--help"}
+    spans = [(path, span.split()[0]) for path in DOCUMENTS for span in read(path).spans if re.match(r"--\w", span)]
+    assert [f"{by_path(path)}: {flag}" for path, flag in spans if flag.split("=")[0] not in known] == []
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def topology_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        for kind in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from topology_names(kind, "" if name == "nodes" else f"{name}.")
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Everything a snake_case name in a page may stand for."""
+    names = {*SETTINGS, *topology_names(Topology)}
+    names |= {each.name for each in vars(log_events).values() if isinstance(each, log_events.LogEvent)}
+    names |= {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
+    names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
+    names |= {each.name for each in CLOSE_CODES}
+    for kind in vars(packets).values():
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            names |= {field.name for field in dataclasses.fields(kind)}
+    for name in gateway.client.__all__:
+        each = getattr(gateway.client, name)
+        if inspect.isclass(each):
+            names |= set(dir(each)) | {*getattr(each, "__dataclass_fields__", ())}
+        if inspect.isfunction(each):
+            names |= set(inspect.signature(each).parameters)
+    return frozenset(names)
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=by_path)
+def test_names_that_are_mentioned_exist(path: Path) -> None:
+    """A setting, metric, event or code that was renamed must not live on in a page."""
+    own = {name for block in read(path).blocks for name in re.findall(r"\w+", block.text)}
+    sections = {name.partition(".")[0] for name in known_names() if "." in name}
+    unknown = []
+    for span in read(path).spans:
+        found = re.match(r"([a-z]+(?:[._][a-z]+)*)(?=$|[{=(]| =)", span)
+        if found is None or not re.search("[._]", name := found[1]) or name.startswith(FOREIGN) or name in own:
+            continue
+        owner, _, last = name.rpartition(".")
+        if name not in known_names() and (owner in sections or last not in known_names() | SUFFIXES):
+            unknown.append(span)
+    assert unknown == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=by_path)
+def test_variables_and_files_that_are_mentioned_exist(path: Path) -> None:
+    variables = {each.variable for each in SETTINGS.values()} | set(OTHER_VARIABLES)
+    named = re.findall(r"\bGATEWAY_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
+    assert sorted({name for name in named if name not in variables}) == []
+    files = [span for span in read(path).spans if PATHS.fullmatch(span)]
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_the_readme_shows_the_table_that_the_demo_prints() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gateway" / "local").glob("*.py"))
+    table = next(block.text for block in read(ROOT / "README.md").blocks if "outcome (rung)" in block.text)
+    labels = [row[1] for row in re.finditer(r"^[│┃] +(.+?) +[│┃]", table, re.MULTILINE)]
+    outcomes = {str(each) for each in Outcome}
+    assert len(labels) > 8
+    assert [label for label in labels if label not in sources and label not in outcomes] == []
