@@ -66,7 +66,7 @@ class Recovery:
             if change.lost_writes:
                 self._lost_at = self._clock.monotonic()
                 self._delivery.notify(self._sessions, GRID_LOST_WRITES)
-            await self._rejoin()
+            await self._rejoin(lost_writes=change.lost_writes)
 
     async def regain_lease(self) -> None:
         """The lease was lost, and every session may be another node's or on the clock: take one again; then ``verify``.
@@ -86,15 +86,23 @@ class Recovery:
         await self.catch_up()
         await self._put_strays_on_the_clock()
 
-    async def _rejoin(self) -> None:
+    async def _rejoin(self, *, lost_writes: bool) -> None:
         try:
-            try:
-                await self._grid.nodes.renew(self._me, lease=self._policy.lease)
-            except LeaseLost:
-                await self.regain_lease()
+            if lost_writes:
+                # The lease may be gone with the rest, which means nothing; every session is written again anyway.
+                await self._grid.nodes.join(self._me, lease=self._policy.lease)
+            else:
+                await self._renew()
         except GridUnavailable:
             return  # a further change will come
         await self.verify()
+
+    async def _renew(self) -> None:
+        """Find out whether the lease has lapsed while the grid, or this node, was away."""
+        try:
+            await self._grid.nodes.renew(self._me, lease=self._policy.lease)
+        except LeaseLost:
+            await self.regain_lease()
 
     async def catch_up(self) -> None:
         """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11).

@@ -253,10 +253,9 @@ async def test_a_redis_that_crawls_or_hangs_disconnects_nobody(tmp_path: Path, f
             await market.rounds()
             hanging = max(topic.slowest for topic in market.traffic)
             await eventually(lambda: grid_is(stack, up=True), "every node has the grid again")
-            # Somebody who has heard the refusal, which was packet 1, can publish as soon as nothing is refused any more.
-            await raw.send(
-                {"id": 2, "received": 1, "request": 2, "type": "publish", "topic": "asked/again", "value": 1}
-            )
+            # Whoever has heard the refusal, which was packet 1, can publish as soon as nothing is refused any more.
+            again = {"id": 2, "received": 1, "request": 2, "type": "publish", "topic": "asked/again", "value": 1}
+            await raw.send(again)
             assert "error" not in await raw.expect("reply")
             await raw.send({"type": "bye"})
             await raw.expect("bye")

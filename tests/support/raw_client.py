@@ -85,6 +85,9 @@ class RawClient:
         """
         while not self._waiting:
             message = await self.ws.receive(timeout=within)
+            if message.type is aiohttp.WSMsgType.CLOSE:
+                # aiohttp forgets the code if it cannot answer, because the other side has closed the socket too.
+                raise Closed(message.data)
             if message.type is not aiohttp.WSMsgType.TEXT:
                 raise Closed(self.ws.close_code)
             content = orjson.loads(message.data)
