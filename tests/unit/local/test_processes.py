@@ -228,14 +228,20 @@ print(child.pid, flush=True)
 time.sleep(600)
 """
     parent, child = start_and_read_pid(parent_script)
-    # setpriv sets the signal before it becomes the program.
-    await until(lambda: "sleep(600)" in Path(f"/proc/{child.pid}/cmdline").read_text().split("\0")[2])
+
+    def is_the_program() -> bool:
+        # setpriv sets the signal before it becomes the program; in between there is a moment without any arguments.
+        arguments = Path(f"/proc/{child.pid}/cmdline").read_text().split("\0")
+        return any("sleep(600)" in argument for argument in arguments[2:3])
 
     try:
+        await until(is_the_program)
         parent.kill()
 
         await until(lambda: parent.poll() is not None and not child.alive())
     finally:
+        parent.kill()
+        parent.wait()
         child.signal(signal.SIGKILL)
 
 
