@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -65,10 +65,3 @@ async def opened(server: ScriptedServer) -> AsyncIterator[OpenSession]:
 
 async def _await(connecting: Awaitable[Session]) -> Session:
     return await connecting
-
-
-async def eventually(condition: Callable[[], bool], *, within: float = 5.0) -> None:
-    """Wait until *condition* holds."""
-    async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 - any condition, of which nobody sends word
-            await asyncio.sleep(0.002)

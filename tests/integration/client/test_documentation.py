@@ -14,8 +14,7 @@ import pytest
 
 import gateway.client
 from gateway.client import Notice, Receipt, Recovery, Session, SessionClosed, Update, UpdateStream, connect
-from tests.integration.client.conftest import eventually
-from tests.support.nodes import running_node
+from tests.support.nodes import eventually, running_node
 
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

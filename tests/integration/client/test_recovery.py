@@ -10,7 +10,8 @@ import pytest
 
 from gateway.client import Notice, Recovery, SessionState, Update
 from gateway.core.codes import FailoverReason, Outcome
-from tests.integration.client.conftest import OpenSession, eventually
+from tests.integration.client.conftest import OpenSession
+from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, Packet, Peer, ScriptedServer, welcome
 
 REATTACHED = {"outcome": "reattached", "token": "token-2"}

@@ -24,7 +24,8 @@ from gateway.client import (
 )
 from gateway.client.options import Options
 from gateway.client.session import Connecting
-from tests.integration.client.conftest import OpenSession, eventually, first
+from tests.integration.client.conftest import OpenSession, first
+from tests.support.nodes import eventually
 from tests.support.scripted_server import ScriptedServer
 
 # --- Opening ----------------------------------------------------------------------------------------------------------

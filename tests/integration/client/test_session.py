@@ -25,7 +25,8 @@ from gateway.client import (
     ValueTooLarge,
     connect,
 )
-from tests.integration.client.conftest import OpenSession, eventually, first
+from tests.integration.client.conftest import OpenSession, first
+from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, ScriptedServer
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import Session, SessionClosed, Update, UpdateStream, connect
-from tests.integration.client.conftest import eventually
 from tests.integration.client.cutting_proxy import CuttingProxy
-from tests.support.nodes import TestNode, running_node
+from tests.support.nodes import TestNode, eventually, running_node
 
 QUICK = {"backoff_initial": 0.01, "backoff_maximum": 0.05, "lease": 0.5, "lease_renew": 0.1}
 
