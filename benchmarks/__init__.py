@@ -1,0 +1,1 @@
+"""Measurements of the gateway and of its peers; see README.md."""

@@ -1,0 +1,1 @@
+"""Load tests with locust; see README.md."""
