@@ -10,8 +10,14 @@ VENV ?= .venv
 PORT_BASE ?= 18000
 # Nodes of the local stack.
 NODES ?= 3
-# More options: for `make demo`, see `make demo OPTIONS=--help`; for `make test`, pytest's.
+# What `make load` plays: steady, ramp, storm, node-kill or rolling-deploy.
+SCENARIO ?= steady
+# More options: for `make demo` and `make bench`, see OPTIONS=--help; for `make test`, pytest's.
 OPTIONS ?=
+# Cases for `make bench`, with commas between them; all if empty. See `make bench OPTIONS=--list`.
+ONLY ?=
+# Where `make bench` writes what it measured.
+BENCH_JSON ?= .local/bench/results.json
 # Processes for the tests that may run side by side.
 JOBS ?= auto
 
@@ -43,7 +49,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 .PHONY: system
-system: # redis-server and haproxy
+system: # redis-server, haproxy and a C compiler
 	@scripts/system-packages
 
 .PHONY: demo
@@ -58,6 +64,14 @@ up: venv system ## Start Redis, nodes and HAProxy, and leave them running
 down: venv ## Stop what `make up` started
 	@$(LOCAL) down --port-base $(PORT_BASE) $(OPTIONS)
 
+.PHONY: load
+load: venv system ## Put the stack under load and judge it by loadtests/slo.toml (about a minute)
+	@$(BIN)/python -m loadtests --scenario $(SCENARIO) --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
+
+.PHONY: load-ui
+load-ui: venv system ## The same with locust's web page, on 127.0.0.1
+	@$(BIN)/python -m loadtests --ui --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
+
 .PHONY: test
 test: venv system ## Check everything: style, types, import contracts, then all tests
 	@$(MAKE) --no-print-directory lint
@@ -65,6 +79,11 @@ test: venv system ## Check everything: style, types, import contracts, then all 
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster' $(OPTIONS)
 	@echo '── Tests with whole clusters, one after the other ──'
 	@$(BIN)/python -m pytest -q -m cluster $(OPTIONS)
+
+.PHONY: bench
+bench: venv system ## Measure the gateway and its peers in turn (about ten minutes; ONLY=fanout for one case)
+	@scripts/bench-packages
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) --json $(BENCH_JSON) $(OPTIONS)
 
 .PHONY: lint
 lint: venv ## Check style, formatting, types and import contracts

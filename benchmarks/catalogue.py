@@ -1,0 +1,32 @@
+"""All systems and all cases, by name and in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from benchmarks.cases.base import Case
+from benchmarks.cases.fanout import FanOut
+from benchmarks.cases.own_topic import OwnTopic
+from benchmarks.cases.steady import Steady
+from benchmarks.systems.base import SystemUnderTest
+from benchmarks.systems.c_floor import CFloor
+from benchmarks.systems.gateway import GatewayNode
+from benchmarks.systems.nchan import Nchan
+from benchmarks.systems.python_socketio import PythonSocketIo
+from benchmarks.systems.socketio import SocketIo
+
+SYSTEMS: Final[Sequence[type[SystemUnderTest]]] = (GatewayNode, Nchan, SocketIo, PythonSocketIo, CFloor)
+
+CASES: Final[Sequence[type[Case]]] = (FanOut, Steady, OwnTopic)
+"""Steady comes after fan-out, whose results tell it what half of a saturation is."""
+
+
+def systems_by_name() -> Mapping[str, type[SystemUnderTest]]:
+    """Return the systems by name."""
+    return {each.name: each for each in SYSTEMS}
+
+
+def cases_by_name() -> Mapping[str, type[Case]]:
+    """Return the cases by name."""
+    return {each.name: each for each in CASES}

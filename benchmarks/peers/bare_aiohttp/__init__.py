@@ -1,0 +1,1 @@
+"""A minimal aiohttp WebSocket server."""

@@ -1,0 +1,1 @@
+"""A python-socketio server."""

@@ -1,0 +1,1 @@
+"""What the gateway's figures are measured against that is no server: bare Redis clients."""

@@ -1,0 +1,78 @@
+"""Shows a run while it goes: a bar on a terminal, one line per measurement everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from benchmarks.cases.base import Case, Row
+from benchmarks.report import number
+
+
+class TerminalSpectator:
+    """Implements ``benchmarks.runner.Spectator``.
+
+    Args:
+        console: to print to.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._step = ""
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def begin(self, steps: int) -> None:
+        """See ``Spectator``."""
+        self._progress.update(self._task, total=steps)
+
+    def step(self, what: str) -> None:
+        """See ``Spectator``."""
+        self._step = what
+        self._progress.update(self._task, description=what)
+
+    def say(self, what: str) -> None:
+        """See ``Progress``."""
+        self._progress.update(self._task, description=f"{self._step} · {what}" if self._step else what)
+
+    def broke(self, reason: str) -> None:
+        """See ``Spectator``."""
+        self._progress.advance(self._task)
+        self._console.print(f"{self._step}: BROKEN {reason}", style="red", highlight=False, markup=False)
+
+    def done(self, case: Case, rows: Sequence[Row]) -> None:
+        """See ``Spectator``."""
+        self._progress.advance(self._task)
+        for row in rows:
+            figures = "  ".join(
+                f"{figure.title} {number(row.values[figure.name], figure)} {figure.unit}".rstrip()
+                for figure in case.figures
+                if figure.name in row.values
+            )
+            remark = f"  FAILED: {row.failures[0]}" if row.failures else "".join(f"  ({each})" for each in row.flags)
+            style = "red" if row.failures else "dim"
+            self._console.print(
+                f"{self._step} · {row.variant}: {figures}{remark}", style=style, highlight=False, soft_wrap=True
+            )
