@@ -21,12 +21,11 @@ Time and randomness are arguments, and nothing here waits.
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from gateway.client.errors import SessionEnded, refusal
 from gateway.core.codes import ERRORS
@@ -46,6 +45,19 @@ ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties
 """A request that a client makes."""
 
 
+class Answer(Protocol):
+    """Where a reply goes: ``asyncio.Future`` is one, and so is what a client without asyncio waits with."""
+
+    def done(self) -> bool:
+        """Tell whether it was answered, or nobody wants to know any more."""
+
+    def set_result(self, reply: Reply, /) -> None:
+        """Take the reply of a request that was executed."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the reason why there is no such reply."""
+
+
 class PendingRequest:
     """One call of the application, over all the times it is sent.
 
@@ -63,7 +75,7 @@ class PendingRequest:
 
     __slots__ = ("answer", "ask", "order", "repairs", "sent")
 
-    def __init__(self, ask: ClientAsk, order: int, answer: asyncio.Future[Reply], *, repairs: bool) -> None:
+    def __init__(self, ask: ClientAsk, order: int, answer: Answer, *, repairs: bool) -> None:
         self.ask = ask
         self.order = order
         self.answer = answer
@@ -115,14 +127,14 @@ class RequestTable:
         """Tell when ``ready`` will have something although nothing else happens; None for never."""
         return self._not_before if self._refusals and self._waiting and not self._frozen else None
 
-    def add(self, ask: ClientAsk, answer: asyncio.Future[Reply]) -> PendingRequest:
+    def add(self, ask: ClientAsk, answer: Answer) -> PendingRequest:
         """Take a call in at the end of the order; ``ready`` hands it out when its time has come."""
         pending = PendingRequest(ask, self._next_order, answer, repairs=False)
         self._next_order += 1
         heapq.heappush(self._waiting, pending)
         return pending
 
-    def add_repairs(self, repairs: Sequence[tuple[ClientAsk, asyncio.Future[Reply]]]) -> None:
+    def add_repairs(self, repairs: Sequence[tuple[ClientAsk, Answer]]) -> None:
         """Take in what restores broken promises: in order, after what is unanswered and before all that waits."""
         self._first_order -= len(repairs)
         for order, (ask, answer) in enumerate(repairs, self._first_order):

@@ -1,0 +1,124 @@
+"""The verdict, for people (a table, a part of the HTML report) and for programs (JSON)."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from loadtests.figures import FIGURES
+from loadtests.slo import Finding, Verdict
+
+_BODY: Final = "<body>"
+_STYLE: Final = (
+    "<style>.verdict{font:14px/1.5 system-ui,sans-serif;margin:16px auto;max-width:1100px;padding:12px 20px;"
+    "border:1px solid #ccc;border-radius:6px;background:#fff;color:#222}.verdict h2{margin:4px 0 10px}"
+    ".verdict table{border-collapse:collapse;width:100%}.verdict td,.verdict th{padding:3px 12px 3px 0;"
+    "text-align:left;border-top:1px solid #eee}.verdict .number{text-align:right;white-space:nowrap;"
+    "font-variant-numeric:tabular-nums}.verdict .met{color:#15803d}.verdict .missed{color:#b91c1c;font-weight:700}"
+    "</style>"
+)
+
+
+NARROW: Final = 110
+"""Columns of a terminal below which the table leaves out what figures mean; the how-to has it."""
+
+_PLAIN_COLUMNS: Final = 130
+"""Columns to use where nobody knows: a file, or the log of a CI job."""
+
+
+def make_console() -> Console:
+    """Make what verdict and progress are written to."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_COLUMNS)
+
+
+def headline(verdict: Verdict) -> str:
+    """Say it in one line."""
+    missed = sum(not finding.met for finding in verdict.findings)
+    total = len(verdict.findings)
+    if missed:
+        return f"{verdict.scenario}: {missed} of {total} objectives MISSED"
+    return f"{verdict.scenario}: all {total} objectives met" if total else f"{verdict.scenario}: no objectives"
+
+
+def show(verdict: Verdict, console: Console) -> None:
+    """Print the table."""
+    table = Table(title=headline(verdict), title_style="bold green" if verdict.met else "bold red")
+    table.add_column("")
+    table.add_column("figure", no_wrap=True)
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("objective", justify="right", no_wrap=True)
+    wide = console.width >= NARROW
+    if wide:
+        table.add_column("what it is")
+    for finding in verdict.findings:
+        style = "" if finding.met else "bold red"
+        row = _row(finding)
+        table.add_row(*(row if wide else row[:-1]), style=style)
+    console.print(table)
+
+
+def write_json(verdict: Verdict, path: Path) -> None:
+    """Write the verdict and every figure, also those without a threshold."""
+    content = {
+        "scenario": verdict.scenario,
+        "met": verdict.met,
+        "objectives": [
+            {
+                "figure": finding.threshold.figure,
+                "bound": finding.threshold.bound.value,
+                "limit": finding.threshold.limit,
+                "measured": finding.value,
+                "met": finding.met,
+            }
+            for finding in verdict.findings
+        ],
+        "figures": dict(verdict.figures),
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def as_html(verdict: Verdict) -> str:
+    """Write the verdict as a part of a page."""
+    rows = "".join(
+        f'<tr><td class="{"met" if finding.met else "missed"}">{escape(mark)}</td><td>{escape(name)}</td>'
+        f'<td class="number">{escape(measured)}</td><td class="number">{escape(objective)}</td>'
+        f"<td>{escape(meaning)}</td></tr>"
+        for finding in verdict.findings
+        for mark, name, measured, objective, meaning in [_row(finding)]
+    )
+    kind = "met" if verdict.met else "missed"
+    return (
+        f'{_STYLE}<section class="verdict"><h2 class="{kind}">{escape(headline(verdict))}</h2><table><tr><th></th>'
+        '<th>figure</th><th class="number">measured</th><th class="number">objective</th><th>what it is</th></tr>'
+        f"{rows}</table></section>"
+    )
+
+
+def put_into_report(verdict: Verdict, report: Path) -> None:
+    """Put the verdict at the top of locust's HTML report."""
+    page = report.read_text(encoding="utf-8")
+    start, body, rest = page.partition(_BODY)
+    report.write_text(start + body + as_html(verdict) + rest, encoding="utf-8")
+
+
+def _row(finding: Finding) -> tuple[str, str, str, str, str]:
+    threshold = finding.threshold
+    figure = FIGURES[threshold.figure]
+    return (
+        "✓" if finding.met else "✗",
+        threshold.figure,
+        "nothing" if finding.value is None else _number(finding.value, figure.unit),
+        f"{threshold.bound.sign} {_number(threshold.limit, figure.unit)}",
+        figure.meaning,
+    )
+
+
+def _number(value: float, unit: str) -> str:
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+    return f"{text} {unit}".rstrip()

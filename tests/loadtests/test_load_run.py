@@ -1,0 +1,114 @@
+"""`make load` as a whole: it starts a stack, plays a scenario on it, judges it, and leaves nothing behind.
+
+Latencies are not judged here: this machine may be busy with other tests. What must happen, and what must not, is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from gateway.local import detached
+from gateway.local.ports import PortPlan
+from gateway.local.stack import ProgramMissing, find_program
+from gateway.local.state import StackState
+
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+NODES: Final = 2
+SECONDS: Final = 120.0
+"""For a whole run; it takes about 20."""
+EVERY: Final = """
+[every.at_most]
+sessions_lost = 0
+violations = 0
+undeclared = 0
+failure_ratio = 0
+user_errors = 0
+script_errors = 0
+left_behind = 0
+[every.at_least]
+sessions = 12
+throughput_share = 0.5
+publish_share = 0.5
+"""
+STEADY: Final = "[steady.at_most]\nrecoveries = 0\n"
+DEPLOY: Final = "[rolling-deploy.at_least]\nrecoveries = 10\nfailed_over_share = 1\ndeployed = 2\ncompleteness = 0.5\n"
+
+
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    try:
+        for program in ("redis-server", "haproxy"):
+            find_program(program)
+    except ProgramMissing as missing:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(f"{missing}; CI must not skip tests", pytrace=False)
+        pytest.skip(str(missing))
+
+
+async def load(folder: Path, scenario: str, *options: str) -> tuple[int, str, dict[str, Any]]:
+    """Run it and return its exit code, what it printed, and its figures."""
+    base = PortPlan.free(NODES).base
+    (folder / "slo.toml").write_text(EVERY + STEADY + DEPLOY)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "loadtests", "--scenario", scenario, "--port-base", str(base), "--nodes", str(NODES)),
+        *("--subscribers", "10", "--publishers", "2", "--publish-rate", "10", "--slo", "slo.toml", *options),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    run = folder / ".local" / f"up-{base}"
+    try:
+        async with asyncio.timeout(SECONDS):
+            printed, _ = await process.communicate()
+        assert StackState.read(run) is None, "the stack was left running"
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.communicate()
+        if run.exists():
+            detached.down(run)
+    text = printed.decode()
+    verdict = folder / ".local" / f"load-{base}" / scenario / "verdict.json"
+    assert verdict.exists(), text
+    report = verdict.with_name("report.html").read_text()
+    assert "objectives" in report
+    assert "Traceback" not in text, text
+    code = process.returncode
+    assert code is not None
+    figures: dict[str, Any] = json.loads(verdict.read_text())["figures"]
+    return code, text, figures
+
+
+async def test_a_rolling_deploy_meets_its_objectives(tmp_path: Path) -> None:
+    """Two workers: the counts of both reach the process that judges."""
+    code, text, figures = await load(tmp_path, "rolling-deploy", "--processes", "2", "--seconds", "12")
+    assert code == 0, text
+    assert "rolling-deploy: all" in text
+    assert figures["sessions"] == 12
+    assert figures["deployed"] == NODES
+    assert figures["recoveries"] >= 12
+    assert figures["failed_over_share"] == 1
+    assert figures["violations"] == figures["sessions_lost"] == 0
+    assert figures["deliver_p99_ms"] is not None
+
+
+async def test_a_node_that_hangs_is_noticed(tmp_path: Path) -> None:
+    code, text, figures = await load(tmp_path, "steady", "--sabotage", "hang", "--seconds", "13")
+    assert code == 1, text
+    assert "sabotage: " in text
+    assert "MISSED" in text
+    assert figures["recoveries"] > 0
+    assert figures["script_errors"] == 0
