@@ -64,6 +64,10 @@ up: venv system ## Start Redis, nodes and HAProxy, and leave them running
 down: venv ## Stop what `make up` started
 	@$(LOCAL) down --port-base $(PORT_BASE) $(OPTIONS)
 
+.PHONY: bench-micro
+bench-micro: venv ## Measure the core alone: codec, selections, outbox, resend buffer
+	@$(BIN)/python -m pytest -c benchmarks/micro/pytest.ini benchmarks/micro $(OPTIONS)
+
 .PHONY: load
 load: venv system ## Put the stack under load and judge it by loadtests/slo.toml (about a minute)
 	@$(BIN)/python -m loadtests --scenario $(SCENARIO) --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)

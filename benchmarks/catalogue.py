@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from benchmarks.cases.base import Case
+from benchmarks.cases.connect import ConnectCase
+from benchmarks.cases.cross_node import CrossNodeCase
+from benchmarks.cases.failover import FailoverCase
 from benchmarks.cases.fanout import FanOut
+from benchmarks.cases.grid_cost import GridCostCase
+from benchmarks.cases.growth import GrowthCase
+from benchmarks.cases.memory import MemoryCase
 from benchmarks.cases.own_topic import OwnTopic
+from benchmarks.cases.publish import PublishCase
+from benchmarks.cases.reattach import ReattachCase
+from benchmarks.cases.snapshot import SnapshotCase
 from benchmarks.cases.steady import Steady
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.systems.c_floor import CFloor
@@ -18,7 +27,20 @@ from benchmarks.systems.socketio import SocketIo
 
 SYSTEMS: Final[Sequence[type[SystemUnderTest]]] = (GatewayNode, Nchan, SocketIo, PythonSocketIo, CFloor)
 
-CASES: Final[Sequence[type[Case]]] = (FanOut, Steady, OwnTopic)
+CASES: Final[Sequence[type[Case]]] = (
+    FanOut,
+    Steady,
+    OwnTopic,
+    PublishCase,
+    CrossNodeCase,
+    ConnectCase,
+    ReattachCase,
+    FailoverCase,
+    MemoryCase,
+    SnapshotCase,
+    GridCostCase,
+    GrowthCase,
+)
 """Steady comes after fan-out, whose results tell it what half of a saturation is."""
 
 

@@ -1,0 +1,118 @@
+"""One packet's way through outbox, resend buffer and session machine."""
+
+# ruff: noqa: D103, S101 - names tell what is measured; results are checked as in tests
+
+from __future__ import annotations
+
+from typing import Final
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from gateway.core import codec
+from gateway.core.frozen import SessionPolicy
+from gateway.core.outbox import Outbox
+from gateway.core.packets import Ack
+from gateway.core.resend import ResendBuffer
+from gateway.core.runs import Outgoing, Run
+from gateway.core.session import SessionMachine
+from gateway.core.transitions import Role
+from gateway.core.types import EventId, PacketId, Version
+
+POLICY: Final = SessionPolicy(
+    resend_packets=1_024,
+    resend_bytes=1_048_576,
+    message_bytes=65_536,
+    ack_packets=64,
+    ack_delay=0.25,
+    ping_interval=20.0,
+    ping_timeout=45.0,
+)
+"""The defaults of a node."""
+BODY: Final = codec.encode_update("market/17", Version(8), EventId("25-1-8"), b'"%b"' % (b"x" * 98), snapshot=False)
+OUTGOING: Final = Outgoing("market/17", BODY)
+RUN: Final = Run.of(OUTGOING)
+TEN: Final = 10
+"""Updates that wait when a busy session is written."""
+ROOM: Final = 65_536
+
+
+def attached() -> SessionMachine:
+    machine = SessionMachine(Role.SERVER, POLICY)
+    machine.open(0.0)
+    return machine
+
+
+def test_outbox_push_and_take(benchmark: BenchmarkFixture) -> None:
+    outbox = Outbox()
+
+    def push_and_take() -> None:
+        outbox.push(RUN)
+        outbox.take(packets=TEN, size=ROOM)
+
+    benchmark(push_and_take)
+    assert not outbox
+
+
+def test_resend_append_and_acknowledge(benchmark: BenchmarkFixture) -> None:
+    buffer = ResendBuffer(packets=POLICY.resend_packets, size=POLICY.resend_bytes)
+
+    def append_and_acknowledge() -> None:
+        buffer.append(RUN)
+        buffer.acknowledge(PacketId(buffer.next - 1))
+
+    benchmark(append_and_acknowledge)
+    assert not buffer
+
+
+def test_one_update_to_the_wire_and_acknowledged(benchmark: BenchmarkFixture) -> None:
+    machine = attached()
+
+    def deliver() -> list[bytes]:
+        machine.submit(OUTGOING)
+        messages = machine.flush(ROOM)
+        machine.receive((Ack(machine.last_numbered),), 0.0)
+        return messages
+
+    assert len(benchmark(deliver)) == 1
+
+
+def test_ten_updates_to_the_wire_and_acknowledged(benchmark: BenchmarkFixture) -> None:
+    machine = attached()
+
+    def deliver() -> list[bytes]:
+        for _ in range(TEN):
+            machine.submit(OUTGOING)
+        messages = machine.flush(ROOM)
+        machine.receive((Ack(machine.last_numbered),), 0.0)
+        return messages
+
+    assert len(benchmark(deliver)) == 1
+
+
+def test_ten_shared_updates_to_the_wire_and_acknowledged(benchmark: BenchmarkFixture) -> None:
+    machine = attached()
+    run = Run.of(*[OUTGOING] * TEN)
+
+    def deliver() -> list[bytes]:
+        machine.submit_run(run)
+        messages = machine.flush(ROOM)
+        machine.receive((Ack(machine.last_numbered),), 0.0)
+        return messages
+
+    assert len(benchmark(deliver)) == 1
+
+
+def test_cut_and_reattach_with_ten_updates(benchmark: BenchmarkFixture) -> None:
+    machine = attached()
+
+    def cut_and_reattach() -> list[bytes]:
+        machine.receive((Ack(machine.last_numbered),), 0.0)
+        held = machine.last_numbered
+        machine.detach()
+        for _ in range(TEN):
+            machine.submit(OUTGOING)
+        machine.resume()
+        machine.reattach(received=held, now=0.0)
+        return machine.flush(ROOM)
+
+    assert len(benchmark(cut_and_reattach)) == 1

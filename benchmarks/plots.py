@@ -1,0 +1,191 @@
+"""Pictures of how figures grow, as SVG: points, the straight line through them in logarithmic scales, its slope.
+
+``python -m benchmarks.plots results.json docs/explanation/pictures`` draws what a run with ``--json`` has measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+_INCHES: Final = (7.2, 4.2)
+"""Fits the column of a rendered document."""
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+"""Okabe and Ito's, told apart by people who do not see all colours."""
+_MARKERS: Final = "osD^v"
+_STYLE: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "session-gateway",
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+}
+"""Text stays text, and the same numbers give the same file to the byte."""
+_LEAST_POINTS: Final = 2
+"""For a line."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a picture.
+
+    Attributes:
+        label: for the legend.
+        points: size and value, both above 0.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Fit ``value = c · size^k`` by least squares of the logarithms, and return k: 1 is linear growth, 0 is none.
+
+    Raises:
+        ValueError: fewer than two sizes, or a number that is not above 0.
+    """
+    return _fit(points)[0]
+
+
+def draw(file: Path, *, title: str, size: str, value: str, series: Sequence[Series]) -> None:
+    """Write a picture with logarithmic axes.
+
+    Args:
+        file: SVG to write; its folder is made if it is not there.
+        title: above the picture.
+        size: what grows, for the horizontal axis.
+        value: what is measured, with its unit.
+        series: one to five lines.
+
+    Raises:
+        ValueError: there is nothing to draw, too many lines, or a number that is not above 0.
+    """
+    if not 1 <= len(series) <= len(_COLOURS):
+        raise ValueError(f"a picture has 1 to {len(_COLOURS)} lines, not {len(series)}")
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        axes = figure.add_subplot()
+        for each, colour, marker in zip(series, _COLOURS, _MARKERS, strict=False):
+            sizes, measured = zip(*sorted(each.points), strict=True)
+            exponent, factor = _fit(each.points)
+            axes.plot(sizes, measured, marker, color=colour, label=f"{each.label}: grows as n^{exponent:.2f}")
+            fitted = [factor * number**exponent for number in sizes]
+            axes.plot(sizes, fitted, "-", color=colour, linewidth=1, alpha=0.6)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(size)
+        axes.set_ylabel(value)
+        axes.set_title(title, loc="left", fontweight="bold")
+        axes.legend(frameon=False)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    if any(number <= 0 for point in points for number in point):
+        raise ValueError("logarithmic axes need numbers above 0")
+    if len({size for size, _ in points}) < _LEAST_POINTS:
+        raise ValueError("a line needs two sizes")
+    logs = [(math.log(size), math.log(value)) for size, value in points]
+    mean_x = sum(x for x, _ in logs) / len(logs)
+    mean_y = sum(y for _, y in logs) / len(logs)
+    exponent = sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)
+    return exponent, math.exp(mean_y - exponent * mean_x)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Which figures of a case belong together.
+
+    Attributes:
+        case: its name.
+        file: to write, without folder.
+        title: above the picture.
+        size: what grows; also what the variants say after their number, such as ``subscribers``.
+        value: axis title with the unit.
+        figures: label by figure name.
+    """
+
+    case: str
+    file: str
+    title: str
+    size: str
+    value: str
+    figures: Mapping[str, str]
+
+
+PICTURES: Final = (
+    Picture(
+        "growth",
+        "growth-claims.svg",
+        "A claim costs the same however many sessions are stored",
+        "stored sessions",
+        "CPU per claim, µs",
+        {"claim_server": "node", "claim_redis": "Redis"},
+    ),
+    Picture(
+        "growth",
+        "growth-matching.svg",
+        "Matching a topic against the selections of a node",
+        "selections",
+        "CPU per match, µs",
+        {"match_known": "topic seen before", "match_new": "new topic"},
+    ),
+    Picture(
+        "growth",
+        "growth-fanout.svg",
+        "CPU of one update, by how many receive it",
+        "subscribers",
+        "CPU per update, µs",
+        {"update_server": "node"},
+    ),
+)
+
+
+def series_of(picture: Picture, rows: Iterable[Mapping[str, Any]]) -> list[Series]:
+    """Collect the lines of a picture from the rows of a run: medians over the rounds, of ours alone.
+
+    Args:
+        picture: which.
+        rows: with ``case``, ``variant`` (``1,000 stored sessions``), ``contestant`` and ``values``.
+    """
+    found: dict[str, dict[float, list[float]]] = {}
+    for row in rows:
+        match = re.fullmatch(rf"([\d,]+) {re.escape(picture.size)}", str(row["variant"]))
+        if row["case"] != picture.case or row["contestant"] != "gateway" or match is None:
+            continue
+        number = float(match[1].replace(",", ""))
+        for name, label in picture.figures.items():
+            if name in row["values"]:
+                found.setdefault(label, {}).setdefault(number, []).append(row["values"][name])
+    return [
+        Series(label, [(number, median(measured)) for number, measured in sorted(sizes.items())])
+        for label, sizes in found.items()
+    ]
+
+
+def main(results: Path, folder: Path) -> None:
+    """Draw every picture for which *results* has at least two sizes, and say which."""
+    rows = json.loads(results.read_text())["rows"]
+    for picture in PICTURES:
+        lines = [each for each in series_of(picture, rows) if len(each.points) >= _LEAST_POINTS]
+        if lines:
+            draw(folder / picture.file, title=picture.title, size=picture.size, value=picture.value, series=lines)
+            print(folder / picture.file)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,160 @@
+"""A session that publishes with a window of open requests, and checks every receipt."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+
+from benchmarks.storm import values
+from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.member import SUBPROTOCOL, TARGET
+
+WINDOW: Final = 128
+"""Requests without a reply: half of what a node announces by default."""
+_ACK_PACKETS: Final = 64
+_PUBLISH_SECONDS: Final = 60.0
+
+
+class Publisher:
+    """Publishes what it is handed, in order, as fast as its window allows.
+
+    Attributes:
+        welcomed: whether its session is open.
+        versions: highest version that a receipt named, by topic.
+        events: event ids of all receipts.
+        answered: receipts so far.
+        latencies: nanoseconds from each publish to its receipt.
+    """
+
+    def __init__(self, loop: Loop, name: str, *, window: int = WINDOW) -> None:
+        """Describe it; ``connect`` opens its session."""
+        self._loop = loop
+        self._name = name
+        self._window = window
+        self._link: Link | None = None
+        self._queue: deque[tuple[str, int]] = deque()
+        self._open: dict[int, tuple[str, int]] = {}
+        self._request = 0
+        self._received = 0
+        self._acknowledged = 0
+        self._leaving = False
+        self.welcomed = False
+        self.versions: dict[str, int] = {}
+        self.events: set[str] = set()
+        self.answered = 0
+        self.latencies: list[int] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether everything has been published and answered."""
+        return not self._queue and not self._open
+
+    def connect(self, address: tuple[str, int], *, hint: str | None = None) -> None:
+        """Open the session and wait until it is.
+
+        Raises:
+            StormFailed: it was not opened.
+        """
+        target = f"{TARGET}?node={hint}" if hint else TARGET
+        self._link = self._loop.connect(address, target, SUBPROTOCOL, self)
+        self._loop.run(lambda: self.welcomed, seconds=_PUBLISH_SECONDS)
+
+    def publish(self, values_by_topic: Iterable[tuple[str, int]]) -> None:
+        """Publish a sequence number to each topic, as far as the window allows now, and the rest when it does."""
+        self._queue.extend(values_by_topic)
+        self._fill()
+
+    def publish_all(self, values_by_topic: Iterable[tuple[str, int]]) -> None:
+        """The same, and wait for all receipts.
+
+        Raises:
+            StormFailed: a publish was refused, or not answered in time.
+        """
+        self.publish(values_by_topic)
+        self._loop.run(lambda: self.done, seconds=_PUBLISH_SECONDS)
+
+    def leave(self) -> None:
+        """End the session and wait for the close.
+
+        Raises:
+            StormFailed: it was not closed.
+        """
+        if self._link is not None:
+            self._leaving = True
+            self._link.send(b'{"type":"bye"}')
+            self._loop.run(lambda: self._link is None, seconds=_PUBLISH_SECONDS)
+
+    def opened(self, link: Link) -> None:
+        """See ``Owner``."""
+        link.send(orjson.dumps({"type": "hello", "principal": self._name, "client": "storm/1"}))
+
+    def received(self, link: Link, payload: bytes) -> None:
+        """See ``Owner``."""
+        content = orjson.loads(payload)
+        numbered = False
+        for packet in content if isinstance(content, list) else (content,):
+            kind = packet.get("type")
+            if kind == "reply":
+                number = packet.get("id", self._received + 1 if numbered else None)
+                numbered = True
+                if number != self._received + 1:
+                    self._loop.fail(f"{self._name}: packet {number} came after packet {self._received}")
+                self._received += 1
+                self._receipt(packet)
+            elif kind == "welcome":
+                self.welcomed = True
+                link.send(b'{"type":"ack","received":0}')
+            elif kind == "ping":
+                link.send(b'{"type":"pong","received":%d}' % self._received)
+                self._acknowledged = self._received
+            elif kind not in {"ack", "bye"}:
+                self._loop.fail(f"{self._name} was sent {payload[:200]!r}")
+        self._fill()
+        if self._link is not None and (self._received - self._acknowledged >= _ACK_PACKETS or self.done):
+            self._acknowledged = self._received
+            link.send(b'{"type":"ack","received":%d}' % self._received)
+
+    def lost(self, _: Link, reason: str) -> None:
+        """See ``Owner``."""
+        self._link = None
+        if not self._leaving:
+            self._loop.fail(f"{self._name} lost its connection: {reason}")
+
+    def _fill(self) -> None:
+        packets = []
+        now = time.monotonic_ns()
+        while self._queue and len(self._open) < self._window:
+            topic, sequence = self._queue.popleft()
+            self._request += 1
+            self._open[self._request] = (topic, now)
+            # Text of letters, digits and spaces: nothing in it needs escaping.
+            packets.append(
+                f'{{"id":{self._request},"type":"publish","request":{self._request},"topic":"{topic}",'
+                f'"value":"{values.make(sequence, now)}"}}'
+            )
+        if packets and self._link is not None:
+            packets[0] = self._with_news(packets[0])
+            self._link.send(f"[{','.join(packets)}]".encode())
+
+    def _with_news(self, packet: str) -> str:
+        if self._received == self._acknowledged:
+            return packet
+        self._acknowledged = self._received
+        return f'{{"received":{self._received},{packet[1:]}'
+
+    def _receipt(self, packet: dict[str, Any]) -> None:
+        topic, sent = self._open.pop(packet.get("request", 0), ("", 0))
+        version, event = packet.get("version", 0), packet.get("event", "")
+        if not topic or packet.get("error") is not None:
+            self._loop.fail(f"{self._name} was answered {packet}")
+        elif version <= self.versions.get(topic, 0) or event in self.events:
+            self._loop.fail(f"{self._name}: the receipt {packet} is no newer than those before")
+        else:
+            self.versions[topic] = version
+            self.events.add(event)
+            self.answered += 1
+            self.latencies.append(time.monotonic_ns() - sent)
