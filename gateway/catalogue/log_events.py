@@ -97,6 +97,12 @@ GRID_AWAY = LogEvent(
 GRID_BACK = LogEvent(
     "grid_back", Level.WARNING, "The grid is reachable again.", ("generation", "lost_writes", "away_seconds")
 )
+GRID_MASTERS_CHANGED = LogEvent(
+    "grid_masters_changed",
+    Level.WARNING,
+    "Other Redis processes than before are the masters of the grid: one was replaced, added or removed.",
+    ("masters", "before"),
+)
 GRID_WRITE_REFUSED = LogEvent(
     "grid_write_refused",
     Level.ERROR,

@@ -101,6 +101,14 @@ GRID_BATCH_COMMANDS = Metric(
 )
 GRID_UP = Metric("gateway_grid_up", Kind.GAUGE, "1 while the grid is reachable and adopted, else 0.")
 GRID_GENERATION = Metric("gateway_grid_generation", Kind.GAUGE, "The adopted generation of the grid.")
+GRID_MASTERS = Metric(
+    "gateway_grid_masters", Kind.GAUGE, "Redis masters that the grid consists of; 0 while it is not reachable."
+)
+GRID_CLOCK_SPREAD = Metric(
+    "gateway_grid_clock_spread_seconds",
+    Kind.GAUGE,
+    "Largest difference between the clocks of the grid's masters when it was adopted last, asking included.",
+)
 GRID_POSITIONS_LOST = Metric(
     "gateway_grid_positions_lost_total", Kind.COUNTER, "Partitions whose values had to be read again."
 )

@@ -179,6 +179,10 @@ class FaultProxy:
         await self.stop()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._listener is None:
+            # Accepted just before the listener was closed: nobody knows of it, so that nobody would ever cut it.
+            writer.transport.abort()
+            return
         self.accepted += 1
         near = _Half(reader, writer)
         connection = _Connection(near, self._weather, self.passed)

@@ -70,6 +70,7 @@ class StackOptions:
             ``{"window_default": 5}``.
         balancer: False to go without HAProxy; clients then use ``Stack.node_url``.
         grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
+        grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
         stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
         node_program: what runs a node; flags and settings are added to it.
     """
@@ -80,12 +81,15 @@ class StackOptions:
     node_settings: Mapping[str, object] = field(default_factory=dict)
     balancer: bool = True
     grid_proxy: bool = False
+    grid_url: str = ""
     stickiness: str = "hint"
     node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
 
     def __post_init__(self) -> None:
         if self.detached and self.grid_proxy:
             raise ValueError("a fault proxy lives in this process, so that a detached stack can not have one")
+        if self.grid_url and self.grid_proxy:
+            raise ValueError("a fault proxy stands before the stack's own Redis, and this stack has none")
 
 
 class Stack:
@@ -134,8 +138,8 @@ class Stack:
 
     @property
     def grid_url(self) -> str:
-        """Where Redis is, not through the fault proxy."""
-        return self.grid.url
+        """Where the grid is, not through the fault proxy."""
+        return self.options.grid_url or self.grid.url
 
     @property
     def balancer_metrics_url(self) -> str:
@@ -191,7 +195,7 @@ class Stack:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_token_keys()
         try:
-            if self.grid.process.name not in self._adopted:
+            if self.grid.process.name not in self._adopted and not self.options.grid_url:
                 await self.grid.start()
                 self._write_state()
             if self.grid_proxy is not None:

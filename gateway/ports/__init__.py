@@ -15,7 +15,7 @@ Two rules hold for all of the grid's ports:
 from gateway.ports.errors import Fenced, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
 from gateway.ports.identity import Authenticator, Credentials, TokenClaims, TokenRefused, TokenSigner
-from gateway.ports.link import Link
+from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LeaseTable, NodeDirectory
 from gateway.ports.sessions import (
     Claimed,
@@ -64,6 +64,7 @@ __all__ = [
     "PositionLost",
     "PublishCommand",
     "Published",
+    "Receiver",
     "Restored",
     "SessionChanges",
     "SessionGone",

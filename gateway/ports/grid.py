@@ -36,7 +36,10 @@ class GridChange:
 
 
 class Grid(Protocol):
-    """A connection of one node to the grid. All parts share one ordered command stream."""
+    """A connection of one node to the grid.
+
+    All parts share one command stream, ordered for each partition; across partitions only what is awaited is ordered.
+    """
 
     @property
     def sessions(self) -> SessionStore:

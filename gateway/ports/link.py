@@ -5,8 +5,22 @@ from __future__ import annotations
 from typing import Protocol
 
 
+class Receiver(Protocol):
+    """Takes what comes over a connection. Its methods return at once and raise nothing."""
+
+    def received(self, message: bytes) -> None:
+        """A text message has come; *message* is its UTF-8 bytes."""
+
+    def ended(self) -> None:
+        """The connection is over; called once, after the last message."""
+
+
 class Link(Protocol):
-    """One client connection as the application sees it. All methods but ``receive`` return at once."""
+    """One client connection as the application sees it. All methods but ``receive`` return at once.
+
+    Whoever is connected can be waited for by ``receive``, or be heard by a ``Receiver``: that needs no coroutine for
+    each of ten thousand connections that have nothing to say.
+    """
 
     @property
     def address(self) -> str:
@@ -19,6 +33,19 @@ class Link(Protocol):
             Its UTF-8 bytes, or None once the connection is over. While nobody waits, the transport is not read: that
             is how a client is slowed down.
         """
+
+    def listen(self, receiver: Receiver) -> None:
+        """Hand messages to *receiver* from now on, beginning with those that ``receive`` has not returned yet.
+
+        To be called once; ``receive`` must not be called any more. If the connection is over already, the receiver is
+        told so soon.
+        """
+
+    def pause(self) -> None:
+        """Hand no messages to the receiver, and do not read the transport: that is how a client is slowed down."""
+
+    def resume(self) -> None:
+        """Go on after ``pause``, with what came before it first."""
 
     @property
     def close_code(self) -> int | None:

@@ -162,6 +162,19 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
+        """Refuse tokens that are older than those which clients have proved to hold (P8), for many sessions together.
+
+        Args:
+            proofs: of each session by which right it is written, and the generation that is proved.
+
+        Returns:
+            For each whether it was written; if not, ``change`` tells why.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def disconnect(self, right: Ownership) -> None:
         """Start the window: not connected, deadline = now by the grid's clock + window.
 

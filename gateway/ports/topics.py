@@ -156,7 +156,7 @@ class TopicStore(Protocol):
 
 
 class TopicTail(Protocol):
-    """The streams of the partitions a node has interest in, read by one blocking read."""
+    """The streams of the partitions a node has interest in, read by one waiting connection per server."""
 
     def follow(self, partition: int, position: StreamPosition) -> None:
         """Read *partition* from after *position* on. Does not wait; takes effect at once."""

@@ -10,14 +10,12 @@ from typing import ClassVar, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from gateway.settings.errors import Unfit
+from gateway.settings.grid_url import HIGHEST_PORT, read_grid_url
 from gateway.settings.kinds import Kind, text_of
 from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, Secret, StaticUsers
 
 Network: TypeAlias = IPv4Network | IPv6Network
 """Addresses of proxies."""
-
-HIGHEST_PORT: Final = 65535
-"""Ports are 16 bits wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +54,17 @@ class GridUrl(Kind[str]):
     @property
     def accepts(self) -> str:
         """See the base class."""
-        return "redis://[user:password@]host:port/database, rediss://… for TLS, or unix:///path/to/socket"
+        return (
+            "redis://[user:password@]host:port/database, unix:///path/to/socket, "
+            "redis+sentinel://[user:password@]host:port,host:port/master-name[/database][?sentinel_password=…], or "
+            "redis+cluster://[user:password@]host:port,host:port; rediss://…, rediss+sentinel://… and "
+            "rediss+cluster://… for TLS"
+        )
 
     def read(self, raw: object) -> str:
         """See the base class."""
         text = text_of(raw)
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-        except ValueError:
-            raise Unfit("is not a URL") from None
-        if parts.scheme not in {"redis", "rediss", "unix"}:
-            raise Unfit("does not begin with redis://, rediss:// or unix://")
-        if parts.scheme == "unix" and not parts.path:
-            raise Unfit("names no socket")
-        if parts.scheme != "unix" and not parts.hostname:
-            raise Unfit("names no host")
-        if port == 0:
-            raise Unfit("has port 0, where nothing can be reached")
-        if parts.scheme != "unix" and re.fullmatch(r"/?[0-9]*", parts.path) is None:
-            raise Unfit("has a path that is not the number of a database")
+        read_grid_url(text)
         return text
 
     def show(self, value: str) -> str:

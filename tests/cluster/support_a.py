@@ -26,7 +26,10 @@ from gateway.core.topics import topic_partition
 from gateway.core.types import SessionId, TopicPath
 from gateway.local.checker import Tally, TopicWatch, Violation
 from gateway.local.stack import Stack
+from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 from tests.support.faults import eventually
+from tests.support.redis_cluster import ClusterClient
+from tests.support.redis_sentinel import master_address
 
 PREFIX: Final = "gateway"
 """Prefix of all keys, as nodes have it by default."""
@@ -96,7 +99,7 @@ class GridReader:
     def __init__(self, url: str) -> None:
         self._keys = Keys(PREFIX)
         # Its methods are typed for all that any command can answer; here it is known.
-        self._redis: Any = redis.Redis.from_url(url, decode_responses=True, socket_timeout=ANSWER)
+        self._redis: Any = _reader_of(read_grid_url(url))
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,6 +157,19 @@ class GridReader:
         """Tell how often each command has run since the start, scripts and what they call alike."""
         stats: dict[str, dict[str, int]] = await self._redis.info("commandstats")
         return Counter({name.removeprefix("cmdstat_"): values["calls"] for name, values in stats.items()})
+
+
+def _reader_of(place: GridPlace) -> Any:
+    """Make redis-py's client of a grid."""
+    options: dict[str, Any] = {"decode_responses": True, "socket_timeout": ANSWER}
+    match place.kind:
+        case GridKind.SINGLE:
+            return redis.Redis.from_url(place.url, **options)
+        case GridKind.SENTINEL:
+            host, port = master_address([(each.host, each.port) for each in place.hosts], place.master)
+            return redis.Redis(host=host, port=port, **options)
+        case GridKind.CLUSTER:
+            return ClusterClient([(each.host, each.port) for each in place.hosts], **options)
 
 
 def complaints(stack: Stack) -> Counter[str]:

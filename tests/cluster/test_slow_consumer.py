@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from gateway.adapters.redis.tail import READ_ENTRIES
+from gateway.adapters.redis.readers import READ_ENTRIES
 from gateway.client import Session, UpdateStream, connect
 from gateway.core.codes import PING_TIMEOUT, SLOW_CONSUMER, CloseCode
 from gateway.local.stack import Stack

@@ -1,4 +1,4 @@
-"""Fixtures of the contract suite: the grid under test, once in memory and once on a real Redis."""
+"""Fixtures of the contract suite: the grid under test, in memory and on each kind of real Redis."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.contract.harness import Harness, MemoryHarness, RedisHarness
+from gateway.adapters.redis import link
+from tests.contract.harness import Harness, MemoryHarness, RedisHarness, Servers
+from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer
 
-IMPLEMENTATIONS = (pytest.param("memory", id="memory"), pytest.param("redis", id="redis", marks=pytest.mark.redis))
+IMPLEMENTATIONS = (
+    pytest.param("memory", id="memory"),
+    *(pytest.param(each, id=each, marks=pytest.mark.redis) for each in ("redis", "sentinel", "cluster")),
+)
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -25,23 +31,54 @@ def shared_redis() -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def shared_sentinel() -> Iterator[RedisSentinels]:
+    """A master that Sentinels name; nothing to be promoted, so that tests of a restart have one to restart."""
+    with RedisSentinels(replicas=0, sentinels=2, aof=True) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[RedisCluster]:
+    """Three masters; forming takes Redis two seconds, so that tests of a restart use the same ones."""
+    with RedisCluster(aof=True) as servers:
+        yield servers
+
+
 @pytest.fixture
-async def harness(implementation: str, request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+async def harness(
+    implementation: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Harness]:
     """A grid whose server is not harmed."""
-    harness = MemoryHarness() if implementation == "memory" else RedisHarness(request.getfixturevalue("shared_redis"))
+    # Which answer is lost is chosen by the tests; none must be that to the look-out.
+    monkeypatch.setattr(link, "LOOK_INTERVAL", 3600.0)
+    harness = (
+        MemoryHarness()
+        if implementation == "memory"
+        else RedisHarness(request.getfixturevalue(f"shared_{implementation}"))
+    )
     yield harness
     await harness.close()
 
 
 @pytest.fixture
-async def fragile(implementation: str) -> AsyncIterator[Harness]:
+async def fragile(
+    implementation: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Harness]:
     """A grid whose server may be restarted."""
+    # A suite that restarts so often would mostly wait for the next try.
+    monkeypatch.setattr(link, "LONGEST_BACKOFF", 0.1)
     if implementation == "memory":
         harness = MemoryHarness()
         yield harness
         await harness.close()
-    else:
+    elif implementation == "redis":
         async with RedisServer(aof=True) as server:
             on_redis = RedisHarness(server)
             yield on_redis
             await on_redis.close()
+    else:
+        servers: Servers = request.getfixturevalue(f"shared_{implementation}")
+        on_many = RedisHarness(servers)
+        yield on_many
+        await on_many.close()

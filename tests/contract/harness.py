@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
 
@@ -14,7 +15,10 @@ from gateway.adapters.redis import RedisGrid
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
 from gateway.local.proxy import FaultProxy, Way
 from gateway.ports import Grid, GridState, GridUnavailable
+from gateway.settings.values import HostPort
 from tests.support.clock import VirtualClock, eventually
+from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer, unique_prefix
 
 T = TypeVar("T")
@@ -36,7 +40,7 @@ _BYTES_BEFORE_CUT: Final = 3000
 """Where a call of some dozens of publishes is cut: after several, before most; a publish takes some 400 bytes."""
 
 _CONNECTIONS: Final = 2
-"""Connections of a ``RedisGrid``: one for commands, one for streams."""
+"""Connections of a ``RedisGrid`` to each master: one for commands, one for streams."""
 
 
 def node(name: str, run: str = "first") -> NodeRef:
@@ -191,48 +195,76 @@ class MemoryHarness(Harness):
         return {name for name in self.server.inventory() if not name.startswith(("value of", "stream "))}
 
 
+Servers: TypeAlias = RedisServer | RedisSentinels | RedisCluster
+"""What a ``RedisHarness`` may run on."""
+
+
 class RedisHarness(Harness):
-    """A real Redis, each node behind a proxy of its own, on real time.
+    """A real Redis, master of Sentinels or Redis Cluster, each node behind proxies of its own, on real time.
 
     Args:
-        server: a running server; restarted only by tests that use ``come_back``.
+        servers: running; restarted only by tests that use ``come_back``.
     """
 
     short = 0.25
     roomy = 2.0
 
-    _LASTING = ("grid", "renewed", "values", "stream")
+    _LASTING = ("grid", "renewed", "opened", "values", "stream")
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""
 
-    def __init__(self, server: RedisServer) -> None:
+    def __init__(self, servers: Servers) -> None:
         super().__init__()
-        self.server = server
+        self.servers = servers
         self.prefix = unique_prefix()
         self.log = MemoryEventLog()
-        self._proxies: dict[NodeRef, FaultProxy] = {}
-        self._proxy_of: dict[int, FaultProxy] = {}
+        self._proxies: dict[NodeRef, dict[int, FaultProxy]] = {}
+        self._proxies_of: dict[int, dict[int, FaultProxy]] = {}
         self._name_of: dict[int, str] = {}
 
+    @property
+    def _redis(self) -> list[RedisServer]:
+        """The servers that hold data."""
+        match self.servers:
+            case RedisSentinels() as sentinels:
+                return sentinels.redis
+            case RedisCluster() as cluster:
+                return list(cluster.nodes)
+            case single:
+                return [single]
+
     async def _connect(self, ref: NodeRef) -> Grid:
-        proxy = self._proxies.get(ref)
-        if proxy is None:
-            proxy = self._proxies[ref] = FaultProxy("127.0.0.1", self.server.port)
-            await proxy.start()
+        proxies = self._proxies.setdefault(ref, {})
+        for server in self._redis:
+            if server.port not in proxies:
+                proxies[server.port] = FaultProxy("127.0.0.1", server.port)
+                await proxies[server.port].start()
+
+        def remap(address: HostPort) -> HostPort:
+            proxy = proxies.get(address.port)
+            return address if proxy is None else HostPort("127.0.0.1", proxy.port)
+
+        url = self.servers.url
+        if isinstance(self.servers, RedisServer):
+            url = f"redis://127.0.0.1:{proxies[self.servers.port].port}/0"
         grid = RedisGrid(
-            f"redis://127.0.0.1:{proxy.port}/0",
+            url,
             prefix=self.prefix,
             node=ref,
             metrics=MemoryMetrics(),
             log=self.log,
             stream_length=STREAM_LENGTH,
+            remap=remap,
         )
-        self._proxy_of[id(grid)] = proxy
+        self._proxies_of[id(grid)] = proxies
         self._name_of[id(grid)] = ref.node
         return grid
 
+    def _all_proxies(self) -> list[FaultProxy]:
+        return [proxy for proxies in self._proxies.values() for proxy in proxies.values()]
+
     async def close(self) -> None:
         await super().close()
-        await asyncio.gather(*(proxy.stop() for proxy in self._proxies.values()))
+        await asyncio.gather(*(proxy.stop() for proxy in self._all_proxies()))
 
     async def advance(self, seconds: float) -> None:
         start = await self._time()
@@ -246,69 +278,77 @@ class RedisHarness(Harness):
 
     async def lose_next_answer(self, grid: Grid) -> None:
         await self._readers_idle(grid)
-        self._proxy_of[id(grid)].cut_after(0, Way.DOWN)
+        # Nobody knows which master will be asked. A cut at one of them is enough to lose them all, and the others' are
+        # used up by the attempts to come back.
+        for proxy in self._proxies_of[id(grid)].values():
+            proxy.cut_after(0, Way.DOWN)
 
     async def _readers_idle(self, grid: Grid) -> None:
-        proxy = self._proxy_of[id(grid)]
+        proxies = self._proxies_of[id(grid)]
 
-        async def reader_waits() -> bool:
+        async def reader_waits(server: RedisServer) -> bool:
             # The reader of streams dials by itself after the start: the answer to lose must not be one to it.
-            clients = (await self.server.call("CLIENT", "LIST")).decode().splitlines()
+            clients = (await server.call("CLIENT", "LIST")).decode().splitlines()
             ours = [each for each in clients if f"name=gateway-{self._name_of[id(grid)]} " in each]
-            idle = [each for each in ours if "cmd=client|id" in each or "cmd=xread" in each]
-            return proxy.connections == len(ours) == _CONNECTIONS and bool(idle)
+            idle = [each for each in ours if re.search(r" cmd=(client\|id|client\|tracking|xread) ", each)]
+            return proxies[server.port].connections == len(ours) == _CONNECTIONS and bool(idle)
 
-        await eventually(reader_waits, message="both connections of the node are there and idle")
+        async def readers_wait() -> bool:
+            return all([await reader_waits(server) for server in self._redis])
+
+        await eventually(readers_wait, message="both connections of the node are there and idle")
         await grid.sessions.find(NOBODY)
 
     async def cut_next_publish(self, grid: Grid) -> None:
         await self._readers_idle(grid)
-        self._proxy_of[id(grid)].cut_after(_BYTES_BEFORE_CUT, Way.UP)
+        for proxy in self._proxies_of[id(grid)].values():
+            proxy.cut_after(_BYTES_BEFORE_CUT, Way.UP)
 
     async def cut(self, grid: Grid) -> None:
-        proxy = self._proxy_of[id(grid)]
-        await proxy.refuse()
-        proxy.cut()
+        for proxy in self._proxies_of[id(grid)].values():
+            await proxy.refuse()
+            proxy.cut()
         await eventually(lambda: grid.state is GridState.AWAY, message="the node notices that it is cut off")
 
     async def mend(self, grid: Grid) -> None:
-        await self._proxy_of[id(grid)].start()
+        for proxy in self._proxies_of[id(grid)].values():
+            await proxy.start()
         await self.up(grid)
 
     async def stall(self) -> None:
-        for proxy in self._proxies.values():
+        for proxy in self._all_proxies():
             proxy.stall()
 
     async def flow(self) -> None:
-        for proxy in self._proxies.values():
+        for proxy in self._all_proxies():
             proxy.flow()
 
     async def go_away(self) -> None:
-        for proxy in self._proxies.values():
+        for proxy in self._all_proxies():
             await proxy.refuse()
             proxy.cut()
         await eventually(lambda: all(grid.state is GridState.AWAY for grid in self._grids))
 
     async def come_back(self, *, restarted: bool = False, emptied: bool = False, snapshot: Any = None) -> None:
         if restarted or emptied or snapshot is not None:
-            await self.server.restart(emptied=emptied, snapshot=snapshot)
-        for proxy in self._proxies.values():
+            await self.servers.restart(emptied=emptied, snapshot=snapshot)
+        for proxy in self._all_proxies():
             await proxy.start()
         await asyncio.gather(*(self.up(grid) for grid in self._grids))
 
     async def restart(self, *grids: Grid, snapshot: Any = None) -> None:
-        self.server.kill()
+        self.servers.kill()
         await eventually(lambda: all(grid.state is GridState.AWAY for grid in grids))
-        await self.server.restart(snapshot=snapshot)
+        await self.servers.restart(snapshot=snapshot)
         await asyncio.gather(*(self.up(grid) for grid in grids))
 
     async def snapshot(self) -> Any:
-        return await self.server.snapshot()
+        return await self.servers.snapshot()
 
     async def inventory(self) -> set[str]:
-        keys = await self.server.keys(self.prefix)
+        keys = await self.servers.keys(self.prefix)
         return {key for key in keys if key.rsplit(":", 1)[-1] not in self._LASTING}
 
     async def _time(self) -> float:
-        seconds, microseconds = await self.server.call("TIME")
+        seconds, microseconds = await self._redis[0].call("TIME")
         return float(seconds) + float(microseconds) / 1e6

@@ -12,7 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from gateway.adapters.memory import LoopbackLink
-from gateway.adapters.websocket.server import CONNECT_PATH, WebSocketServer
+from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.upgrade import CONNECT_PATH
 from gateway.core.codec import SUBPROTOCOL
 from gateway.core.codes import FENCED, GOING_AWAY
 from gateway.ports import Link
@@ -222,3 +223,96 @@ async def test_the_backlog_tells_of_push_back(pair: Pair) -> None:
         assert isinstance(message, str)
         assert int(message.split(" ", 1)[0]) == number, "nothing is lost or reordered"
     await eventually(lambda: pair.link.backlog() == 0)
+
+
+class Ear:
+    """A receiver that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.over = 0
+
+    def received(self, message: bytes) -> None:
+        self.heard.append(message)
+
+    def ended(self) -> None:
+        self.over += 1
+
+
+async def test_a_receiver_hears_what_comes_and_first_what_came_before(pair: Pair) -> None:
+    """listen: beginning with those that receive has not returned yet."""
+    for text in ("hello", "early"):
+        await pair.send(text)
+    assert await pair.link.receive() == b"hello"
+    ear = Ear()
+    pair.link.listen(ear)
+    await pair.send("later")
+    await eventually(lambda: ear.heard == [b"early", b"later"])
+    assert not ear.over
+
+
+async def test_a_paused_receiver_hears_everything_afterwards(pair: Pair) -> None:
+    """pause: hand no messages to the receiver. / resume: go on, with what came before it first."""
+    ear = Ear()
+    pair.link.listen(ear)
+    await pair.send("before")
+    await eventually(lambda: ear.heard == [b"before"])
+    pair.link.pause()
+    for text in ("one", "two", "three"):
+        await pair.send(text)
+    await asyncio.sleep(0)
+    assert ear.heard == [b"before"]
+    pair.link.resume()
+    await eventually(lambda: ear.heard == [b"before", b"one", b"two", b"three"])
+
+
+async def test_a_receiver_may_pause_while_it_is_handed_messages(pair: Pair) -> None:
+    """pause: also from within received, where more of them have come already."""
+
+    class Cautious(Ear):
+        def received(self, message: bytes) -> None:
+            super().received(message)
+            pair.link.pause()
+
+    ear = Cautious()
+    for text in ("one", "two", "three"):
+        await pair.send(text)
+    pair.link.listen(ear)
+    for number in (1, 2, 3):
+        await eventually(lambda number=number: len(ear.heard) == number)  # type: ignore[misc]
+        await asyncio.sleep(0)
+        assert len(ear.heard) == number
+        pair.link.resume()
+
+
+@pytest.mark.parametrize("by", ["application", "client", "nobody"])
+async def test_a_receiver_is_told_of_the_end_once(pair: Pair, by: str) -> None:
+    """ended: the connection is over; called once, after the last message."""
+    ear = Ear()
+    pair.link.listen(ear)
+    await pair.send("last words")
+    await eventually(lambda: ear.heard == [b"last words"])
+    closing = None
+    if by == "application":
+        pair.link.close(GOING_AWAY.code, "the node drains")
+        assert not ear.over, "whoever closes need not expect to be told before it returns"
+    elif by == "client":
+        closing = asyncio.create_task(pair.close(1000))
+    else:
+        await pair.vanish()
+    await eventually(lambda: ear.over == 1)
+    if closing is not None:
+        await closing
+    pair.link.close(FENCED.code, "too late")
+    await asyncio.sleep(0)
+    assert (ear.heard, ear.over) == ([b"last words"], 1)
+
+
+async def test_who_listens_too_late_is_told_so(pair: Pair) -> None:
+    """listen: if the connection is over already, the receiver is told so soon."""
+    pair.link.close(GOING_AWAY.code, "the node drains")
+    ear = Ear()
+    pair.link.listen(ear)
+    await eventually(lambda: ear.over == 1)
+    await asyncio.sleep(0)
+    assert (ear.heard, ear.over) == ([], 1)

@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,13 @@ _TRIES = 3
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, *, nodes: int = 3, balancer: bool = True, grid_proxy: bool = False, **settings: object
+    folder: Path,
+    *,
+    nodes: int = 3,
+    balancer: bool = True,
+    grid_proxy: bool = False,
+    grid_url: str = "",
+    **settings: object,
 ) -> AsyncIterator[Stack]:
     """Start a cluster and stop it at the end, also after a failure.
 
@@ -38,20 +45,20 @@ async def cluster(
         nodes: how many, named n1, n2, …
         balancer: False to go without HAProxy.
         grid_proxy: True to have ``stack.grid_proxy`` between the nodes and Redis.
+        grid_url: of a grid that the test has started itself, in place of a Redis of the stack's own.
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2).
     """
-    stack = await _start(folder, nodes, balancer=balancer, grid_proxy=grid_proxy, settings=settings)
+    parts = {"balancer": balancer, "grid_proxy": grid_proxy, "grid_url": grid_url}
+    stack = await _start(folder, nodes, parts, settings)
     try:
         yield stack
     finally:
         await stack.stop()
 
 
-async def _start(folder: Path, nodes: int, *, balancer: bool, grid_proxy: bool, settings: dict[str, object]) -> Stack:
+async def _start(folder: Path, nodes: int, parts: dict[str, Any], settings: dict[str, object]) -> Stack:
     for _ in range(_TRIES):
-        options = StackOptions(
-            ports=PortPlan.free(nodes), folder=folder, balancer=balancer, grid_proxy=grid_proxy, node_settings=settings
-        )
+        options = StackOptions(ports=PortPlan.free(nodes), folder=folder, node_settings=settings, **parts)
         try:
             stack = Stack(options)
             await stack.start()

@@ -1,11 +1,11 @@
-"""The grid on Redis 7.0 or newer: ``RedisGrid`` implements ``gateway.ports.Grid``.
+"""The grid on Redis 7.0 or newer, by itself, behind Sentinels or as a Redis Cluster: ``RedisGrid`` is a ``Grid``.
 
 ```text
-RedisGrid ─┬─ sessions ─┐
-           ├─ nodes ────┼─▶ Batcher ──one pipeline per tick──▶ Redis   commands, in order, never repeated by themselves
-           ├─ topics ───┘      ▲
-           ├─ tail ────────────┼──────one blocking XREAD─────▶ Redis   streams of topics, and the node's inbox
-           └─ Link ────────────┘  connects, adopts the grid's generation, tells when it is away and back
+RedisGrid ─┬─ sessions ─┐          ┌─ Batcher ──one pipeline per tick──▶ a master   commands, in order, never repeated
+           ├─ nodes ────┼─▶ Router ┤
+           ├─ topics ───┘          └─ Batcher ─────────────────────────▶ another    (of a Redis Cluster)
+           ├─ tail ────────── one Reader per master ───────────────────▶ streams of topics, and the node's inbox
+           └─ Link    asks a Finder who the masters are, has them adopted, tells when the grid is away and back
 ```
 
 Every atomic step is one Lua file in ``scripts``; ``keys`` documents every key.

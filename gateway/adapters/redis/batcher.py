@@ -1,4 +1,4 @@
-"""Group commit: all commands issued within one tick of the loop go to Redis as one pipeline, in order.
+"""Group commit: all commands issued within one tick of the loop go to one Redis as one pipeline, in order.
 
 ```text
 callers ──submit──▶ pending ──writer──▶ up to two pipelines on the wire ──reader──▶ futures of the callers
@@ -13,19 +13,22 @@ Failure is by prefix: when the connection breaks, everything sent or waiting fai
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import (
+    AskError,
     ClusterDownError,
     MasterDownError,
+    MovedError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
+    TryAgainError,
 )
 
 from gateway.adapters.redis.dialer import pack, receive, send
@@ -50,9 +53,14 @@ _SHORTEST_LOOK: Final = 0.01
 _SECOND_LOOK: Final = 0.25
 """Seconds a stalled process gives replies that may have arrived meanwhile to be read."""
 
-_UNAVAILABLE: Final = (ReadOnlyError, ClusterDownError, MasterDownError, NoScriptError)
-"""Replies that mean that the server at the other end cannot be the grid as it is: demoted, in pieces, or, as scripts
-are loaded on every connection, flushed by somebody. Reconnecting finds the right server and loads the scripts."""
+_UNAVAILABLE: Final = (ReadOnlyError, ClusterDownError, MasterDownError, MovedError, NoScriptError)
+"""Replies that mean that the server at the other end cannot be the grid as it is: demoted, in pieces, not in charge of
+the slot any more, or, as scripts are loaded on every connection, flushed by somebody. Reconnecting finds the right
+servers and loads the scripts. A redirection is never followed: who follows it cannot know what else has changed."""
+
+_BEING_MOVED: Final = (AskError, TryAgainError)
+"""Replies for as long as a slot of a Redis Cluster is half here and half there: nothing was executed. It takes
+milliseconds, and ends with a MOVED, which is a subclass of ASK in redis-py."""
 
 _REFUSING_CODES: Final = ("MISCONF", "NOREPLICAS")
 """Replies, besides OOM, by which Redis refuses single writes for a while and changes nothing."""
@@ -89,8 +97,57 @@ class _Flight:
         self.sent = sent
 
 
-class Batcher:
-    """Sends commands over one connection at a time.
+class Executor(ABC):
+    """Executes commands: on one Redis, or each on the one that serves its keys."""
+
+    async def call(self, command: Command, *, gated: bool = False) -> Any:
+        """Execute one command.
+
+        Args:
+            command: what to execute.
+            gated: refuse it while the node's lease may have lapsed.
+
+        Returns:
+            The reply.
+
+        Raises:
+            GridUnavailable: it may or may not have been executed.
+            ScriptFailed: Redis refused it; a bug.
+        """
+        (reply,) = await self.submit((command,), gated=gated)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def call_all(self, commands: Sequence[Command], *, gated: bool = False) -> list[Any]:
+        """Execute commands, those for one Redis in order, and all of them even if one fails; see ``call``."""
+        if not commands:
+            return []
+        groups = [
+            self.submit(commands[start : start + PIPELINE_COMMANDS], gated=gated)
+            for start in range(0, len(commands), PIPELINE_COMMANDS)
+        ]
+        results = await asyncio.gather(*groups)
+        replies = results[0] if len(results) == 1 else [reply for result in results for reply in result]
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    @abstractmethod
+    def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
+        """Queue commands at once, so that the order of calls is the order of execution, for each hash tag.
+
+        Returns:
+            A future of one reply per command; a command that was refused by itself has an exception in place of one.
+
+        Raises:
+            GridUnavailable: the grid is away; nothing is sent.
+        """
+
+
+class Batcher(Executor):
+    """Sends commands over one connection to one Redis.
 
     Args:
         timeout: seconds within which a pipeline must be answered, and a command be sent.
@@ -127,49 +184,8 @@ class Batcher:
 
     # --- for callers --------------------------------------------------------------------------------------------------
 
-    async def call(self, command: Command, *, gated: bool = False) -> Any:
-        """Execute one command.
-
-        Args:
-            command: what to execute.
-            gated: refuse it while the node's lease may have lapsed.
-
-        Returns:
-            The reply.
-
-        Raises:
-            GridUnavailable: it may or may not have been executed.
-            ScriptFailed: Redis refused it; a bug.
-        """
-        (reply,) = await self.submit((command,), gated=gated)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    async def call_all(self, commands: Sequence[Command], *, gated: bool = False) -> list[Any]:
-        """Execute commands in order, and all of them even if one fails; see ``call``."""
-        if not commands:
-            return []
-        groups = [
-            self.submit(commands[start : start + PIPELINE_COMMANDS], gated=gated)
-            for start in range(0, len(commands), PIPELINE_COMMANDS)
-        ]
-        results = await asyncio.gather(*groups)
-        replies = results[0] if len(results) == 1 else [reply for result in results for reply in result]
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
-
     def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
-        """Queue commands at once, so that the order of calls is the order of execution.
-
-        Returns:
-            A future of one reply per command; a command that was refused by itself has an exception in place of one.
-
-        Raises:
-            GridUnavailable: the grid is away; nothing is sent.
-        """
+        """See ``Executor.submit``; commands of all hash tags stay in order."""
         if not self._open:
             raise GridUnavailable(str(self._why_shut))
         loop = asyncio.get_running_loop()
@@ -273,6 +289,8 @@ class Batcher:
         text = str(error)
         if isinstance(error, _UNAVAILABLE) or text.startswith(("BUSY ", "LOADING ")):
             raise error
+        if isinstance(error, _BEING_MOVED):
+            return GridUnavailable(f"a slot of the Redis Cluster is being moved: {text}")
         if isinstance(error, OutOfMemoryError) or text.startswith(_REFUSING_CODES):
             self._refused(text)
             return GridUnavailable(f"Redis refuses writes: {text}")
@@ -321,9 +339,11 @@ class Batcher:
 
 
 async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait for their end."""
+    """Cancel tasks and wait for their end.
+
+    Raises:
+        asyncio.CancelledError: whoever waits is cancelled itself; that must not be taken for the end of the others.
+    """
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await task
+    await asyncio.gather(*tasks, return_exceptions=True)

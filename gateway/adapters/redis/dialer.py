@@ -1,10 +1,10 @@
-"""Opens connections to Redis and talks over one in turns; the only module that would change for Sentinel or Cluster."""
+"""Opens connections to the Redis processes of a grid, and talks over one in turns."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, ConnectKwargs, parse_url
@@ -12,57 +12,87 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from gateway.adapters.redis.scripts import Command
+from gateway.settings.grid_url import GridPlace
+from gateway.settings.values import HostPort
 
-_PROTOCOL: Final = 2
-"""RESP2: replies are plain lists and bytes, which parse fastest; nothing here needs the richer types of RESP3."""
+RESP2: Final = 2
+"""Replies are plain lists and bytes, which parse fastest: for all that needs no more."""
+
+RESP3: Final = 3
+"""Redis may say something unasked, between replies: which keys have changed."""
+
+Remap: TypeAlias = Callable[[HostPort], HostPort]
+"""Where the Redis that calls itself so is to be reached, where names inside differ from names outside."""
 
 
 class Dialer:
-    """Knows how to reach one Redis.
+    """Knows how to reach each Redis of a grid.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://`` as redis-py reads it; never logged, it may hold a password.
+        place: the grid's URL, read.
         name: by which Redis lists the connections, for people who look there.
         timeout: seconds a connection may take to open.
+        remap: where an address is to be reached, if not there.
+
+    Attributes:
+        timeout: as given.
 
     Raises:
         ValueError: the URL cannot be read.
     """
 
-    def __init__(self, url: str, *, name: str, timeout: float) -> None:
-        self._arguments: ConnectKwargs = parse_url(url)
+    def __init__(self, place: GridPlace, *, name: str, timeout: float, remap: Remap | None = None) -> None:
+        self._arguments: ConnectKwargs = parse_url(place.redis_url(*place.hosts[:1]))
         self._name = name
-        self._timeout = timeout
+        self.timeout = timeout
+        self._remap = remap or (lambda address: address)
 
-    async def dial(self) -> AbstractConnection:
+    @property
+    def tls_options(self) -> dict[str, Any]:
+        """Certificates and the like, as the URL gives them."""
+        return {name: value for name, value in self._arguments.items() if name.startswith("ssl_")}
+
+    async def dial(self, address: HostPort | None = None, *, protocol: int = RESP2) -> AbstractConnection:
         """Open a connection: connected, authenticated, with its database selected.
+
+        Args:
+            address: of the Redis; None for the one that the URL names.
+            protocol: ``RESP2`` or ``RESP3``.
 
         Raises:
             redis.RedisError, OSError, TimeoutError: it cannot be reached, or refuses us.
         """
         arguments: dict[str, Any] = dict(self._arguments)
         kind: type[AbstractConnection] = arguments.pop("connection_class", Connection)
+        if address is not None:
+            there = self._remap(address)
+            arguments |= {"host": there.host, "port": there.port}
         # Of the pool that a redis-py client would have; each connection here has one owner instead.
         arguments.pop("max_connections", None)
         arguments |= {
             "client_name": self._name,
-            "protocol": _PROTOCOL,
+            "protocol": protocol,
             "decode_responses": False,
             # Time limits are kept by the owner of the connection, per pipeline or per blocking read.
             "socket_timeout": None,
-            "socket_connect_timeout": self._timeout,
+            "socket_connect_timeout": self.timeout,
             "health_check_interval": 0,
             # redis-py's default repeats a command up to ten times when its answer is lost, and runs it again each time.
             "retry": Retry(NoBackoff(), 0),
         }
         connection = kind(**arguments)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 await connection.connect()  # type: ignore[no-untyped-call]
         except BaseException:
             await discard(connection)
             raise
         return connection
+
+
+def why(error: BaseException) -> str:
+    """Say what went wrong, also of errors that say nothing of themselves."""
+    return str(error) or type(error).__name__
 
 
 def pack(commands: Iterable[Command]) -> bytes:
@@ -101,6 +131,22 @@ async def converse(connection: AbstractConnection, commands: Sequence[Command]) 
     """
     await send(connection, pack(commands))
     return [await receive(connection) for _ in commands]
+
+
+def hear_changes(connection: AbstractConnection) -> None:
+    """Have ``hear`` return what Redis says unasked over a RESP3 connection, which redis-py would otherwise drop."""
+
+    async def keep(message: Any) -> Any:
+        return message
+
+    # redis-py has no public way to it but its own cache, which is for its own client.
+    parser: Any = getattr(connection, "_parser")  # noqa: B009 - private
+    parser.set_invalidation_push_handler(keep)
+
+
+async def hear(connection: AbstractConnection) -> Any:
+    """Read the next reply or, as a ``PushNotification``, what Redis says unasked; see ``receive``."""
+    return await connection.read_response(disable_decoding=True, disconnect_on_error=False, push_request=True)
 
 
 def abort(connection: AbstractConnection) -> None:

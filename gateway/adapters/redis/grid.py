@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
-from gateway.adapters.redis.dialer import Dialer
-from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.cluster import ClusterFinder
+from gateway.adapters.redis.dialer import Dialer, Remap
+from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.lease import Leases, boot_clock
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.nodes import RedisNodes
 from gateway.adapters.redis.sessions import RedisSessions
 from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.topics import RedisTopics
+from gateway.adapters.redis.topology import Finder, SentinelFinder, SingleFinder
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import EventLog, GridChange, GridState, Metrics
+from gateway.settings.errors import Unfit
+from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 
 DEFAULT_TIMEOUT = 2.0
 """Seconds for a step: some hundred times what a busy Redis needs, and well below the patience of a client."""
@@ -22,14 +26,17 @@ DEFAULT_STREAM_LENGTH = 10_000
 """Entries that each partition's stream keeps, about: ten seconds for a reader that was cut off from a partition with
 1,000 publishes a second, and a few MB per partition with small values."""
 
+SENTINELS_SHARE = 0.5
+"""Of the time for a step, what a Sentinel has to answer: then there is time to believe those that did."""
+
 
 class RedisGrid:
     """The grid on Redis 7.0 or newer; implements ``gateway.ports.Grid``.
 
-    All commands of the node share one connection and one order; the streams are read over a second one.
+    All commands of the node to one master share one connection and one order; its streams are read over a second one.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``, with user, password and database if needed.
+        url: where the grid is, as ``gateway.settings.grid_url`` says; never logged, it may hold a password.
         prefix: what all keys begin with.
         node: the node this process is. Once it has taken a lease, writes for sessions and topics are refused here as
             soon as the lease may have lapsed (P3); other nodes may be named to the node directory, but have no gate.
@@ -39,6 +46,7 @@ class RedisGrid:
         timeout: seconds for each step.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
         clock: seconds, also counted while the process is suspended; for tests.
+        remap: where a Redis that Sentinels or other nodes tell of is to be reached, if not there.
 
     Raises:
         ValueError: the URL or the prefix cannot be used.
@@ -56,11 +64,17 @@ class RedisGrid:
         timeout: float = DEFAULT_TIMEOUT,
         topic_depth: int = 1,
         clock: Callable[[], float] = boot_clock,
+        remap: Remap | None = None,
     ) -> None:
         keys = Keys(prefix)
         leases = Leases(clock)
-        dialer = Dialer(url, name=f"gateway-{node.node}", timeout=timeout)
+        try:
+            place = read_grid_url(url)
+        except Unfit as unfit:
+            raise ValueError(f"the URL of the grid {unfit}") from None
+        dialer = Dialer(place, name=f"gateway-{node.node}", timeout=timeout, remap=remap)
         self._link = Link(
+            finder=_finder(place, dialer, timeout, remap),
             dialer=dialer,
             keys=keys,
             stream_length=stream_length,
@@ -120,3 +134,13 @@ class RedisGrid:
         """Finish what was started and disconnect."""
         await self._tail.close()
         await self._link.close()
+
+
+def _finder(place: GridPlace, dialer: Dialer, timeout: float, remap: Remap | None) -> Finder:
+    match place.kind:
+        case GridKind.SINGLE:
+            return SingleFinder()
+        case GridKind.SENTINEL:
+            return SentinelFinder(place, tls_options=dialer.tls_options, timeout=timeout * SENTINELS_SHARE, remap=remap)
+        case GridKind.CLUSTER:
+            return ClusterFinder(place.hosts, dialer=dialer, tags=TAGS)

@@ -14,6 +14,7 @@ key                              type    content
                                          milliseconds by the Redis clock. Changes with the session.
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
                                          "closed" or "expired" for one window; bounded, and expires as a whole.
+``P:{s17}:opened``               string  newest generation that was opened here. Written by adoption; stays.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``. Written by publishes;
                                          stays.
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
@@ -24,7 +25,8 @@ key                              type    content
                                          the grid does not hold (replication off): expires an hour after the last.
 ``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
                                          a delayed publish out for one window; bounded, and expires as a whole.
-``P:{nodes}:grid``               hash    ``run_id`` of the Redis process, ``generation`` adopted for it, ``term`` of the
+``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
+                                         them, the generation that is ``opened`` in every partition, ``term`` of the
                                          newest lease. Written by adoption and by joining; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
@@ -52,6 +54,19 @@ _SHORT_HASH_BYTES: Final = 8
 10^-12, and all that follows is a refusal with the wrong reason."""
 
 
+NODES_TAG: Final = "nodes"
+"""Hash tag of what belongs to no partition."""
+
+SESSION_TAGS: Final = tuple(f"s{number}" for number in range(SESSION_PARTITIONS))
+"""Hash tags of the session partitions."""
+
+TOPIC_TAGS: Final = tuple(f"t{number}" for number in range(TOPIC_PARTITIONS))
+"""Hash tags of the topic partitions."""
+
+TAGS: Final = (NODES_TAG, *SESSION_TAGS, *TOPIC_TAGS)
+"""All hash tags."""
+
+
 class Keys:
     """Names of all keys below one prefix.
 
@@ -72,11 +87,12 @@ class Keys:
         self.takeovers = f"{prefix}:{{nodes}}:takeovers"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
-        sessions = [f"{prefix}:{{s{number}}}:" for number in range(SESSION_PARTITIONS)]
-        topics = [f"{prefix}:{{t{number}}}:" for number in range(TOPIC_PARTITIONS)]
+        sessions = [f"{prefix}:{{{tag}}}:" for tag in SESSION_TAGS]
+        topics = [f"{prefix}:{{{tag}}}:" for tag in TOPIC_TAGS]
         self.owned = tuple(f"{each}owned" for each in sessions)
         self.deadlines = tuple(f"{each}deadlines" for each in sessions)
         self.ended = tuple(f"{each}ended" for each in sessions)
+        self.opened = tuple(f"{each}opened" for each in sessions)
         self._session = tuple(f"{each}session:" for each in sessions)
         self.values = tuple(f"{each}values" for each in topics)
         self.stream = tuple(f"{each}stream" for each in topics)
@@ -90,6 +106,12 @@ class Keys:
     def receipts(self, partition: int, session: SessionId) -> str:
         """Name the list of a session's receipts in a topic partition."""
         return self._receipts[partition] + session
+
+    @staticmethod
+    def tag(key: str) -> str:
+        """Tell the hash tag of a key of this class."""
+        # The prefix has no braces, so that the first ones are those of the tag.
+        return key[key.index("{") + 1 : key.index("}")]
 
     def inbox(self, node: NodeRef) -> str:
         """Name the stream of what others tell a node."""

@@ -1,9 +1,12 @@
 """The node's link to the grid: connects, adopts its generation, notices its loss, and comes back by itself (P10).
 
-A connection carries commands only after three things are certain, in this order: the server is a loaded master of a
-version that will do; what is left of our previous connection to the same process is cut off, so that a command which
-its caller has given up cannot be executed after newer ones; and the grid's generation is adopted and open in every
-topic partition. Until then every command fails with ``GridUnavailable``.
+Connections carry commands only after three things are certain, in this order: the servers are loaded masters of a
+version that will do, and agree on who serves what; what is left of our previous connections to the same processes is
+cut off, so that a command which its caller has given up cannot be executed after newer ones; and the grid's generation
+is adopted and open in every partition. Until then every command fails with ``GridUnavailable``.
+
+It is all or nothing: the grid is up while every master is. One that dies takes the grid away until its replica has
+been promoted, or until it is back; clients stay connected meanwhile.
 """
 
 from __future__ import annotations
@@ -11,18 +14,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from gateway.adapters.redis import scripts
+from gateway.adapters.redis.adoption import Adoption, Member, Server, greet, label_of, prepare
 from gateway.adapters.redis.batcher import Batcher, abandon
-from gateway.adapters.redis.dialer import Dialer, abort, converse, discard
+from gateway.adapters.redis.dialer import Dialer, abort, discard, why
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
-from gateway.adapters.redis.scripts import Command
+from gateway.adapters.redis.router import Router
+from gateway.adapters.redis.topology import Finder, Topology
 from gateway.catalogue import log_events, metrics
 from gateway.core.types import GridGeneration
 from gateway.ports import EventLog, GridChange, GridState, GridUnavailable, Metrics
@@ -33,46 +36,55 @@ SHORTEST_BACKOFF: Final = 0.05
 LONGEST_BACKOFF: Final = 1.0
 """Seconds: the bound that the delay doubles up to; one attempt a second and node is nothing to Redis."""
 
-OLDEST_REDIS: Final = (7, 0)
-"""``XADD key <generation>-*``, on which the numbering of events rests, came with it."""
+LOOK_INTERVAL: Final = 1.0
+"""Seconds between two looks at who the masters are, where they may change: so long at most a node writes to a master
+that was replaced and does not know it, while somebody is within reach who does."""
 
 _REFUSAL_LOG_INTERVAL: Final = 1.0
 """Seconds between log events about refused writes: under ``maxmemory`` every publish is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """What a Redis process says of itself.
+class Attachment:
+    """The connections to an adopted grid.
+
+    Args:
+        topology: who serves what.
+        members: the masters.
 
     Attributes:
-        run_id: new at every start of the process.
-        client: id of our connection there.
+        topology: as given.
+        members: as given.
+        over: set once the connections are given up.
     """
 
-    run_id: str
-    client: int
+    def __init__(self, topology: Topology, members: tuple[Member, ...]) -> None:
+        self.topology = topology
+        self.members = members
+        self.over = asyncio.Event()
 
 
 class Link:
     """One node's link.
 
     Args:
-        dialer: opens connections.
+        finder: tells who the masters are.
+        dialer: opens connections to them.
         keys: names of all keys.
         stream_length: entries that streams keep, about.
         timeout: seconds for each step, connecting included.
-        leases: gate of the batcher.
+        leases: gate of the batchers.
         metrics: where it is measured.
         log: where it is told.
 
     Attributes:
         batcher: sends commands while the link is up.
-        attachment: counts the connections that were adopted, so that a reader of many pages sees a change between two.
+        attachment: counts the times the grid was adopted, so that a reader of many pages sees a change between two.
     """
 
     def __init__(
         self,
         *,
+        finder: Finder,
         dialer: Dialer,
         keys: Keys,
         stream_length: int,
@@ -81,19 +93,22 @@ class Link:
         metrics: Metrics,
         log: EventLog,
     ) -> None:
+        self._finder = finder
         self._dialer = dialer
         self._keys = keys
         self._stream_length = stream_length
         self._timeout = timeout
+        self._leases = leases
+        self._metrics = metrics
         self._log = log
-        self.batcher = Batcher(
-            timeout=timeout, leases=leases, metrics=metrics, broken=self._fail, refused=self._write_refused
-        )
+        self.batcher = Router()
         self.attachment = 0
         self._generation = GridGeneration(0)
         self._state = GridState.AWAY
-        self._server: Server | None = None
-        self._connection: AbstractConnection | None = None
+        self._adopted_from = ""
+        self._masters = ""
+        self._clock_spread = 0.0
+        self._attached: Attachment | None = None
         self._forsaken: list[Server] = []
         self._changes: asyncio.Queue[GridChange] = asyncio.Queue()
         self._forgetful: list[Callable[[], None]] = []
@@ -101,7 +116,7 @@ class Link:
         self._down = asyncio.Event()
         self._away_since: float | None = None
         self._refusal_logged = float("-inf")
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._discarding: set[asyncio.Task[None]] = set()
         self._watch(metrics)
 
@@ -122,14 +137,15 @@ class Link:
         """Entries that streams keep, about."""
         return self._stream_length
 
-    @property
-    def run_id(self) -> str | None:
-        """Of the Redis process that is adopted, None before the first."""
-        return None if self._server is None else self._server.run_id
-
     async def wait_until_up(self) -> None:
         """Wait until commands are accepted."""
         await self._up.wait()
+
+    async def attached(self) -> Attachment:
+        """Wait until commands are accepted, and tell by which connections."""
+        while self._attached is None:
+            await self._up.wait()
+        return self._attached
 
     def when_writes_are_lost(self, tell: Callable[[], None]) -> None:
         """Have *tell* called when the grid is back as one that may have lost writes, before it accepts commands."""
@@ -153,7 +169,10 @@ class Link:
         Raises:
             GridUnavailable: that failed; it is tried again in the background.
         """
-        self._task = asyncio.create_task(self._stay_connected(), name="grid-link")
+        self._tasks = [
+            asyncio.create_task(self._stay_connected(), name="grid-link"),
+            asyncio.create_task(self._look_around(), name="grid-look"),
+        ]
         try:
             await self._connect()
         except (RedisError, OSError, GridUnavailable) as error:
@@ -169,14 +188,14 @@ class Link:
                     await self.batcher.drain()
             except TimeoutError:
                 pass
-        if self._task is not None:
-            await abandon([self._task])
+        await abandon(self._tasks)
         self._state = GridState.AWAY
         self._up.clear()
         self.batcher.shut(GridUnavailable("this node has closed its link to the grid"))
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await discard(connection)
+        attached, self._attached = self._attached, None
+        if attached is not None:
+            attached.over.set()
+            await asyncio.gather(*(discard(member.connection) for member in attached.members))
         if self._discarding:
             await asyncio.wait(self._discarding)
 
@@ -185,6 +204,8 @@ class Link:
     def _watch(self, sink: Metrics) -> None:
         sink.watch(metrics.GRID_UP, lambda: float(self._state is GridState.UP))
         sink.watch(metrics.GRID_GENERATION, lambda: float(self._generation))
+        sink.watch(metrics.GRID_MASTERS, lambda: float(len(self._attached.members) if self._attached else 0))
+        sink.watch(metrics.GRID_CLOCK_SPREAD, lambda: self._clock_spread)
 
     async def _stay_connected(self) -> None:
         while True:
@@ -200,61 +221,66 @@ class Link:
                 except Exception as error:  # noqa: BLE001 - the link must outlive its own bugs
                     self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-link", error=error)
 
+    async def _look_around(self) -> None:
+        """Notice that somebody else is master by now, though the one that was still answers."""
+        turn = 0
+        while True:
+            attached = await self.attached()
+            await asyncio.sleep(LOOK_INTERVAL * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, not a secret
+            batchers = self.batcher.batchers
+            if attached is not self._attached or not batchers:
+                continue
+            turn = (turn + 1) % len(batchers)
+            try:
+                found = await self._finder.look(batchers[turn].call)
+            except (RedisError, OSError, GridUnavailable):
+                continue  # whoever needs the grid finds out
+            except Exception as error:  # noqa: BLE001 - the look-out must outlive its own bugs
+                self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-look", error=error)
+                continue
+            if found is not None and found != attached.topology and attached is self._attached:
+                self.suspect(f"others are masters by now: {found}")
+
     async def _connect(self) -> None:
-        connection = await self._dialer.dial()
+        async with asyncio.timeout(self._timeout):
+            topology = await self._finder.find()
+        connections = await self._dial(topology)
         try:
             async with asyncio.timeout(self._timeout):
-                server = await self._greet(connection)
-                await self._prepare(connection, server)
-                generation = await self._adopt(connection, server)
+                members = await greet(self._finder, topology, connections)
+                await prepare(members, self._forsaken)
+                adoption = Adoption(self._keys, self._stream_length, topology, members)
+                generation = await adoption.adopt(self._generation, self._adopted_from)
         except BaseException:
-            await discard(connection)
+            await asyncio.gather(*(discard(each) for each in connections))
             raise
-        self._go_up(connection, server, generation)
+        self._adopted_from = adoption.names
+        self._go_up(Attachment(topology, members), generation)
 
-    async def _greet(self, connection: AbstractConnection) -> Server:
-        about, replication, persistence, client = await converse(
-            connection, [("INFO", "server"), ("INFO", "replication"), ("INFO", "persistence"), ("CLIENT", "ID")]
-        )
-        facts = _facts(about) | _facts(replication) | _facts(persistence)
-        version = tuple(int(part) for part in facts["redis_version"].split(".")[:2])
-        if version < OLDEST_REDIS:
-            raise GridUnavailable(f"Redis {facts['redis_version']} is too old, 7.0 or newer is needed")
-        if facts.get("role") != "master":
-            raise GridUnavailable("this Redis is a replica and takes no writes")
-        if facts.get("loading") == "1":
-            raise GridUnavailable("Redis is loading its data")
-        return Server(facts["run_id"], client)
+    async def _dial(self, topology: Topology) -> list[AbstractConnection]:
+        """Connect to all masters, or to none."""
+        dialling = [asyncio.create_task(self._dialer.dial(address)) for address in topology.masters]
+        try:
+            await asyncio.wait(dialling)
+        finally:
+            # All is well, or one of them failed, or nobody waits any more.
+            for task in dialling:
+                task.cancel()
+            results = await asyncio.gather(*dialling, return_exceptions=True)
+            connections = [each for each in results if not isinstance(each, BaseException)]
+            if len(connections) < len(results):
+                await asyncio.gather(*(discard(each) for each in connections))
+        for number, error in enumerate(results):
+            if isinstance(error, (RedisError, OSError)):
+                reason = f"{label_of(topology, number)}: {why(error)}".removeprefix(": ")
+                raise GridUnavailable(reason) from error
+            if isinstance(error, BaseException):
+                raise error
+        return connections
 
-    async def _prepare(self, connection: AbstractConnection, server: Server) -> None:
-        """Cut off what is left of earlier connections, and load the scripts."""
-        commands: list[Command] = [
-            ("CLIENT", "KILL", "ID", old.client) for old in self._forsaken if old.run_id == server.run_id
-        ]
-        commands += [("SCRIPT", "LOAD", each.text) for each in scripts.SCRIPTS]
-        await converse(connection, commands)
-
-    async def _adopt(self, connection: AbstractConnection, server: Server) -> GridGeneration:
-        keys = self._keys
-        known: int = self._generation
-        known_from = self.run_id or ""
-        while True:
-            adopt = scripts.ADOPT(
-                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers), server.run_id, known, known_from
-            )
-            (generation,) = await converse(connection, [adopt])
-            opened = await converse(
-                connection, [scripts.SEAL(stream, generation, self._stream_length) for stream in keys.stream]
-            )
-            known = max(opened)
-            if known == generation:
-                return GridGeneration(generation)
-            # A stream knows more: another node adopts at this moment, or the grid lost only a part of its keys.
-            known_from = ""
-
-    def _go_up(self, connection: AbstractConnection, server: Server, generation: GridGeneration) -> None:
+    def _go_up(self, attached: Attachment, generation: GridGeneration) -> None:
         lost_writes = self._generation not in {0, generation}
-        self._connection, self._server, self._generation = connection, server, generation
+        self._attached, self._generation = attached, generation
         self._forsaken.clear()
         self.attachment += 1
         self._state = GridState.UP
@@ -262,8 +288,9 @@ class Link:
         if lost_writes:
             for tell in self._forgetful:
                 tell()
-        self.batcher.open(connection)
+        self.batcher.open(attached.topology, [self._batcher(attached, member) for member in attached.members])
         self._up.set()
+        self._tell_masters(attached)
         if self._away_since is not None:
             away = asyncio.get_running_loop().time() - self._away_since
             self._away_since = None
@@ -272,37 +299,58 @@ class Link:
             )
             self._changes.put_nowait(GridChange(GridState.UP, generation, lost_writes))
 
+    def _batcher(self, attached: Attachment, member: Member) -> Batcher:
+        def broken(error: Exception) -> None:
+            if self._attached is attached:
+                reason = f"{member.label}: {why(error)}".removeprefix(": ")
+                self._fail(GridUnavailable(reason))
+
+        batcher = Batcher(
+            timeout=self._timeout,
+            leases=self._leases,
+            metrics=self._metrics,
+            broken=broken,
+            refused=self._write_refused,
+        )
+        batcher.open(member.connection)
+        return batcher
+
+    def _tell_masters(self, attached: Attachment) -> None:
+        clocks = [member.server.clock for member in attached.members]
+        self._clock_spread = max(clocks) - min(clocks)
+        masters = str(attached.topology)
+        if masters != self._masters:
+            if self._masters:
+                self._log.emit(log_events.GRID_MASTERS_CHANGED, masters=masters, before=self._masters)
+            self._masters = masters
+
     def _fail(self, error: Exception) -> None:
-        """The connection is of no more use: tell everybody, once, and come back."""
-        connection, self._connection = self._connection, None
-        if connection is None:
+        """The connections are of no more use: tell everybody, once, and come back."""
+        attached, self._attached = self._attached, None
+        if attached is None:
             return
         self._state = GridState.AWAY
         self._up.clear()
-        if self._server is not None:
-            self._forsaken.append(self._server)
-        abort(connection)
+        attached.over.set()
+        self._forsaken += [member.server for member in attached.members]
+        for member in attached.members:
+            abort(member.connection)
         self._changes.put_nowait(GridChange(GridState.AWAY, self._generation))
         self._mark_away(error)
         self.batcher.shut(GridUnavailable(f"the grid is away: {error}"))
-        task = asyncio.create_task(discard(connection), name="grid-discard")
-        self._discarding.add(task)
-        task.add_done_callback(self._discarding.discard)
+        for member in attached.members:
+            task = asyncio.create_task(discard(member.connection), name="grid-discard")
+            self._discarding.add(task)
+            task.add_done_callback(self._discarding.discard)
         self._down.set()
 
     def _mark_away(self, error: Exception) -> None:
         if self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-            self._log.emit(log_events.GRID_AWAY, error=str(error) or type(error).__name__)
+            self._log.emit(log_events.GRID_AWAY, error=why(error))
 
     def _write_refused(self, why: str) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._refusal_logged >= _REFUSAL_LOG_INTERVAL:
             self._refusal_logged = now
             self._log.emit(log_events.GRID_WRITE_REFUSED, error=why)
-
-
-def _facts(info: Any) -> dict[str, str]:
-    """Read what INFO answers."""
-    lines = info.decode().splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

@@ -96,12 +96,13 @@ class RedisNodes:
         )
         self._leases.lapsed.pop(lapsed, None)
 
-    async def tell_claimed(self, to: NodeRef, right: Ownership) -> None:
+    async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
         """See ``NodeDirectory.tell_claimed``."""
         await self._batcher.call(
             scripts.NODE_TELL(
                 *(self._keys.leases, self._keys.inbox(to)),
-                *(str(to), f"{right.session} {right.epoch} {right.owner}", INBOX_MESSAGES),
+                *(str(to), INBOX_MESSAGES),
+                *(f"{each.session} {each.epoch} {each.owner}" for each in rights),
             )
         )
 

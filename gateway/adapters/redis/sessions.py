@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.adapters.redis import scripts
-from gateway.adapters.redis.batcher import Batcher
+from gateway.adapters.redis.batcher import Executor
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.lease import ANY_TERM, Leases
 from gateway.adapters.redis.scripts import Argument, Command
@@ -48,7 +48,7 @@ class RedisSessions:
         leases: this node's lease, and what it knows of those it takes over.
     """
 
-    def __init__(self, batcher: Batcher, keys: Keys, leases: Leases) -> None:
+    def __init__(self, batcher: Executor, keys: Keys, leases: Leases) -> None:
         self._batcher = batcher
         self._keys = keys
         self._leases = leases
@@ -108,6 +108,20 @@ class RedisSessions:
             gated=True,
         )
         _check(reply, right)
+
+    async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
+        """See ``SessionStore.confirm``."""
+        replies = await self._batcher.call_all(
+            [
+                scripts.SESSION_CHANGE(
+                    *(self._keys.session(right.session), self._keys.ended[session_partition(right.session)]),
+                    *(str(right.owner), right.epoch, "", proved),
+                )
+                for right, proved in proofs
+            ],
+            gated=True,
+        )
+        return [reply == b"ok" for reply in replies]
 
     async def disconnect(self, right: Ownership) -> None:
         """See ``SessionStore.disconnect``."""

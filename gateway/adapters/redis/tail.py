@@ -1,30 +1,24 @@
-"""The streams of the followed partitions and the node's inbox, read by one blocking XREAD: a ``TopicTail``.
+"""The streams of the followed partitions and the node's inbox: a ``TopicTail``. How they are read is in ``readers``.
 
-The reader waits inside Redis for up to ``BLOCK`` seconds. When interest changes meanwhile, it is woken with CLIENT
-UNBLOCK over the link's connection, again and again until it has picked the change up, because the first may come just
-before it begins to wait.
+What is wanted is kept here; while the grid is up, one reader per master brings what that master has of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
-
 from gateway.adapters.redis.batcher import abandon
-from gateway.adapters.redis.dialer import Dialer, converse, discard
+from gateway.adapters.redis.dialer import Dialer
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import LONGEST_BACKOFF, SHORTEST_BACKOFF, Link
+from gateway.adapters.redis.link import Link
+from gateway.adapters.redis.readers import BlockingReader, Reader, TrackingReader
 from gateway.catalogue import log_events
 from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath, Version
 from gateway.ports import (
     EventLog,
-    GridUnavailable,
     Ownership,
     PositionLost,
     StreamPosition,
@@ -33,23 +27,11 @@ from gateway.ports import (
     TopicValue,
 )
 
-BLOCK: Final = 2.0
-"""Seconds a read waits for news: one command per node in that time is all that an idle tail costs."""
-
-READ_ENTRIES: Final = 1_000
-"""Most entries per stream and read: enough for full speed, and some 2 ms of work for the loop."""
-
-READ_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of values in one read above which fewer entries are asked for: they are in memory at once, also in Redis."""
-
-FEWEST_ENTRIES: Final = 16
-"""Entries per stream and read when values are large; at 64 KiB each, 64 partitions are 64 MiB."""
-
 QUEUED_ITEMS: Final = 64
 """Batches that may wait for the application before the reader pauses; the rest waits in the grid's streams."""
 
-_WAKE_INTERVAL: Final = 0.02
-"""Seconds between two tries to wake the reader."""
+AFTER_A_BUG: Final = 1.0
+"""Seconds until a reader that has met a bug of its own starts again."""
 
 _PLAIN_FIELDS: Final = 2
 """Fields of an entry that was published; a restored one carries its event besides."""
@@ -61,9 +43,10 @@ _KNOWN_TOPICS: Final = 65_536
 class _Follow:
     """One partition's reading; a new one for each ``follow``, so that leftovers of an earlier one are told apart."""
 
-    __slots__ = ("generation", "partition", "sequence")
+    __slots__ = ("generation", "key", "partition", "sequence")
 
-    def __init__(self, partition: int, position: StreamPosition) -> None:
+    def __init__(self, key: str, partition: int, position: StreamPosition) -> None:
+        self.key = key
         self.partition = partition
         self.generation: int = position.generation
         self.sequence = position.sequence
@@ -104,11 +87,11 @@ class _Inbox:
 
 
 class RedisTail:
-    """Reads streams, over a connection of its own.
+    """Reads streams, over connections of its own.
 
     Args:
-        dialer: opens the connection.
-        link: for waking the reader, and to be told of a grid that does not fit.
+        dialer: opens the connections.
+        link: tells which masters there are, and is told of a grid that does not fit.
         keys: names of all keys.
         timeout: seconds for each step, beyond the time it blocks on purpose.
         log: where bugs are told.
@@ -127,22 +110,16 @@ class RedisTail:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self._wanted = 0
-        self._picked = 0
-        self._picked_up = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._interest = asyncio.Event()
-        self._blocking: int | None = None  # id of the connection that waits inside Redis
-        self._tasks: list[asyncio.Task[None]] = []
+        self._readers: list[Reader] = []
+        self._task: asyncio.Task[None] | None = None
         self._names: dict[bytes, TopicPath] = {}
-        self._count = READ_ENTRIES
         link.when_writes_are_lost(self._lose_all)
 
     # --- for the application ------------------------------------------------------------------------------------------
 
     def follow(self, partition: int, position: StreamPosition) -> None:
         """See ``TopicTail.follow``."""
-        self._follows[partition] = _Follow(partition, position)
+        self._follows[partition] = _Follow(self._keys.stream[partition], partition, position)
         self._change()
 
     def unfollow(self, partition: int) -> None:
@@ -174,15 +151,13 @@ class RedisTail:
 
     def start(self) -> None:
         """Start to read whatever is or will be followed, now or as soon as the grid is there."""
-        self._tasks = [
-            asyncio.create_task(self._run(), name="grid-tail"),
-            asyncio.create_task(self._wake(), name="grid-tail-waker"),
-        ]
+        self._task = asyncio.create_task(self._run(), name="grid-tail")
 
     async def close(self) -> None:
         """Stop to read."""
-        await abandon(self._tasks)
-        self._tasks = []
+        if self._task is not None:
+            await abandon([self._task])
+            self._task = None
 
     # --- interest -----------------------------------------------------------------------------------------------------
 
@@ -196,9 +171,8 @@ class RedisTail:
                 del self._inboxes[inbox.key]
 
     def _change(self) -> None:
-        self._wanted += 1
-        self._interest.set()
-        self._changed.set()
+        for reader in self._readers:
+            reader.wake()
 
     def _lose_all(self) -> None:
         """The grid may have lost writes: no position means anything any more."""
@@ -216,97 +190,49 @@ class RedisTail:
             self._room.clear()
         self._news.set()
 
-    async def _wake(self) -> None:
-        """Wake the reader until it knows what is wanted now."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            while self._picked < self._wanted:
-                self._picked_up.clear()
-                if self._blocking is None:
-                    await self._picked_up.wait()
-                    continue
-                try:
-                    await self._link.batcher.call(("CLIENT", "UNBLOCK", self._blocking))
-                    async with asyncio.timeout(_WAKE_INTERVAL):
-                        await self._picked_up.wait()
-                except TimeoutError:
-                    continue
-                except GridUnavailable:
-                    await self._link.wait_until_up()
-                except Exception as error:  # noqa: BLE001 - without waking, news of interest come late but they come
-                    self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-tail-waker", error=error)
-                    await asyncio.sleep(BLOCK)
-
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        bound = SHORTEST_BACKOFF
+        """Have a reader for each master, as long as the link is attached to them."""
+        kinds: dict[bool, type[BlockingReader | TrackingReader]] = {False: BlockingReader, True: TrackingReader}
         while True:
-            await self._link.wait_until_up()
+            attached = await self._link.attached()
+            self._readers = [
+                kinds[attached.topology.sharded](
+                    number, attached, dialer=self._dialer, link=self._link, source=self, timeout=self._timeout
+                )
+                for number in range(len(attached.members))
+            ]
+            tasks = [asyncio.create_task(self._watched(each), name="grid-reader") for each in self._readers]
             try:
-                connection = await self._dialer.dial()
-                try:
-                    client = await self._check(connection)
-                    bound = SHORTEST_BACKOFF
-                    while True:
-                        await self._read(connection, client)
-                finally:
-                    await discard(connection)
-            except (RedisError, OSError, GridUnavailable):
-                # The link tells the world if the grid is away; here it is enough to come back.
-                pass
+                await attached.over.wait()
+            finally:
+                self._readers = []
+                await abandon(tasks)
+
+    async def _watched(self, reader: Reader) -> None:
+        while True:
+            try:
+                await reader.run()
             except Exception as error:  # noqa: BLE001 - the reader must outlive its own bugs
                 self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-tail", error=error)
-            await asyncio.sleep(random.uniform(0, bound))  # noqa: S311 - jitter, not a secret
-            bound = min(2 * bound, LONGEST_BACKOFF)
+            await asyncio.sleep(AFTER_A_BUG)
 
-    async def _check(self, connection: AbstractConnection) -> int:
-        """Make sure that this is the adopted grid; return the connection's id there."""
-        async with asyncio.timeout(self._timeout):
-            about, client = await converse(connection, [("INFO", "server"), ("CLIENT", "ID")])
-        if f"run_id:{self._link.run_id}\r\n".encode() not in about:
-            self._link.suspect("another Redis process answers")
-            raise GridUnavailable("another Redis process answers")
-        number: int = client
-        return number
-
-    async def _read(self, connection: AbstractConnection, client: int) -> None:
-        """Read once what is wanted now."""
+    async def room(self) -> None:
+        """See ``Source.room``."""
         await self._room.wait()
-        self._picked = self._wanted
-        self._picked_up.set()
-        readings: list[_Follow | _Inbox] = [*self._follows.values(), *self._inboxes.values()]
-        if not readings:
-            self._interest.clear()
-            await self._interest.wait()
-            return
-        keys = [self._keys.stream[each.partition] if isinstance(each, _Follow) else each.key for each in readings]
-        after = [each.after for each in readings]
-        block = round(BLOCK * 1000)
-        self._blocking = client
-        try:
-            async with asyncio.timeout(BLOCK + self._timeout):
-                (reply,) = await converse(
-                    connection, [("XREAD", "COUNT", self._count, "BLOCK", block, "STREAMS", *keys, *after)]
-                )
-        finally:
-            self._blocking = None
-        by_key = {key.encode(): each for key, each in zip(keys, readings, strict=True)}
-        size = 0
-        for key, entries in reply or ():
-            reading = by_key[key]
-            size += sum([len(fields[1]) for _, fields in entries])
-            if isinstance(reading, _Inbox):
-                reading.take_in(entries)
-            elif self._follows.get(reading.partition) is reading:
-                self._take_in(reading, entries)
-            # Other work of the node goes between two streams.
-            await asyncio.sleep(0)
-        if size > READ_BYTES:
-            self._count = max(FEWEST_ENTRIES, self._count // 2)
-        elif size < READ_BYTES // 4:
-            self._count = min(READ_ENTRIES, self._count * 2)
+
+    def readings(self, served: Callable[[str], bool]) -> list[_Follow | _Inbox]:
+        """See ``Source.readings``."""
+        wanted: list[_Follow | _Inbox] = [*self._follows.values(), *self._inboxes.values()]
+        return [each for each in wanted if served(each.key)]
+
+    def take(self, reading: Any, entries: Sequence[Any]) -> None:
+        """See ``Source.take``."""
+        if isinstance(reading, _Inbox):
+            reading.take_in(entries)
+        elif isinstance(reading, _Follow) and self._follows.get(reading.partition) is reading:
+            self._take_in(reading, entries)
 
     def _take_in(self, follow: _Follow, entries: Sequence[Any]) -> None:
         """Queue entries if they continue the position without a hole, else declare it lost."""

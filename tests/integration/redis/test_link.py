@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.adapters.memory import MemoryMetrics
-from gateway.adapters.redis import RedisGrid, link
+from gateway.adapters.redis import RedisGrid, adoption
 from gateway.adapters.redis.batcher import ScriptFailed
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue import log_events
@@ -313,7 +313,7 @@ async def test_publishing_and_reading_go_on_through_a_restart(harmed: Bench, fat
 
 
 async def test_a_redis_that_is_too_old_is_refused_with_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "OLDEST_REDIS", (99, 0))
+    monkeypatch.setattr(adoption, "OLDEST_REDIS", (99, 0))
     with pytest.raises(GridUnavailable, match="too old"):
         await bench.unstarted().start()
 

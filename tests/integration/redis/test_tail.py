@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from gateway.adapters.redis import readers
 from gateway.adapters.redis import tail as tail_module
 from gateway.core.topics import topic_partition
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
@@ -61,7 +62,7 @@ async def test_a_blocked_reader_takes_up_new_interest_at_once(bench: Bench) -> N
         started = time.monotonic()
         grid.tail.follow(PARTITION, position)
         await keep_trying(lambda number=number: len(reader.values) == number, message="it comes")  # type: ignore[misc]
-        assert time.monotonic() - started < tail_module.BLOCK / 2
+        assert time.monotonic() - started < readers.BLOCK / 2
     await reader.close()
 
 
@@ -196,7 +197,7 @@ async def test_a_suspended_redis_loses_no_position(forgetful: Bench) -> None:
 
 async def test_a_slow_application_pauses_the_reader(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_module, "QUEUED_ITEMS", 4)
-    monkeypatch.setattr(tail_module, "READ_ENTRIES", 10)
+    monkeypatch.setattr(readers, "READ_ENTRIES", 10)
     grid = await bench.grid()
     publisher = Publisher(grid)
     position = await grid.topics.position(PARTITION)
@@ -287,22 +288,22 @@ async def test_values_and_types(bench: Bench) -> None:
 
 
 async def test_large_values_are_read_in_smaller_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_module, "READ_BYTES", 4000)
+    monkeypatch.setattr(readers, "READ_BYTES", 4000)
     grid = await bench.grid()
     publisher = Publisher(grid)
     position = await grid.topics.position(PARTITION)
-    small = tail_module.READ_ENTRIES
+    small = readers.READ_ENTRIES
     await publisher.publish(10_000)
     reader = Reader(grid)
     counts = set()
     grid.tail.follow(PARTITION, position)
 
     def all_came() -> bool:
-        counts.add(grid.tail._count)
+        counts.add(grid.tail._readers[0]._count)
         return len(reader.values) == 10_000
 
     await keep_trying(all_came, message="all come")
     assert reader.texts == [b"%d" % number for number in range(1, 10_001)]
     assert min(counts) < small
-    assert min(counts) >= tail_module.FEWEST_ENTRIES
+    assert min(counts) >= readers.FEWEST_ENTRIES
     await reader.close()

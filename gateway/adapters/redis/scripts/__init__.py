@@ -43,7 +43,9 @@ class Script:
 
 
 ADOPT: Final = Script("adopt", keys=5)
+ADOPTED: Final = Script("adopted", keys=1)
 SEAL: Final = Script("seal", keys=1)
+SEAL_SESSIONS: Final = Script("seal_sessions", keys=1)
 NODE_FINISH: Final = Script("node_finish", keys=4)
 NODE_JOIN: Final = Script("node_join", keys=5)
 NODE_LEAVE: Final = Script("node_leave", keys=4)

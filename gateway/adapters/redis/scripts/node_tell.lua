@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Tell a living node that a session was claimed from it.
+-- Tell a living node that sessions were claimed from it.
 --
 -- KEYS[1] leases  zset    node -> end of its lease (ms)
 -- KEYS[2] inbox   stream  what others told the node
 -- ARGV[1] node
--- ARGV[2] what to tell
--- ARGV[3] messages to keep, about
+-- ARGV[2] messages to keep, about
+-- ARGV[3..] what to tell
 -- Result  1 told, 0 the node has no lease
 --
 -- Invariant: a node without lease gets no inbox, so none is left behind.
@@ -14,5 +14,7 @@ local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not ends or tonumber(ends) <= time[1] * 1000 + math.floor(time[2] / 1000) then
   return 0
 end
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'claimed', ARGV[2])
+for index = 3, #ARGV do
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '*', 'claimed', ARGV[index])
+end
 return 1

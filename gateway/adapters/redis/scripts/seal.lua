@@ -4,7 +4,9 @@
 -- KEYS[1] stream  stream of the topic partition
 -- ARGV[1] generation that the caller has adopted
 -- ARGV[2] entries to keep, about
--- Result  the generation that is open now; if it is newer than the caller's, the caller must adopt again
+-- ARGV[3] '1' if it was opened in every partition before
+-- Result  the generation that is open now; if it is newer than the caller's, the caller must adopt again; -1 if it was
+--         opened before and is not now: the partition has lost writes that other parts of the grid still have
 --
 -- Invariant: no publish precedes the marker of its generation. So a publish with an older generation is refused by the
 -- stream itself, a reader meets every change of generation, and a stream that begins without marker was emptied.
@@ -12,6 +14,9 @@ local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 local generation = tonumber(ARGV[1])
 local newest = last and tonumber(string.match(last[1], '^%d+')) or -1
 if newest < generation then
+  if ARGV[3] == '1' then
+    return -1
+  end
   redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], ARGV[1] .. '-*', '', '')
 end
 return math.max(newest, generation)

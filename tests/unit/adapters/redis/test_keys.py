@@ -16,7 +16,7 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 
 def all_keys() -> list[str]:
     fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.inbox(NODE)]
-    partitioned = [*KEYS.owned, *KEYS.deadlines, *KEYS.ended, *KEYS.values, *KEYS.stream, *KEYS.closed]
+    partitioned = [*KEYS.owned, *KEYS.deadlines, *KEYS.ended, *KEYS.opened, *KEYS.values, *KEYS.stream, *KEYS.closed]
     return [*fixed, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
 
 

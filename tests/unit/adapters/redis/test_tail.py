@@ -14,6 +14,7 @@ from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.types import GridGeneration
 from gateway.ports import PositionLost, StreamPosition, TailBatch, TailItem
+from gateway.settings.grid_url import read_grid_url
 
 
 class LinkStub:
@@ -36,7 +37,7 @@ def entry(generation: int, sequence: int) -> Any:
 
 def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[list[TailItem], RedisTail, LinkStub]:
     link = LinkStub()
-    dialer = Dialer("redis://127.0.0.1:1/0", name="n", timeout=1)
+    dialer = Dialer(read_grid_url("redis://127.0.0.1:1/0"), name="n", timeout=1)
     tail = RedisTail(dialer=dialer, link=cast("Link", link), keys=Keys("x"), timeout=1, log=MemoryEventLog())
     tail.follow(7, StreamPosition(GridGeneration(position[0]), position[1]))
     tail._take_in(tail._follows[7], [entry(*each) for each in entries])

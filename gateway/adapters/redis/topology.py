@@ -1,0 +1,203 @@
+"""Which Redis processes are the grid, and which of them serves what: one Redis, or a master named by Sentinels.
+
+A finder answers that from outside, whenever the link has to connect; ``cluster`` has the one for a Redis Cluster. What
+it says is believed only after the processes themselves have confirmed it: see ``adoption``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from redis.asyncio import Redis, Sentinel
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from gateway.adapters.redis.dialer import RESP2, Remap, why
+from gateway.adapters.redis.scripts import Command
+from gateway.ports import GridUnavailable
+from gateway.settings.grid_url import GridPlace
+from gateway.settings.values import HostPort
+
+LATECOMERS: Final = 0.1
+"""Seconds for which further Sentinels are heard after the first answer: a single one may be cut off and know only what
+was, and of several answers the newest counts."""
+
+Ask: TypeAlias = Callable[[Command], Awaitable[Any]]
+"""Sends one command to a Redis that is in use already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Who serves what.
+
+    Attributes:
+        masters: the processes that take writes, in a fixed order; None is the one that the URL names.
+        shards: the index of each hash tag's master; empty if one master serves all.
+    """
+
+    masters: tuple[HostPort | None, ...]
+    shards: dict[str, int]
+
+    @property
+    def sharded(self) -> bool:
+        """Whether it is a Redis Cluster, where one command may touch keys of one hash tag only."""
+        return bool(self.shards)
+
+    def shard(self, tag: str) -> int:
+        """Tell which master serves a hash tag."""
+        return self.shards[tag] if self.shards else 0
+
+    def __str__(self) -> str:
+        return ", ".join(str(each) for each in self.masters if each is not None)
+
+
+class Finder(Protocol):
+    """Finds the masters."""
+
+    mode: str
+    """What a Redis of this grid must say of itself as ``redis_mode``: ``standalone`` or ``cluster``."""
+
+    async def find(self) -> Topology:
+        """Ask whoever knows, from scratch.
+
+        Raises:
+            GridUnavailable, redis.RedisError, OSError: nobody knows.
+        """
+
+    async def look(self, ask: Ask) -> Topology | None:
+        """Look whether anything has changed, while the grid is in use.
+
+        Args:
+            ask: asks one of the masters.
+
+        Returns:
+            Who serves what by now; None if there is nothing to look at, or nobody who knows.
+        """
+
+
+class SingleFinder:
+    """One Redis, whatever happens."""
+
+    mode = "standalone"
+
+    async def find(self) -> Topology:
+        """See ``Finder.find``."""
+        return Topology((None,), {})
+
+    async def look(self, ask: Ask) -> Topology | None:  # noqa: ARG002 - there is nothing to ask
+        """See ``Finder.look``."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one Sentinel says.
+
+    Attributes:
+        address: of the master.
+        epoch: of the failover that made it the master; rises with each.
+        down: whether this Sentinel does not reach it.
+    """
+
+    address: HostPort
+    epoch: int
+    down: bool
+
+
+class SentinelFinder:
+    """Asks the Sentinels, all of them at once, and believes the one that has seen the latest failover.
+
+    Args:
+        place: the grid's URL, read.
+        tls_options: certificates and the like, if the Sentinels are reached by TLS.
+        timeout: seconds within which a Sentinel must answer.
+        remap: where an address is to be reached, if not there.
+    """
+
+    mode = "standalone"
+
+    def __init__(
+        self, place: GridPlace, *, tls_options: dict[str, Any], timeout: float, remap: Remap | None = None
+    ) -> None:
+        self._master = place.master
+        self._timeout = timeout
+        seeds = [remap(each) if remap else each for each in place.hosts]
+        self._sentinels = Sentinel(  # type: ignore[no-untyped-call]
+            [(each.host, each.port) for each in seeds],
+            sentinel_kwargs=(tls_options if place.sentinel_tls else {})
+            | {
+                "ssl": place.sentinel_tls,
+                "username": place.sentinel_username,
+                "password": place.sentinel_password,
+                "socket_timeout": timeout,
+                "socket_connect_timeout": timeout,
+                "retry": Retry(NoBackoff(), 0),
+                "protocol": RESP2,
+                "decode_responses": True,
+            },
+        )
+        self._names: dict[Redis, HostPort] = dict(zip(self._sentinels.sentinels, place.hosts, strict=True))
+
+    async def find(self) -> Topology:
+        """See ``Finder.find``."""
+        answers, failures = await self._ask_all()
+        if not answers:
+            raise GridUnavailable(f"no Sentinel tells where {self._master} is: {'; '.join(failures)}")
+        address = _newest(answers)
+        verdicts = [each.down for each in answers if each.address == address]
+        if 2 * sum(verdicts) > len(verdicts):
+            # It may accept connections and never answer; to try would only use up the time limit.
+            raise GridUnavailable(f"the Sentinels find that {address} is down and have not promoted another yet")
+        return Topology((address,), {})
+
+    async def look(self, ask: Ask) -> Topology | None:  # noqa: ARG002 - the master is the last to know
+        """See ``Finder.look``."""
+        answers, _ = await self._ask_all()
+        return Topology((_newest(answers),), {}) if answers else None
+
+    async def _ask_all(self) -> tuple[list[_Answer], list[str]]:
+        """Ask all Sentinels; returns what those said that answered in time, and why the others did not."""
+        asked = {asyncio.create_task(self._ask(each)): name for each, name in self._names.items()}
+        answers: list[_Answer] = []
+        failures: list[str] = []
+        pending = set(asked)
+        try:
+            while pending:
+                patience = LATECOMERS if answers else self._timeout
+                done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                for task in done:
+                    error = task.exception()
+                    if error is None:
+                        answers.append(task.result())
+                    else:
+                        failures.append(f"{asked[task]}: {why(error)}")
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+        return answers, failures + [f"{asked[task]}: no answer in time" for task in pending]
+
+    async def _ask(self, sentinel: Redis) -> _Answer:
+        try:
+            state: Any = await sentinel.sentinel_master(self._master)
+            # While the other replicas are being told of a promotion, this names the new master already; the state
+            # still describes the old one.
+            place: Any = await sentinel.sentinel_get_master_addr_by_name(self._master)
+        finally:
+            # A Sentinel is asked so seldom that a connection kept open would more often be broken than useful.
+            await sentinel.connection_pool.disconnect()
+        if place is None:
+            raise RedisError("it has lost its master")
+        address = HostPort(str(place[0]), int(place[1]))
+        described = HostPort(str(state["ip"]), int(state["port"]))
+        return _Answer(address, int(state["config-epoch"]), bool(state["is_sdown"]) and address == described)
+
+
+def _newest(answers: Sequence[_Answer]) -> HostPort:
+    return max(answers, key=lambda answer: answer.epoch).address

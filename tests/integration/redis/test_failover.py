@@ -1,0 +1,274 @@
+"""Masters that are replaced, moved or half lost, seen by ``RedisGrid``: what is adopted, and what is never believed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
+from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis.keys import Keys
+from gateway.catalogue import log_events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.topics import session_partition, topic_partition
+from gateway.core.types import NodeRef, TopicPath
+from gateway.ports import GridUnavailable
+from tests.integration.redis.support import (
+    N1,
+    N2,
+    PARTITION,
+    Bench,
+    Publisher,
+    Reader,
+    changes_of,
+    keep_trying,
+    session_record,
+    until_away,
+    until_up,
+    values_of,
+)
+from tests.support.clock import eventually
+from tests.support.redis_cluster import ClusterClient, RedisCluster
+from tests.support.redis_sentinel import MASTER, RedisSentinels
+from tests.support.redis_server import HOST, RedisServer, unique_prefix
+
+TOPICS = 24
+"""Publishers, each with a topic of its own: they are spread over all masters."""
+
+
+@pytest.fixture
+def servers() -> Iterator[RedisCluster]:
+    with RedisCluster(replicas=1) as cluster:
+        yield cluster
+
+
+def grid_on(url: str, prefix: str, node: NodeRef = N1, **options: Any) -> RedisGrid:
+    arguments: dict[str, Any] = {"metrics": MemoryMetrics(), "log": MemoryEventLog(), "timeout": 1.0} | options
+    return RedisGrid(url, prefix=prefix, node=node, **arguments)
+
+
+async def test_many_publishers_and_a_killed_master(servers: RedisCluster) -> None:
+    """P5, P6: nothing twice, nothing out of order, and nothing missing but the end before the kill."""
+    prefix, log, metrics = unique_prefix(), MemoryEventLog(), MemoryMetrics()
+    grid = grid_on(servers.url, prefix, log=log, metrics=metrics)
+    other = grid_on(servers.url, prefix, N2)
+    await asyncio.gather(grid.start(), other.start())
+    assert metrics.gauge(catalogue.GRID_MASTERS) == 3
+    publishers = [
+        Publisher(grid, session=f"publisher-{number}", topic=TopicPath(f"topic-{number}")) for number in range(TOPICS)
+    ]
+    partitions = {topic_partition(each.topic, 1) for each in publishers}
+    reader = Reader(other)
+    for partition in partitions:
+        other.tail.follow(partition, await other.topics.position(partition))
+    stop = asyncio.Event()
+
+    async def publish(publisher: Publisher) -> None:
+        while not stop.is_set():
+            await publisher.publish(3)
+
+    tasks = [asyncio.create_task(publish(each)) for each in publishers]
+    await keep_trying(lambda: all(each.settled > 30 for each in publishers), message="traffic runs")
+    victim = servers.master_of("t0")
+    victim.kill()
+    await until_away(grid)
+    settled = {each.topic: each.settled for each in publishers}
+    await keep_trying(lambda: grid.generation == other.generation == 2, message="both have adopted the promoted one")
+    await asyncio.gather(until_up(grid), until_up(other))
+    await keep_trying(
+        lambda: all(each.settled > settled[each.topic] + 10 for each in publishers), message="traffic goes on"
+    )
+    stop.set()
+    await asyncio.gather(*tasks)
+    client = ClusterClient([(HOST, each.port) for each in servers.running()])
+    for publisher in publishers:
+        entries = await client.xrange(Keys(prefix).stream[topic_partition(publisher.topic, 1)])
+        name = publisher.topic.encode()
+        texts = [fields[name] for _, fields in entries if name in fields]
+        numbers = [int(text.partition(b" ")[2]) for text in texts]
+        versions = [int(text.partition(b" ")[0]) for text in texts]
+        assert numbers == sorted(set(numbers)), "executed twice or out of order"
+        assert all(after > before for before, after in pairwise(versions))
+        missing = set(range(1, publisher.settled + 1)) - set(numbers)
+        assert all(number <= settled[publisher.topic] for number in missing)
+    await client.aclose()
+    seen = [each.version for each in reader.values if each.topic == publishers[0].topic]
+    assert seen == sorted(set(seen))
+    await keep_trying(lambda: set(reader.lost) == partitions, message="every follower is told, of every partition")
+    told = {event.name: fields for event, fields in log.events}
+    assert str(victim.port) in str(told["grid_away"]["error"]), "which Redis it was"
+    assert str(victim.port) in str(told["grid_masters_changed"]["before"])
+    assert told["grid_back"]["lost_writes"]
+    await reader.close()
+    await asyncio.gather(grid.close(), other.close())
+
+
+async def test_slots_that_move_lose_nothing(servers: RedisCluster) -> None:
+    prefix = unique_prefix()
+    grid = grid_on(servers.url, prefix)
+    await grid.start()
+    await grid.nodes.join(N1, lease=60)
+    record = session_record()
+    await grid.sessions.create(record)
+    publisher, reader = Publisher(grid), Reader(grid)
+    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+    await publisher.publish(20)
+    async with changes_of(grid) as changes:
+        tags = {"nodes", f"t{PARTITION}", *(f"s{number}" for number in range(0, 64, 4))}
+        move = asyncio.create_task(asyncio.to_thread(servers.move, tags))
+        while not move.done():
+            await publisher.publish(2)
+        await move
+        await publisher.publish(20)
+        await until_up(grid)
+        assert not any(each.lost_writes for each in changes)
+    await keep_trying(lambda: len(reader.values) == publisher.settled, message="every update is read")
+    assert reader.texts == [b"%d" % number for number in range(1, publisher.settled + 1)]
+    assert reader.lost == []
+    assert publisher.duplicates <= 2 * publisher.sent_again
+    assert grid.generation == 1
+    while True:
+        try:
+            assert await grid.sessions.find(record.id) == record
+            await grid.nodes.renew(N1, lease=60)
+        except GridUnavailable:  # one more slot is found to have moved
+            await until_up(grid)
+            continue
+        break
+    await reader.close()
+    await grid.close()
+
+
+async def test_a_master_that_sentinels_have_given_up_is_left_though_it_answers() -> None:
+    """It is cut off from the Sentinels and not from this node, and takes writes that nobody else will ever see."""
+    with RedisSentinels(sentinels=1) as servers:
+        log = MemoryEventLog()
+        grid = grid_on(servers.url, unique_prefix(), log=log)
+        await grid.start()
+        await grid.sessions.create(session_record())
+        stale, replica = servers.redis
+        await replica.call("REPLICAOF", "NO", "ONE")
+        sentinel = servers.sentinels[0]
+        await sentinel.call("SENTINEL", "REMOVE", MASTER)
+        await sentinel.call("SENTINEL", "MONITOR", MASTER, HOST, replica.port, 1)
+        await keep_trying(lambda: grid.generation == 2, message="the one that Sentinels name is adopted")
+        await until_up(grid)
+        record = session_record()
+        await grid.sessions.create(record)
+        assert not await stale.keys(f"*{record.id}")
+        assert [event for event, _ in log.events] == [
+            log_events.GRID_AWAY,
+            log_events.GRID_MASTERS_CHANGED,
+            log_events.GRID_BACK,
+        ]
+        await grid.close()
+
+
+async def test_passwords_of_redis_and_of_sentinels_are_two_and_neither_is_told() -> None:
+    with RedisSentinels(replicas=0, sentinels=1) as servers:
+        sentinel, master = servers.sentinels[0], servers.redis[0]
+        await sentinel.call("SENTINEL", "SET", MASTER, "auth-pass", "of-redis")
+        await master.call("CONFIG", "SET", "requirepass", "of-redis")
+        await sentinel.call("ACL", "SETUSER", "default", "resetpass", ">of-sentinel")
+        secrets = servers.url.replace("//", "//:of-redis@") + "?sentinel_password=of-sentinel"
+        grid = grid_on(secrets, unique_prefix())
+        await keep_trying_to_start(grid)
+        await grid.close()
+        for wrong, sentence in (
+            (secrets.replace("=of-sentinel", "=hunter2"), "no Sentinel tells"),
+            (secrets.replace(":of-redis", ":hunter2"), str(master.port)),
+            (secrets.replace(MASTER, "nobody"), "No such master"),
+        ):
+            log = MemoryEventLog()
+            grid = grid_on(wrong, unique_prefix(), log=log)
+            with pytest.raises(GridUnavailable, match=sentence) as caught:
+                await grid.start()
+            assert not any(
+                secret in f"{caught.value} {log.events}" for secret in ("hunter2", "of-redis", "of-sentinel")
+            )
+            await grid.close()
+
+
+async def test_the_rights_that_the_how_to_names_are_enough(servers: RedisCluster) -> None:
+    how_to = (Path(__file__).parents[3] / "docs/how-to/run-on-sentinel-or-cluster.md").read_text()
+    (rights,) = re.findall(r"the user needs `([^`]*)`\s+and `([^`]*)`", how_to)
+    prefix = unique_prefix()
+    for node in servers.nodes:
+        await node.call("ACL", "SETUSER", "node", "on", ">pw", f"~{prefix}:*", *" ".join(rights).split())
+    log = MemoryEventLog()
+    grid = grid_on(servers.url.replace("//", "//node:pw@"), prefix, log=log)
+    await grid.start()
+    await grid.nodes.join(N1, lease=60)
+    record = session_record()
+    await grid.sessions.create(record)
+    assert await grid.sessions.find(record.id) == record
+    assert len(await grid.sessions.owned(N1, session_partition(record.id))) == 1
+    reader = Reader(grid)
+    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+    publisher = Publisher(grid)
+    await publisher.publish(10)
+    await keep_trying(lambda: len(reader.values) == 10, message="updates are read")
+    assert len(await values_of(grid, [PARTITION])) == 1
+    # What is left of an earlier connection is cut off by the next one.
+    assert await servers.master_of("nodes").call("CLIENT", "KILL", "TYPE", "normal") >= 1
+    await until_away(grid)
+    await until_up(grid)
+    await publisher.publish(1)
+    assert [event for event, _ in log.events] == [log_events.GRID_AWAY, log_events.GRID_BACK]
+    await reader.close()
+    await grid.close()
+
+
+async def keep_trying_to_start(grid: RedisGrid) -> None:
+    """Start; the Sentinel may not have found out yet that it needs a password for the master."""
+    try:
+        await grid.start()
+    except GridUnavailable:
+        await until_up(grid)
+
+
+async def test_a_url_of_the_wrong_kind_says_which_is_right(servers: RedisCluster) -> None:
+    grid = grid_on(f"redis://{HOST}:{servers.nodes[0].port}/0", unique_prefix())
+    with pytest.raises(GridUnavailable, match=r"redis\+cluster://"):
+        await grid.start()
+    await grid.close()
+    with RedisServer() as single:
+        grid = grid_on(f"redis+cluster://{HOST}:{single.port}", unique_prefix())
+        with pytest.raises(GridUnavailable, match="cluster support disabled"):
+            await grid.start()
+        await grid.close()
+
+
+@pytest.mark.parametrize("lost", [f"{{t{PARTITION}}}:stream", "{s17}:opened"])
+async def test_a_partition_that_lost_its_data_is_noticed_though_its_process_is_known(bench: Bench, lost: str) -> None:
+    """As after a slot was given to another master without its data."""
+    grid = await bench.grid()
+    async with changes_of(grid) as changes:
+        await bench.server.call("DEL", f"{bench.prefix}:{lost}")
+        await bench.kill_clients()
+        await keep_trying(lambda: grid.generation == 2, message="the next generation")
+        await until_up(grid)
+        await keep_trying(lambda: [each.lost_writes for each in changes] == [False, True], message="the loss is told")
+    assert (await bench.grid(N2)).generation == 2
+
+
+async def test_a_process_that_was_a_replica_meanwhile_may_have_lost_writes(forgetful: Bench) -> None:
+    """It was demoted and promoted again between two looks: the same run, and yet not the same data."""
+    async with RedisServer(arguments=("--repl-diskless-sync-delay", "0")) as master:
+        grid = await forgetful.grid()
+        await forgetful.server.call("REPLICAOF", HOST, master.port)
+
+        async def in_touch() -> bool:
+            return bool((await forgetful.server.call("INFO", "replication"))["master_link_status"] == "up")
+
+        await eventually(in_touch, message="it has become a replica")
+        await forgetful.server.call("REPLICAOF", "NO", "ONE")
+        await forgetful.kill_clients()
+        await keep_trying(lambda: grid.generation == 2, message="the next generation")
+        await until_up(grid)
