@@ -47,7 +47,8 @@ SCHEMES: Final = {
 
 _DEFAULT_PORTS: Final = {GridKind.SENTINEL: 26379, GridKind.CLUSTER: 6379}
 
-_SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password", "sentinel_tls")
+SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password", "sentinel_tls")
+"""What may follow a ``?`` beside the options that redis-py knows."""
 
 _YES_OR_NO: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
@@ -152,9 +153,9 @@ def _sentinel(hosts: tuple[HostPort, ...], login: str, path: str, query: str, *,
         raise Unfit("has something after the name of the master that is not the number of a database")
     # A later one of the same name wins, as in redis-py's own URLs the first does; nobody should write two.
     options = dict(parse_qsl(query, keep_blank_values=True))
-    own = {name: options.pop(name, None) for name in _SENTINEL_OPTIONS}
+    own = {name: options.pop(name, None) for name in SENTINEL_OPTIONS}
     if unknown := sorted(name for name in options if name.startswith("sentinel_")):
-        raise Unfit(f"has the unknown option {unknown[0]}; there are {', '.join(_SENTINEL_OPTIONS)}")
+        raise Unfit(f"has the unknown option {unknown[0]}; there are {', '.join(SENTINEL_OPTIONS)}")
     wanted = own["sentinel_tls"]
     if wanted is not None and wanted.lower() not in _YES_OR_NO:
         raise Unfit("has a sentinel_tls that is neither yes nor no")

@@ -30,6 +30,7 @@ from gateway.cli.program import program as gateway_program
 from gateway.core import packets
 from gateway.core.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
 from gateway.settings import OTHER_VARIABLES, SETTINGS
+from gateway.settings.grid_url import SENTINEL_OPTIONS
 from lb.cli import main as lb_program
 from lb.topology import Topology, build
 
@@ -39,14 +40,19 @@ GUIDES: Final = [path for path in DOCUMENTS if "reference" not in path.parts]
 """Pages that people write by hand. The reference is generated, or compared with the code by tests of its own."""
 
 PROGRAMS: Final[dict[str, click.Command]] = {"gateway": gateway_program, "lb": lb_program}
+PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "loadtests"})
+"""Where the modules are that ``python -m`` runs."""
+PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "gateway.local", "loadtests")
+"""Those of them that have options which pages speak of."""
 SHELLS: Final = frozenset({"sh", "shell", "bash", "console"})
 BREAKS: Final = re.compile(r"^[;|&()<>]+$")
 """Words of a shell line that end a command."""
 PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", "sudo"})
 """Words that may stand before a command."""
-PATHS: Final = re.compile(r"(?:gateway|lb|tests|docs|scripts|deploy)/[\w./-]*")
-FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id")
-"""How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself."""
+PATHS: Final = re.compile(r"(?:gateway|lb|tests|docs|scripts|deploy|benchmarks|loadtests)/[\w./-]*")
+FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring")
+"""How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
+redis-py's options in URLs, Linux."""
 SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml"})
 """What makes a dotted name the name of a file."""
 
@@ -243,10 +249,34 @@ def check_click(command: click.Command, words: list[str], *, complete: bool) -> 
         command, words = found, words[1:]
         context = click.Context(command, info_name=command.name)
     if complete:
-        command.make_context(command.name, list(words))
+        with suppress(click.exceptions.Exit):  # --help
+            command.make_context(command.name, list(words))
     else:
         with suppress(click.BadOptionUsage):  # an option is named without its value
             command.make_parser(context).parse_args(list(words))
+
+
+def main_module(name: str) -> str | None:
+    """Returns the module that ``python -m`` runs; None if there is none, or nothing to run in it."""
+    with suppress(ModuleNotFoundError):
+        found = importlib.util.find_spec(name)
+        if found is not None and found.submodule_search_locations is not None:
+            found = importlib.util.find_spec(f"{name}.__main__")
+        if found is not None and found.origin is not None:
+            guarded = "__main__" in Path(found.origin).read_text(encoding="utf-8")
+            return found.name if guarded or found.name.endswith(".__main__") else None
+    return None
+
+
+@cache
+def command_of(module: str) -> click.Command | None:
+    """Returns the command, or the group of them, that a module defines; None if it has no such thing."""
+    commands = [
+        each
+        for each in vars(importlib.import_module(module)).values()
+        if isinstance(each, click.Command) and each.callback is not None and each.callback.__module__ == module
+    ]
+    return next((each for each in commands if isinstance(each, click.Group)), next(iter(commands), None))
 
 
 @cache
@@ -273,9 +303,15 @@ def check(words: list[str], *, complete: bool) -> str | None:
         wrong = [word for word in rest if (word.split("=")[0] not in variables if "=" in word else word not in targets)]
         return f"the Makefile does not know {wrong}" if wrong else None
     elif name == "python" and rest[:1] == ["-m"]:
-        ours = rest[1].split(".")[0] in PROGRAMS
-        if ours and importlib.util.find_spec(rest[1]) is None:
-            return f"there is no module {rest[1]}"
+        if rest[1].split(".")[0] in PACKAGES:
+            found = main_module(rest[1])
+            if found is None:
+                return f"there is no module {rest[1]} to run"
+            try:
+                if command := command_of(found):
+                    check_click(command, rest[2:], complete=complete)
+            except click.UsageError as error:
+                return error.format_message()
         gone = [word for word in rest[2:] if PATHS.fullmatch(word) and not (ROOT / word).exists()]
         return f"there is no {gone}" if gone else None
     return None
@@ -305,6 +341,10 @@ def test_commands_that_are_mentioned_exist() -> None:
         "make dmeo",
         "make up PORTBASE=1",
         "python -m gateway.nothing",
+        "python -m gateway.core",
+        "python -m gateway.local demmo",
+        "python -m benchmarks --onyl fanout",
+        "python -m benchmarks.model plan --session 10",
         "python -m pytest tests/nothing",
     ],
 )
@@ -321,7 +361,8 @@ def options(command: click.Command) -> Iterator[str]:
 
 
 def test_options_that_are_mentioned_exist() -> None:
-    known = {option for each in PROGRAMS.values() for option in options(each)} | {"--help"}
+    modules = filter(None, map(command_of, map("{}.__main__".format, PROGRAM_PACKAGES)))
+    known = {option for each in (*PROGRAMS.values(), *modules) for option in options(each)} | {"--help"}
     spans = [(path, span.split()[0]) for path in DOCUMENTS for span in read(path).spans if re.match(r"--\w", span)]
     assert [f"{by_path(path)}: {flag}" for path, flag in spans if flag.split("=")[0] not in known] == []
 
@@ -340,7 +381,7 @@ def topology_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 @cache
 def known_names() -> frozenset[str]:
     """Everything a snake_case name in a page may stand for."""
-    names = {*SETTINGS, *topology_names(Topology)}
+    names = {*SETTINGS, *SENTINEL_OPTIONS, *topology_names(Topology)}
     names |= {each.name for each in vars(log_events).values() if isinstance(each, log_events.LogEvent)}
     names |= {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
