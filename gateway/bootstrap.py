@@ -26,6 +26,7 @@ from gateway.catalogue.log_events import Level
 from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
 from gateway.core.types import Incarnation, NodeId, NodeRef
+from gateway.garbage import collect_seldom
 from gateway.ports import Authenticator, EventLog, Grid, Metrics
 from gateway.settings import AnonymousUsers, Settings, StaticUsers
 from lb.agent import AgentServer, AgentState
@@ -268,6 +269,7 @@ async def _serve(settings: Settings) -> int:
     try:
         gateway = Gateway(settings, log=log)
         await gateway.start()
+        collect_seldom()
     except UsersFileError as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:

@@ -8,10 +8,10 @@
 #include <string.h>
 
 enum {
-    ACKNOWLEDGE_AFTER = 64,      /* packets (5.3.2) */
+    ACKNOWLEDGE_AFTER = 256,     /* packets (5.3.2) */
     LONGEST_MESSAGE = 32 * 1024, /* half of limits.message_bytes, so that no publish crosses it (2.2) */
 };
-static const int64_t ACKNOWLEDGE_WITHIN = NS_PER_SECOND / 4; /* ns (5.3.2) */
+static const int64_t ACKNOWLEDGE_WITHIN = NS_PER_SECOND / 2; /* ns (5.3.2) */
 
 /* Connections that owe an acknowledgement, the longest first. */
 static struct connection *first_owing, *last_owing;

@@ -16,7 +16,7 @@ from benchmarks.storm.member import Interest, Member
 
 STORM_SECONDS: Final = 60.0
 """A storm that takes longer has failed: the window of its sessions would be over."""
-_LATE_ACK: Final = 0.25
+_LATE_ACK: Final = 0.5
 """Seconds after which what was received is acknowledged, whatever else is awaited (protocol 5.3.2)."""
 _SHARED_TOPICS: Final = 50
 """Topics that many sessions select, each by 1/50 of them."""

@@ -23,7 +23,7 @@ _SESSION_PACKETS: Final = frozenset({"update", "reply", "notice"})
 """What a server numbers (protocol 3)."""
 _REQUESTS: Final = 256
 """Open at once; what a node announces by default (protocol 9.1)."""
-_ACK_PACKETS: Final = 64
+_ACK_PACKETS: Final = 256
 """Received packets after which an acknowledgement is sent alone, as protocol 5.3.2 recommends."""
 
 
@@ -47,7 +47,7 @@ class Board(Protocol):
         """A member has answered a ping."""
 
     def owes(self, member: Member) -> None:
-        """A member has received something: ``acknowledge`` is due within 0.25 s (protocol 5.3.2)."""
+        """A member has received something: ``acknowledge`` is due within 0.5 s (protocol 5.3.2)."""
 
 
 @dataclass(frozen=True, slots=True)

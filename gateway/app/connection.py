@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.handshake import Handshake, HandshakeRefused
-from gateway.app.persistence import Persistence
+from gateway.app.gathering import Gathering
+from gateway.app.handshake import Handshake
+from gateway.app.persistence import Persistence, Proof
+from gateway.app.refusals import HandshakeRefused
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core import codec
+from gateway.core import codec, quick
 from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, INTERNAL_ERROR, CloseCode, ErrorCode
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Bye, Error, GoAway, Hello, Packet, Ping, Resume
 from gateway.core.rates import TokenBucket
-from gateway.core.types import TokenGeneration
+from gateway.core.types import PacketId, TokenGeneration
 from gateway.ports import (
     Fenced,
     GridUnavailable,
@@ -28,9 +31,12 @@ from gateway.ports import (
     SessionGone,
 )
 
+CONFIRM_DELAY: Final = 0.0
+"""Seconds in which proofs of tokens gather: one tick of the loop. Until the grid knows, other nodes take older ones."""
+
 
 class Connections:
-    """Serves connections; one coroutine each.
+    """Serves connections: a coroutine greets the client, and a ``Conversation`` hears it from then on.
 
     Args:
         context: of the node.
@@ -65,6 +71,12 @@ class Connections:
         self._persistence = persistence
         self._draining = draining
         self._open: set[Link] = set()
+        # In the order in which they came, which is that of their deadlines.
+        self._silent: dict[Link, float] = {}
+        self._impatience: asyncio.TimerHandle | None = None
+        self._proofs: Gathering[Session, Proof] = Gathering(
+            context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=self._confirm
+        )
         self.greeting = 0
         self._metrics.watch(catalogue.CONNECTIONS, lambda: len(self._open))
 
@@ -75,37 +87,33 @@ class Connections:
         """Close every connection with a code that lets its client go on elsewhere."""
         for link in list(self._open):
             self._sessions.close_link(link, GOING_AWAY)
+        self._proofs.close()
+        if self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
 
     async def serve(self, link: Link) -> None:
-        """Serve one connection until it is over; never raises for anything a client does."""
+        """Greet a client and see to it that it is heard; never raises for anything a client does."""
         self._open.add(link)
         session: Session | None = None
         try:
             session = await self._greet(link)
-            if session is not None:
-                await self._converse(session, link)
         except Exception as error:  # noqa: BLE001 - a bug met on one connection must not harm the others
-            self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(error))
-            self._fail(link, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
+            self.failed(link, None, error)
         finally:
-            self._open.discard(link)
-            if session is not None:
-                self._sessions.detach(session, link)
+            if session is None:
+                self._open.discard(link)
+        if session is not None:
+            link.listen(Conversation(self, session, link))
 
     # --- The first packet ---------------------------------------------------------------------------------------------
 
     async def _greet(self, link: Link) -> Session | None:
-        timeout = self._policy.handshake_timeout
+        self._expect_word(link)
         try:
-            async with asyncio.timeout(timeout):
-                message = await link.receive()
-        except TimeoutError:
-            self._fail(
-                link,
-                HANDSHAKE_TIMEOUT,
-                Error(ErrorCode.HANDSHAKE_TIMEOUT, f"the first packet must come within {timeout:g} seconds"),
-            )
-            return None
+            message = await link.receive()
+        finally:
+            self._silent.pop(link, None)
         if message is None:
             return None
         self.greeting += 1
@@ -127,46 +135,105 @@ class Connections:
             self.greeting -= 1
         return None
 
+    def _expect_word(self, link: Link) -> None:
+        """Close the link unless it is heard in time; one timer serves all."""
+        timeout = self._policy.handshake_timeout
+        self._silent[link] = self._clock.monotonic() + timeout
+        if self._impatience is None:
+            self._impatience = asyncio.get_running_loop().call_later(timeout, self._give_up_the_silent)
+
+    def _give_up_the_silent(self) -> None:
+        self._impatience = None
+        now = self._clock.monotonic()
+        for link, deadline in list(self._silent.items()):
+            if deadline > now:
+                self._impatience = asyncio.get_running_loop().call_later(deadline - now, self._give_up_the_silent)
+                return
+            del self._silent[link]
+            self._fail(
+                link,
+                HANDSHAKE_TIMEOUT,
+                Error(
+                    ErrorCode.HANDSHAKE_TIMEOUT,
+                    f"the first packet must come within {self._policy.handshake_timeout:g} seconds",
+                ),
+            )
+
     # --- All others ---------------------------------------------------------------------------------------------------
 
-    async def _converse(self, session: Session, link: Link) -> None:
-        rate = self._policy.packet_rate
-        bucket = TokenBucket(rate, self._policy.packet_burst) if rate else None
-        limit = self._policy.limits.requests
-        while (message := await link.receive()) is not None:
-            if session.link is not link:
-                return  # superseded, fenced or closed meanwhile; what still comes has no meaning
-            try:
-                packets = codec.decode_from_client(message)
-            except RemoteProtocolError as violation:
-                self._violated(link, violation)
-                return
-            if not self._take_in(session, link, packets):
-                return
-            pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets))
-            if pause > 0 or len(session.lane) > limit:
-                await self._pause(session, link, pause, limit)
+    def hear(self, session: Session, link: Link, bucket: TokenBucket | None, message: bytes) -> None:
+        """Take in what a client said."""
+        if session.link is not link:
+            return  # superseded, fenced or closed meanwhile; what still comes has no meaning
+        received = quick.acknowledged(message) if session.proved else None
+        if received is not None:
+            self._take_ack(session, link, bucket, received)
+            return
+        try:
+            packets = codec.decode_from_client(message)
+        except RemoteProtocolError as violation:
+            self._violated(link, violation)
+            return
+        if not self._take_in(session, link, packets):
+            return
+        pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets))
+        self._slow_down(session, link, pause)
 
-    async def _pause(self, session: Session, link: Link, pause: float, limit: int) -> None:
+    def _take_ack(self, session: Session, link: Link, bucket: TokenBucket | None, received: PacketId) -> None:
+        """Take in what a client that only listens says, and nothing else: some of it for every few updates."""
+        machine = session.machine
+        now = self._clock.monotonic()
+        try:
+            pinged = machine.receive_ack(received, now)
+        except RemoteProtocolError as violation:
+            self._violated(link, violation)
+            return
+        if machine.has_output:
+            self._sessions.flusher.mark(session)
+        if pinged:
+            self._sessions.reschedule(session)
+        if bucket is not None:
+            self._slow_down(session, link, bucket.take(now, 1))
+
+    def _slow_down(self, session: Session, link: Link, pause: float) -> None:
+        """Read no more of a client for *pause* seconds, and for as long as it has too many unanswered requests."""
+        if pause > 0 or len(session.lane) > self._policy.limits.requests:
+            session.paused = True
+            link.pause()
+            self._background.once(self._pause(session, link, pause), "pause")
+
+    async def _pause(self, session: Session, link: Link, pause: float) -> None:
         """Do not read: the kindest way to slow a client down. Its transport pushes back, and nothing is lost."""
-        session.paused = True
         try:
             if pause > 0:
                 self._metrics.add(catalogue.RATE_LIMITED_SECONDS, pause)
                 await asyncio.sleep(pause)
-            await session.lane.below(limit + 1)
+            await session.lane.below(self._policy.limits.requests + 1)
         finally:
             if session.link is link:
                 session.paused = False
+            link.resume()
+
+    def bucket(self) -> TokenBucket | None:
+        """Make what limits the rate of one connection; None if there is no limit."""
+        rate = self._policy.packet_rate
+        return TokenBucket(rate, self._policy.packet_burst) if rate else None
+
+    def over(self, session: Session, link: Link) -> None:
+        """A connection has ended."""
+        self._open.discard(link)
+        self._sessions.detach(session, link)
 
     def _take_in(self, session: Session, link: Link, packets: list[Packet]) -> bool:
         """Hand packets to the session; False if the connection has to end."""
         if not session.proved:
             session.proved = True
             if self._persistence.replicated:
-                self._background.once(self._confirm_token(session, session.right, session.generation), "confirm-token")
+                self._proofs.put(session, (session.right, session.generation))
             session.confirmed = session.generation
-        for item in session.machine.receive(packets, self._clock.monotonic()):
+        machine = session.machine
+        due = machine.next_deadline()
+        for item in machine.receive(packets, self._clock.monotonic()):
             match item:
                 case RemoteProtocolError():
                     self._violated(link, item)
@@ -179,22 +246,35 @@ class Connections:
                     self._requests.accept(session, item)
                 case _:
                     self._requests.accept(session, item)  # type: ignore[arg-type]  # a client sends only requests
-        if session.machine.has_output:
+        if machine.has_output:
             self._sessions.flusher.mark(session)
-        self._sessions.reschedule(session)
+        # A sign of life moves the deadline away, which is noticed when the old one comes. What is owed brings it near.
+        sooner = machine.next_deadline()
+        if sooner is not None and (due is None or sooner < due):
+            self._sessions.reschedule(session)
         return True
 
-    async def _confirm_token(self, session: Session, right: Ownership, proved: TokenGeneration) -> None:
-        """The client has shown that it holds the newest token: refuse the older ones from now on (P8)."""
+    async def _confirm(self, proofs: dict[Session, Proof]) -> None:
+        """Clients have shown that they hold the newest token: refuse the older ones from now on (P8)."""
+        for session in await self._persistence.confirm(proofs):
+            await self._confirm_again(session, *proofs[session])
+
+    async def _confirm_again(self, session: Session, right: Ownership, proved: TokenGeneration) -> None:
         try:
             await self._persistence.change(session, SessionChanges(confirmed=proved))
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone):
-            if session.right == right:
+            # Ending takes several steps, and from the first on the grid refuses everything else.
+            if session.right == right and not session.ending:
                 self._sessions.fence(session)
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
+
+    def failed(self, link: Link, session: Session | None, bug: Exception) -> None:
+        """A bug was met on one connection, which must not harm the others."""
+        self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(bug))
+        self._fail(link, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
 
     def _violated(self, link: Link, violation: RemoteProtocolError) -> None:
         self._log.emit(events.PROTOCOL_VIOLATED, address=link.address, error=str(violation))
@@ -203,3 +283,32 @@ class Connections:
     def _fail(self, link: Link, close: CloseCode, error: Error) -> None:
         link.write(codec.encode_link(error))
         self._sessions.close_link(link, close)
+
+
+class Conversation:
+    """What a client says after the first packet; a ``Receiver``.
+
+    Args:
+        connections: serve it.
+        session: whose connection it is.
+        link: the connection.
+    """
+
+    __slots__ = ("_bucket", "_connections", "_link", "_session")
+
+    def __init__(self, connections: Connections, session: Session, link: Link) -> None:
+        self._connections = connections
+        self._session = session
+        self._link = link
+        self._bucket = connections.bucket()
+
+    def received(self, message: bytes) -> None:
+        """See ``Receiver``."""
+        try:
+            self._connections.hear(self._session, self._link, self._bucket, message)
+        except Exception as bug:  # noqa: BLE001 - it must not harm other connections
+            self._connections.failed(self._link, self._session, bug)
+
+    def ended(self) -> None:
+        """See ``Receiver``."""
+        self._connections.over(self._session, self._link)

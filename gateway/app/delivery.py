@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
 from gateway.app.lag import TailLag
-from gateway.app.replicas import Partition, Replicas
+from gateway.app.replicas import Change, Partition, Replicas
 from gateway.app.session import Session
 
 if TYPE_CHECKING:
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core import codec
-from gateway.core.errors import LocalProtocolError
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import Notice, NoticeCode
+from gateway.core.runs import Outgoing, Run
 from gateway.core.selection_index import SelectionIndex
 from gateway.core.selections import Selections
 from gateway.core.selectors import Selector, matches, partitions
 from gateway.core.topics import topic_partition
 from gateway.core.types import TopicPath
-from gateway.ports import PositionLost, TopicValue
+from gateway.ports import PositionLost
 
 VALUES_REREAD: Final = Notice(
     NoticeCode.VALUES_REREAD,
@@ -33,6 +32,10 @@ VALUES_REREAD: Final = Notice(
 
 SNAPSHOT_SLICE: Final = 250
 """Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
+
+RUN_BYTES: Final = 16 * 1024
+"""Bytes of updates above which a run is ended. What goes to the same sessions is joined once for all of them, and a
+longer run would save nothing more: it has to be cut where a message or a transport is full, for each session apart."""
 
 
 class Delivery:
@@ -116,6 +119,47 @@ class Delivery:
         self.replicas.release(session.retained)
         session.retained = frozenset()
 
+    def restore(self, session: Session) -> bool:
+        """Put restored selections in force and send the full values (P6), if that takes neither waiting nor long.
+
+        Returns:
+            Whether it was done; if not, ``prepare``, ``select`` and ``send_snapshot`` do it.
+        """
+        selections = session.selections
+        needed = selections.partitions(self._depth)
+        for number in needed:
+            partition = self.replicas.get(number)
+            if partition is None or not partition.complete.is_set():
+                return False
+        found = self._at_hand(selections)
+        if found is None or session.dropped or session.selecting.locked():
+            return False
+        added = needed - session.retained
+        self.replicas.hold(added)
+        session.retained |= added
+        self.select(session, selections)
+        for topic, partition in found.items():
+            session.machine.submit_run(partition.snapshot(partition.values[topic]), snapshot=True)
+        self._metrics.add(catalogue.DELIVERIES, len(found))
+        return True
+
+    def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
+        """Find what *selections* select, and where it is; None if there is much to look at."""
+        found: dict[TopicPath, Partition] = {}
+        selecting = [entry.selector for entry in selections.entries if entry.selects]
+        for selector in selecting:
+            for number in partitions(selector, self._depth):
+                partition = self.replicas.get(number)
+                if partition is None:
+                    continue
+                topics = partition.matching(selector)
+                if topics is None or len(found) + len(topics) > SNAPSHOT_SLICE:
+                    return None
+                found.update(dict.fromkeys(topics, partition))
+        if len(selecting) == len(selections):
+            return found
+        return {topic: partition for topic, partition in found.items() if selections.selects(topic)}
+
     # --- Snapshots ----------------------------------------------------------------------------------------------------
 
     async def send_snapshot(self, session: Session, selector: Selector | None = None) -> int:
@@ -140,7 +184,7 @@ class Delivery:
                     return sent
                 if (selector is None or matches(selector, topic)) and selections.selects(topic):
                     # As it is now, and not as it was before the last pause.
-                    session.machine.submit(partition.snapshot(partition.values[topic]), snapshot=True)
+                    session.machine.submit_run(partition.snapshot(partition.values[topic]), snapshot=True)
                     sent += 1
         if sent:
             self._metrics.add(catalogue.DELIVERIES, sent)
@@ -168,25 +212,29 @@ class Delivery:
 
     # --- Updates ------------------------------------------------------------------------------------------------------
 
-    def _changed(self, value: TopicValue, live: bool) -> None:
-        subscribers = self._index.match(value.topic)
-        if not subscribers:
-            return
-        body = codec.encode_update(value.topic, value.version, value.event, value.value, snapshot=not live)
-        outgoing = Outgoing(value.topic, body)
-        mark = self._flusher.mark
-        delivered = 0
-        for session in subscribers:
-            try:
-                session.machine.submit(outgoing)
-            except LocalProtocolError as bug:
-                self._index.remove(session)
-                self._sessions.fail(session, bug)
-                continue
-            delivered += 1
-            if session.link is not None:
-                mark(session)
-        self._metrics.add(catalogue.DELIVERIES, delivered)
+    def _changed(self, changes: Sequence[Change]) -> None:
+        """Send updates to those who select them; a run of updates for the same sessions is made once for all."""
+        match = self._index.match
+        subscribers: tuple[Session, ...] = ()
+        packets: list[Outgoing] = []
+        size = deliveries = 0
+        for value, live in changes:
+            matching = match(value.topic)
+            if matching is not subscribers or size >= RUN_BYTES:
+                if packets:
+                    self._flusher.deliver(Run(tuple(packets)), subscribers, more=True)
+                    packets, size = [], 0
+                subscribers = matching
+            if matching:
+                topic, version, event, text = value
+                body = codec.encode_update(topic, version, event, text, snapshot=not live)
+                packets.append(Outgoing(topic, body))
+                size += len(body)
+                deliveries += len(matching)
+        if packets:
+            self._flusher.deliver(Run(tuple(packets)), subscribers, more=False)
+        if deliveries:
+            self._metrics.add(catalogue.DELIVERIES, deliveries)
 
     def _position_lost(self, number: int) -> None:
         self._log.emit(events.POSITION_LOST, partition=number)

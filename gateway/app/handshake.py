@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
+from gateway.app.claims import Claims, ClusterView
 from gateway.app.context import Context
+from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
+from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
 from gateway.app.requests import Requests, check_properties
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
-from gateway.app.sessions import Sessions, close_code_of
+from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import (
-    GRID_UNAVAILABLE,
-    PROTOCOL_ERROR,
-    REFUSED,
-    STALE_ATTEMPT,
-    SUPERSEDED,
-    TRY_LATER,
-    UNAUTHENTICATED,
-    CloseCode,
-    ErrorCode,
-    FailoverReason,
-    Outcome,
-)
-from gateway.core.errors import GatewayError, RequestRefused
-from gateway.core.packets import Error, Hello, Resume, Welcome
-from gateway.core.session import SessionMachine
-from gateway.core.transitions import Role
-from gateway.core.types import Epoch, NodeRef, PacketId, SessionId, TokenGeneration
+from gateway.core.codes import PROTOCOL_ERROR, SUPERSEDED, UNAUTHENTICATED, ErrorCode, FailoverReason, Outcome
+from gateway.core.errors import RequestRefused
+from gateway.core.packets import Hello, Resume
+from gateway.core.types import Epoch, NodeRef, TokenGeneration
 from gateway.ports import (
     Authenticator,
-    Claimed,
-    ClaimRefused,
-    ClaimResult,
     Credentials,
     Fenced,
     GridUnavailable,
-    LeaseUnverified,
     Link,
     Ownership,
-    SessionGone,
     SessionRecord,
     TokenClaims,
     TokenRefused,
@@ -53,53 +34,6 @@ from gateway.ports import (
 
 MAX_CLIENT_TYPE: Final = 64
 """Longest ``client`` of a hello, in characters; the rest is cut off."""
-
-COME_AGAIN: Final = 1.0
-"""Seconds after which a client should try again when the node cannot serve it for reasons that pass."""
-
-VERIFY_PATIENCE: Final = 2.0
-"""Seconds a resume waits until the node has verified its lease: a hundred times what that takes, and less than a client
-waits for a welcome."""
-
-VERIFY_POLL: Final = 0.02
-"""Seconds between two looks whether it has: some round trips to the grid."""
-
-
-class HandshakeRefused(GatewayError):
-    """The connection gets no session.
-
-    Attributes:
-        error: the packet that tells the client why.
-        close: the close code that tells it what to do next.
-    """
-
-    def __init__(self, code: ErrorCode, message: str, close: CloseCode, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.error = Error(code, message, retry_after)
-        self.close = close
-
-
-_REFUSALS: Final[dict[ErrorCode, tuple[str, CloseCode]]] = {
-    ErrorCode.TOKEN_INVALID: ("the token is not one of this cluster's", REFUSED),
-    ErrorCode.TOKEN_EXPIRED: ("the token's life is over; open a new session", REFUSED),
-    ErrorCode.TOKEN_KEY_RETIRED: ("the token was signed with a key that is no longer accepted", REFUSED),
-    ErrorCode.TOKEN_SUPERSEDED: ("a newer token of the session has been used already", REFUSED),
-    ErrorCode.STALE_ATTEMPT: ("a later attempt to resume the session has been served already", STALE_ATTEMPT),
-    ErrorCode.SESSION_UNKNOWN: ("there is no such session; open a new one", REFUSED),
-    ErrorCode.SESSION_EXPIRED: ("the session's window is over; open a new one", REFUSED),
-    ErrorCode.SESSION_CLOSED: ("the session was closed; open a new one", REFUSED),
-    ErrorCode.NOT_REPLICATED: ("sessions are not replicated and this node does not hold this one", REFUSED),
-}
-
-
-_MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
-"""Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
-
-
-def refusal(reason: ErrorCode) -> HandshakeRefused:
-    """Say why rung 5 was reached."""
-    message, close = _REFUSALS[reason]
-    return HandshakeRefused(reason, message, close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +47,6 @@ class Identity:
 
     authenticator: Authenticator
     signer: TokenSigner
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
-    """What the handshake has to know of the surroundings.
-
-    Attributes:
-        is_alive: whether a node's lease held when this one last looked.
-        is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
-    """
-
-    is_alive: Callable[[NodeRef], bool]
-    is_recovering: Callable[[], bool]
 
 
 class Handshake:
@@ -154,7 +75,6 @@ class Handshake:
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
-        self._background = context.background
         self._metrics = context.metrics
         self._log = context.log
         self._persistence = persistence
@@ -163,7 +83,10 @@ class Handshake:
         self._requests = requests
         self._authenticator = identity.authenticator
         self._signer = identity.signer
-        self._cluster = cluster
+        self._claims = Claims(context, persistence=persistence, sessions=sessions, cluster=cluster)
+        self._greeter = Greeter(
+            context, persistence=persistence, sessions=sessions, requests=requests, signer=identity.signer
+        )
 
     # --- Hello --------------------------------------------------------------------------------------------------------
 
@@ -174,7 +97,7 @@ class Handshake:
             HandshakeRefused: with the error to send and the close code.
         """
         if self._persistence.replicated and not self._persistence.available:
-            raise _grid_unavailable()
+            raise grid_unavailable()
         try:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
@@ -194,15 +117,16 @@ class Handshake:
             window=window,
             owner=self._me,
         )
-        session = self._make(record)
+        session = self._greeter.make(record)
         try:
             await self._persistence.create(session)
         except (GridUnavailable, Fenced):
-            self._background.once(self._disown(session.id), "disown")
-            raise _grid_unavailable() from None
+            self._claims.disown(session.id)
+            raise grid_unavailable() from None
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
-        self._welcome(session, link, Outcome.CREATED)
+        self._greeter.welcome(session, link, Outcome.CREATED)
+        self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=principal)
         return session
@@ -249,11 +173,11 @@ class Handshake:
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
         outdated = claims.generation > session.generation
-        claimed = await self._claim_held(session, claims, packet)
+        claimed = await self._claims.held(session, claims, packet.attempt)
         if session.dropped:
             return False
         if claimed is None and outdated:
-            raise _grid_unavailable()
+            raise grid_unavailable()
         if claimed is None:
             # Nobody else can claim it without the grid either; written as soon as the grid is back. The epoch grows as
             # it would have in the grid: there the claim may have been executed and only its answer be lost.
@@ -281,10 +205,11 @@ class Handshake:
         ):
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
-            self._welcome(session, link, Outcome.REATTACHED, resent=resent, conflated=conflated)
+            self._greeter.welcome(session, link, Outcome.REATTACHED, resent=resent, conflated=conflated)
+            self._sessions.flusher.flush(session)
             self._resumed(session, Outcome.REATTACHED, None, self._me)
             if was_muted:
-                self._background.once(self._activate(session), f"activate-{session.id}")
+                self._greeter.activate(session)
             return True
         lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
@@ -293,173 +218,33 @@ class Handshake:
         session.lane.abandon()
         session.lane = self._requests.lane(session)
         session.forget_answers()
-        self._welcome(session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None)
+        self._greeter.welcome(session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None)
+        self._sessions.flusher.flush(session)
         self._resumed(session, Outcome.FAILED_OVER, reason, claimed.previous if claimed else self._me)
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
-        self._background.once(self._activate(session), f"activate-{session.id}")
+        self._greeter.activate(session)
         return True
-
-    async def _claim_held(self, session: Session, claims: TokenClaims, packet: Resume) -> Claimed | None:
-        """Claim a session held here; None if that has to be done without the grid."""
-        if not self._persistence.replicated or not self._persistence.available:
-            return None
-        started = self._clock.monotonic()
-        try:
-            result = await self._once_verified(
-                lambda: self._persistence.claim(session, claims.generation, packet.attempt)
-            )
-        except LeaseUnverified:
-            raise _grid_unavailable() from None
-        except GridUnavailable:
-            return None
-        self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
-        if isinstance(result, ClaimRefused):
-            if result.reason in {ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_CLOSED}:
-                self._sessions.drop(session, close_code_of(result.reason))
-            raise refusal(result.reason)
-        return result
-
-    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> ClaimResult:
-        """Claim as soon as the node may.
-
-        A node that was suspended wakes up among resumes that may be long out of date. Which ones are, the grid will
-        tell in a moment; to serve them as if it were away would be to let an old attempt win (P3).
-        """
-        patience = self._clock.monotonic() + VERIFY_PATIENCE
-        while True:
-            try:
-                return await claim()
-            except LeaseUnverified:
-                if self._clock.monotonic() >= patience:
-                    raise
-            await asyncio.sleep(VERIFY_POLL)
 
     async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link) -> Session:
         """Resume a session that another node held: rung 4."""
-        if not self._persistence.available:
-            raise _grid_unavailable()
-        started = self._clock.monotonic()
-        try:
-            result = await self._once_verified(
-                lambda: self._grid.sessions.claim(
-                    claims.session, by=self._me, generation=claims.generation, attempt=packet.attempt
-                )
-            )
-        except GridUnavailable:
-            self._background.once(self._disown(claims.session), "disown")
-            raise _grid_unavailable() from None
-        self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
-        if isinstance(result, ClaimRefused):
-            if result.reason in _MAY_CHANGE and self._cluster.is_recovering():
-                raise HandshakeRefused(
-                    ErrorCode.TRY_LATER,
-                    "the grid has just come back and the session may not be restored yet; try again",
-                    TRY_LATER,
-                    COME_AGAIN,
-                )
-            raise refusal(result.reason)
+        result = await self._claims.elsewhere(claims, packet.attempt)
         already = self._sessions.get(claims.session)
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
-        session = self._make(result.record)
+        session = self._greeter.make(result.record)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
-        self._welcome(session, link, Outcome.FAILED_OVER, reason=FailoverReason.OTHER_NODE, lost=None, conflated=None)
-        self._resumed(session, Outcome.FAILED_OVER, FailoverReason.OTHER_NODE, result.previous)
-        if result.previous != self._me and self._cluster.is_alive(result.previous):
-            former = Ownership(session.id, result.previous, session.epoch)
-            self._background.once(self._tell_former_owner(result.previous, former), "tell-claimed")
-        self._background.once(self._activate(session), f"activate-{session.id}")
-        return session
-
-    async def _tell_former_owner(self, former: NodeRef, right: Ownership) -> None:
-        try:
-            await self._grid.nodes.tell_claimed(former, right)
-        except GridUnavailable:
-            return  # best effort: fencing does not depend on it
-
-    async def _disown(self, session: SessionId) -> None:
-        """A create or claim had no answer: should the grid now say that the session is here, start its window (P7).
-
-        Otherwise it would count as connected to this node for ever, and nobody would miss it.
-        """
-        while True:
-            await self._persistence.until_available()
-            try:
-                record = await self._grid.sessions.find(session)
-                if record is not None and record.owner == self._me and self._sessions.get(session) is None:
-                    await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
-            except (Fenced, SessionGone):
-                return
-            except GridUnavailable:
-                continue
-            return
-
-    async def _activate(self, session: Session) -> None:
-        """Put the restored selections in force and push the full values (P6)."""
-        async with session.selecting:
-            prepared = None
-            while prepared != (selections := session.selections):
-                # Another resume may bring another list meanwhile.
-                await self._delivery.prepare(session, selections)
-                prepared = selections
-            self._delivery.select(session, selections)
-            await self._delivery.send_snapshot(session)
-
-    # --- Common -------------------------------------------------------------------------------------------------------
-
-    def _make(self, record: SessionRecord) -> Session:
-        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=self._grid.generation)
-        session.lane = self._requests.lane(session)
-        return session
-
-    def _welcome(
-        self,
-        session: Session,
-        link: Link,
-        outcome: Outcome,
-        *,
-        reason: FailoverReason | None = None,
-        resent: int = 0,
-        lost: int | None = 0,
-        conflated: int | None = 0,
-    ) -> None:
-        """Attach the session to the connection and greet the client."""
-        session.fixed = {
-            "$session": session.id,
-            "$principal": session.principal,
-            "$address": link.address,
-            "$node": self._me.node,
-            # Diffusion: the start time is not replicated; it is that of the connection to this node.
-            "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
-        }
-        session.proved = outcome is Outcome.CREATED
-        self._sessions.attach(session, link)
-        machine = session.machine
-        machine.send_link(
-            Welcome(
-                session=session.id,
-                principal=session.principal,
-                node=self._me.node,
-                token=self._signer.sign(session.id, session.generation, now=self._clock.wall()),
-                outcome=outcome,
-                reason=reason,
-                received=machine.received if outcome is Outcome.REATTACHED else PacketId(0),
-                resent=resent,
-                lost=lost,
-                conflated=conflated,
-                window=session.window,
-                ping_interval=self._policy.session.ping_interval,
-                ping_timeout=self._policy.session.ping_timeout,
-                replicated=self._persistence.replicated,
-                limits=self._policy.limits,
-                backoff=self._policy.backoff,
-                properties=session.all_properties(),
-                selections=session.selections.to_wire(),
-            )
+        self._greeter.welcome(
+            session, link, Outcome.FAILED_OVER, reason=FailoverReason.OTHER_NODE, lost=None, conflated=None
         )
+        # If all is at hand, welcome and values leave in one write.
+        if not self._delivery.restore(session):
+            self._greeter.activate(session)
         self._sessions.flusher.flush(session)
+        self._resumed(session, Outcome.FAILED_OVER, FailoverReason.OTHER_NODE, result.previous)
+        self._claims.tell(Ownership(session.id, result.previous, session.epoch))
+        return session
 
     def _resumed(self, session: Session, outcome: Outcome, reason: FailoverReason | None, previous: NodeRef) -> None:
         self._metrics.add(catalogue.RESUMES, label=outcome.value)
@@ -470,7 +255,3 @@ class Handshake:
             reason=reason.value if reason else None,
             previous=str(previous),
         )
-
-
-def _grid_unavailable() -> HandshakeRefused:
-    return HandshakeRefused(ErrorCode.GRID_UNAVAILABLE, "the grid is away; try again", GRID_UNAVAILABLE, COME_AGAIN)

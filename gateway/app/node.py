@@ -8,11 +8,12 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.background import Background
+from gateway.app.claims import ClusterView
 from gateway.app.clock import Clock
 from gateway.app.connection import Connections
 from gateway.app.context import Context
 from gateway.app.drain import Drain
-from gateway.app.handshake import ClusterView, Handshake, Identity
+from gateway.app.handshake import Handshake, Identity
 from gateway.app.membership import Membership
 from gateway.app.persistence import Persistence
 from gateway.app.policy import NodePolicy

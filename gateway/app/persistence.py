@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from gateway.app.context import Context
 from gateway.app.session import Session
@@ -25,6 +25,8 @@ from gateway.ports import (
 
 T = TypeVar("T")
 
+Proof: TypeAlias = tuple[Ownership, TokenGeneration]
+"""The generation of a token that a client has shown to hold, and the right by which the grid is told."""
 
 LOOK_AGAIN: Final = 0.1
 """Seconds between two looks whether the grid is back: short against the time a person notices."""
@@ -105,6 +107,20 @@ class Persistence:
             GridUnavailable: it may have been written.
         """
         await self._write(session, lambda right: self._grid.sessions.change(right, changes))
+
+    async def confirm(self, proofs: Mapping[Session, Proof]) -> list[Session]:
+        """Have the grid refuse tokens that are older than those which clients have proved to hold (P8).
+
+        Returns:
+            Sessions for which that was refused: ``change`` tells why.
+        """
+        try:
+            written = await self._grid.sessions.confirm(list(proofs.values()))
+        except GridUnavailable:
+            for session in proofs:
+                session.unsaved = True  # written when the grid is back
+            return []
+        return [session for session, done in zip(proofs, written, strict=True) if not done]
 
     async def disconnect(self, session: Session) -> None:
         """Start the window in the grid.

@@ -8,11 +8,12 @@ snapshots come from memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from gateway.core import codec
-from gateway.core.outbox import Outgoing
+from gateway.core.runs import Outgoing, Run
+from gateway.core.selectors import Selector, matches
 from gateway.core.types import TopicPath, Version
 from gateway.ports import GridUnavailable, TailBatch, TopicStore, TopicTail, TopicValue
 
@@ -22,6 +23,18 @@ RETRY_READ: Final = 0.2
 
 RESTORE_BATCH: Final = 200
 """Values per restore step, so that a grid that has just come back is not blocked by one large command."""
+
+
+SEARCH_AT_ONCE: Final = 1_000
+"""Topics that are searched for a selector without a pause: not quite a millisecond, once per selector."""
+
+MATCHED_SELECTORS: Final = 256
+"""Selectors per partition whose topics are remembered until a new topic comes."""
+
+
+Change: TypeAlias = tuple[TopicValue, bool]
+"""A value that is newer than the copy had it, and whether it is the successor of that, as the stream brought it (False:
+updates between may be missing)."""
 
 
 class Partition:
@@ -34,22 +47,45 @@ class Partition:
         complete: set once all values have been read; cleared while they are read again.
     """
 
-    __slots__ = ("complete", "holders", "number", "reader", "snapshots", "values")
+    __slots__ = ("_matching", "complete", "holders", "number", "reader", "snapshots", "values")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.values: dict[TopicPath, TopicValue] = {}
-        self.snapshots: dict[TopicPath, Outgoing] = {}
+        self.snapshots: dict[TopicPath, Run] = {}
+        self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
         self.holders = 0
         self.complete = asyncio.Event()
         self.reader: asyncio.Task[None] | None = None
 
-    def snapshot(self, value: TopicValue) -> Outgoing:
+    def matching(self, selector: Selector) -> tuple[TopicPath, ...] | None:
+        """Find the topics here that a selector matches; thousands of sessions that fail over share a few selectors.
+
+        Returns:
+            The topics; None if there are too many here to look at all of them without a pause.
+        """
+        if selector.literal:
+            topic = TopicPath(selector.text)
+            return (topic,) if topic in self.values else ()
+        found = self._matching.get(selector)
+        if found is None:
+            if len(self.values) > SEARCH_AT_ONCE:
+                return None
+            if len(self._matching) >= MATCHED_SELECTORS:
+                self._matching.clear()
+            found = self._matching[selector] = tuple([each for each in self.values if matches(selector, each)])
+        return found
+
+    def extended(self) -> None:
+        """A topic has come that was not here before."""
+        self._matching.clear()
+
+    def snapshot(self, value: TopicValue) -> Run:
         """Return the snapshot packet of a value, encoded once for all sessions."""
         packet = self.snapshots.get(value.topic)
         if packet is None:
             body = codec.encode_update(value.topic, value.version, value.event, value.value, snapshot=True)
-            packet = self.snapshots[value.topic] = Outgoing(value.topic, body)
+            packet = self.snapshots[value.topic] = Run.of(Outgoing(value.topic, body))
         return packet
 
 
@@ -59,8 +95,7 @@ class Replicas:
     Args:
         store: where values are read.
         tail: where streams are followed.
-        changed: called with each value that is newer than the copy had it, and whether it is the successor of that,
-            as the stream brought it (False: updates between may be missing).
+        changed: called with what has changed, in order; all that came together at once.
         failed: told of a bug met while values were read; they are read again.
 
     Attributes:
@@ -72,7 +107,7 @@ class Replicas:
         store: TopicStore,
         tail: TopicTail,
         *,
-        changed: Callable[[TopicValue, bool], None],
+        changed: Callable[[Sequence[Change]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._store = store
@@ -123,8 +158,7 @@ class Replicas:
         """Apply what the stream brought."""
         partition = self._partitions.get(batch.partition)
         if partition is not None:
-            for value in batch.values:
-                self._apply(partition, value, live=True)
+            self._apply(partition, batch.values, live=True)
 
     def read_again(self, number: int) -> None:
         """The place in a partition's stream is lost: read its values again and follow from a new position."""
@@ -159,7 +193,7 @@ class Replicas:
                 async for page in self._store.values(partition.number):
                     for value in page:
                         in_grid[value.topic] = value.version
-                        self._apply(partition, value, live=False)
+                    self._apply(partition, page, live=False)
                 await self._give_back([each for each in known.values() if in_grid.get(each.topic, 0) < each.version])
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)
@@ -177,12 +211,22 @@ class Replicas:
         for start in range(0, len(lost), RESTORE_BATCH):
             self.restored += await self._store.restore(lost[start : start + RESTORE_BATCH])
 
-    def _apply(self, partition: Partition, value: TopicValue, *, live: bool) -> None:
-        known = partition.values.get(value.topic)
-        if known is not None and known.version >= value.version:
-            return
-        partition.values[value.topic] = value
-        partition.snapshots.pop(value.topic, None)
-        # After a lost position, or in a new generation of the grid, the stream may go on later than it ended here.
-        successor = known is None or value.version == known.version + 1
-        self._changed(value, live and successor)
+    def _apply(self, partition: Partition, values: Iterable[TopicValue], *, live: bool) -> None:
+        held, snapshots = partition.values, partition.snapshots
+        changes: list[Change] = []
+        for value in values:
+            topic = value.topic
+            known = held.get(topic)
+            if known is None:
+                successor = True
+                partition.extended()
+            elif known.version >= value.version:
+                continue
+            else:
+                # After a lost position, or in a new generation of the grid, the stream may go on later than it ended.
+                successor = value.version == known.version + 1
+            held[topic] = value
+            snapshots.pop(topic, None)
+            changes.append((value, live and successor))
+        if changes:
+            self._changed(changes)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.core import codec
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import Reply
+from gateway.core.runs import Outgoing, Run
 from gateway.core.selections import Selections
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import State
@@ -63,6 +63,7 @@ class Session:
         selecting: held while its selections are put in force, so that a restored list and a request of the client do
             not give up what the other one has just prepared.
         resuming: held while a resume is decided, so that two connections cannot both get the session.
+        ending: it is being ended from here; the grid may know it no more, which is no surprise then.
         dropped: the node no longer holds it.
         paused: its connection is not read at the moment, because the client asks for more than it may.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
@@ -76,6 +77,7 @@ class Session:
         "confirmed",
         "conflated",
         "dropped",
+        "ending",
         "epoch",
         "fixed",
         "generation",
@@ -114,13 +116,16 @@ class Session:
         self.unsaved = False
         self.moving = False
         self.proved = True
+        self.ending = False
         self.dropped = False
         self.paused = False
         self.conflated = 0
         self.renew_at = 0.0
         self.selecting = asyncio.Lock()
         self.resuming = asyncio.Lock()
-        self._answered: deque[tuple[int, RequestNumber]] = deque()
+        self._answered: list[tuple[int, RequestNumber, RequestNumber]] = []
+        """By which packet id at the latest which requests, the lowest and the highest, are answered; what lies between
+        may be answered by other entries."""
         self._settled = RequestNumber(0)
         self._refused = 0
         self.take_over(record, saved=saved)
@@ -174,18 +179,28 @@ class Session:
 
     def reply(self, reply: Reply) -> None:
         """Queue a reply and remember by which packet id at the latest it will have been acknowledged."""
+        self.reply_run([codec.encode_reply(reply)], reply.request, reply.request)
+
+    def reply_run(self, bodies: Sequence[bytes], first: RequestNumber, last: RequestNumber) -> None:
+        """Queue replies that came together.
+
+        Args:
+            bodies: encoded, at least one.
+            first: the lowest request that they answer.
+            last: the highest one.
+        """
         machine = self.machine
         if machine.state is State.CLOSED:
             return
-        machine.submit(Outgoing(None, codec.encode_reply(reply)))
+        machine.submit_run(Run(tuple([Outgoing(None, body) for body in bodies])))
         self._forget_acknowledged()
-        self._answered.append((machine.last_numbered + machine.waiting, reply.request))
+        self._answered.append((machine.last_numbered + machine.waiting, first, last))
 
     def settled(self) -> RequestNumber:
         """Tell up to which request every answer has been acknowledged: receipts up to it may be forgotten (P5)."""
         self._forget_acknowledged()
         # Answers overtake each other, because refusals need no grid: one that is acknowledged says nothing of others.
-        unsettled = [request for _, request in self._answered]
+        unsettled = [first for _, first, _ in self._answered]
         oldest_open = self.lane.oldest_open
         if oldest_open is not None:
             unsettled.append(oldest_open)
@@ -196,8 +211,8 @@ class Session:
             return  # what has left the buffer was dropped, and not acknowledged
         acknowledged = self.machine.oldest - 1
         while self._answered and self._answered[0][0] <= acknowledged:
-            _, request = self._answered.popleft()
-            self._settled = max(self._settled, request)
+            _, _, last = self._answered.pop(0)
+            self._settled = max(self._settled, last)
 
     @property
     def refusing(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery import Delivery
 from gateway.app.flusher import Flusher
+from gateway.app.gathering import Gathering
 from gateway.app.persistence import Persistence
 from gateway.app.session import Session
 from gateway.catalogue import log_events as events
@@ -26,6 +28,11 @@ from gateway.core.packets import Bye
 from gateway.core.timers import Deadlines
 from gateway.core.types import SessionId
 from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionGone, TokenSigner
+
+LINGER: Final = 0.25
+"""Seconds until the grid is told that a client has gone: most whose socket broke are back by then, here or elsewhere,
+and then there is nothing to tell. The window in the grid is that much longer, should the node stand so long; if it
+does not, survivors start the windows of all its sessions (P7)."""
 
 
 def close_code_of(reason: ErrorCode) -> CloseCode:
@@ -56,6 +63,9 @@ class Sessions:
         self._signer = signer
         self._sessions: dict[SessionId, Session] = {}
         self._deadlines: Deadlines[Session] = Deadlines()
+        self._gone: Gathering[Session, None] = Gathering(
+            context.background, "save-disconnects", delay=LINGER, work=self._save_disconnects
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self.flusher = Flusher(context, self._too_slow, self.fail)
@@ -103,7 +113,12 @@ class Sessions:
         self._arm()
         self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
         if self._persistence.replicated:
-            self._background.once(self._save_disconnect(session), "save-disconnect")
+            self._gone.put(session, None)
+
+    async def _save_disconnects(self, gone: dict[Session, None]) -> None:
+        for session in gone:
+            if not session.connected and not session.dropped:
+                self._background.once(self._save_disconnect(session), "save-disconnect")
 
     async def _save_disconnect(self, session: Session) -> None:
         right = session.right
@@ -113,7 +128,7 @@ class Sessions:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone):
             # A claim by this very node, for the client that came back meanwhile, is no reason to drop it.
-            if session.right == right and not session.connected:
+            if session.right == right and not session.connected and not session.ending:
                 self.fence(session)
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
@@ -159,6 +174,7 @@ class Sessions:
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
         """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible."""
         right = session.right
+        session.ending = True
         try:
             await self._persistence.end(right, reason)
         except Fenced:
@@ -223,6 +239,7 @@ class Sessions:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._gone.close()
         self.flusher.close()
 
     def _arm(self) -> None:

@@ -13,8 +13,8 @@ from gateway.client.requests import ClientAsk, PendingRequest, RequestTable
 from gateway.client.streams import Streams
 from gateway.core.codec import encode_request
 from gateway.core.errors import InvalidSelector, RemoteProtocolError
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import Reply, SetProperties, Unsubscribe, Welcome
+from gateway.core.runs import Outgoing
 from gateway.core.selectors import parse_selector
 from gateway.core.session import SessionMachine
 

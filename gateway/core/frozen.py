@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.core.outbox import Outgoing
+from gateway.core.runs import Run
 from gateway.core.transitions import Role, State
 from gateway.core.types import PacketId, TokenGeneration
 
@@ -43,11 +43,11 @@ class FrozenSession:
     policy: SessionPolicy
     state: State
     next: PacketId
-    kept: tuple[Outgoing, ...]
+    kept: tuple[Run, ...]
     sent: PacketId
     received: PacketId
     acknowledged: PacketId
-    waiting: tuple[Outgoing, ...]
+    waiting: tuple[Run, ...]
     folded: bool
     allowance: tuple[int, int]
     conflated: int

@@ -1,85 +1,94 @@
 """Bodies that wait for their packet id (design section 9, promise P9).
 
 ```text
-            push                         pop
+            push                         take
 updates  ─────────▶  first in, first out  ─────────▶  numbered, resend buffer, socket
                          │ conflate()  ▲
                          ▼             │ empty
                      newest per topic ─┘
 ```
 
-While the transport takes what it is given, nothing is ever left out. Once it pushes back, what waits is folded to the
-newest body per topic, and stays folded until the outbox has been emptied, so that memory is bounded by the number of
-topics and not by the rate of updates. Bodies without a topic (replies, notices) are never left out.
+While the transport takes what it is given, nothing is ever left out, and runs stay the objects that all sessions share.
+Once it pushes back, what waits is folded to the newest body per topic, and stays folded until the outbox has been
+emptied, so that memory is bounded by the number of topics and not by the rate of updates. Bodies without a topic
+(replies, notices) are never left out.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple
 
-
-class Outgoing(NamedTuple):
-    """The body of a session packet; one object is shared by all sessions it goes to.
-
-    Attributes:
-        topic: for an update, the topic whose newer update may take its place; None for anything that must arrive.
-        body: encoded, without its number (see ``codec.number``).
-    """
-
-    topic: str | None
-    body: bytes
+from gateway.core.runs import Outgoing, Run
 
 
 class Outbox:
     """What one session still has to be sent, in order; bounded in packets and bytes by its owner.
 
     Attributes:
+        count: how many packets wait.
         bytes: total length of the waiting bodies.
         conflated: updates left out since ``conflated`` was last set to 0.
     """
 
-    __slots__ = ("_allowance_bytes", "_allowance_packets", "_folded", "_queue", "_unique", "bytes", "conflated")
+    __slots__ = (
+        "_allowance_bytes",
+        "_allowance_packets",
+        "_folded",
+        "_queue",
+        "_unique",
+        "bytes",
+        "conflated",
+        "count",
+    )
 
     def __init__(self) -> None:
-        self._queue: deque[Outgoing] = deque()
-        self._folded: OrderedDict[str | int, Outgoing] = OrderedDict()
+        self._queue: list[Run] = []
+        # Only a session that is folded has one: ten thousand idle ones shall not.
+        self._folded: OrderedDict[str | int, Outgoing] | None = None
         self._unique = 0
         self._allowance_packets = 0
         self._allowance_bytes = 0
+        self.count = 0
         self.bytes = 0
         self.conflated = 0
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._folded)
+        return self.count
 
     def __iter__(self) -> Iterator[Outgoing]:
-        yield from self._folded.values()
-        yield from self._queue
+        if self._folded is not None:
+            yield from self._folded.values()
+        for run in self._queue:
+            yield from run.packets
+
+    def runs(self) -> list[Run]:
+        """List what waits, as it would go out."""
+        return list(map(Run.of, self._folded.values())) if self._folded else list(self._queue)
 
     @property
     def is_folded(self) -> bool:
         """Whether a newer update takes the place of a waiting one of its topic."""
-        return bool(self._folded)
+        return self._folded is not None
 
-    def push(self, outgoing: Outgoing) -> None:
-        """Add *outgoing* at the end, or in the place of an older update of its topic."""
-        if self._folded:
-            self._fold(outgoing)
+    def push(self, run: Run) -> None:
+        """Add bodies at the end, or in the places of older updates of their topics."""
+        if self._folded is not None:
+            self._fold(run, self._folded)
         else:
-            self._queue.append(outgoing)
-            self.bytes += len(outgoing.body)
+            self._queue.append(run)
+            self.count += run.count
+            self.bytes += run.size
 
-    def allow(self, outgoing: Outgoing) -> None:
-        """Push a snapshot: it does not count against the bounds until the outbox has been emptied.
+    def allow(self, run: Run) -> None:
+        """Push snapshots: they do not count against the bounds until the outbox has been emptied.
 
-        A selection may match more topics than the bound. Were its snapshot counted, the session would be closed as slow
-        for having subscribed, again and again at every failover.
+        A selection may match more topics than the bound. Were its snapshots counted, the session would be closed as
+        slow for having subscribed, again and again at every failover.
         """
-        before, bytes_before = len(self), self.bytes
-        self.push(outgoing)
-        self._allowance_packets += len(self) - before
+        before, bytes_before = self.count, self.bytes
+        self.push(run)
+        self._allowance_packets += self.count - before
         self._allowance_bytes += max(0, self.bytes - bytes_before)
 
     @property
@@ -93,29 +102,41 @@ class Outbox:
 
     def exceeds(self, *, packets: int, size: int) -> bool:
         """Tell whether more than *packets* packets or *size* bytes wait, snapshots not counted."""
-        return len(self) > packets + self._allowance_packets or self.bytes > size + self._allowance_bytes
+        return self.count > packets + self._allowance_packets or self.bytes > size + self._allowance_bytes
 
-    def pop(self) -> Outgoing:
-        """Take the first one out.
+    def take(self, *, packets: int, size: int) -> list[Run]:
+        """Take out what may be sent now.
 
-        Raises:
-            IndexError: the outbox is empty.
+        Args:
+            packets: at most so many.
+            size: bytes; none is taken that would begin when they are used up, but the last may reach beyond.
+
+        Returns:
+            The first ones, in order.
         """
-        if self._folded:
-            _, outgoing = self._folded.popitem(last=False)
-        else:
-            outgoing = self._queue.popleft()
-        self.bytes -= len(outgoing.body)
-        if (self._allowance_packets or self._allowance_bytes) and not self:
+        if self._folded is None and self.count <= packets and self.bytes <= size:
+            taken, self._queue = self._queue, []
+            self.count = self.bytes = self._allowance_packets = self._allowance_bytes = 0
+            return taken
+        taken = self._take_queued(packets, size) if self._folded is None else self._take_folded(packets, size)
+        for run in taken:
+            self.count -= run.count
+            self.bytes -= run.size
+        if not self.count:
+            self._folded = None
             self._allowance_packets = self._allowance_bytes = 0
-        return outgoing
+        return taken
 
     def conflate(self) -> None:
         """Fold what waits to the newest update per topic, from now until the outbox is empty."""
-        queue, self._queue = self._queue, deque()
-        for outgoing in queue:
-            self.bytes -= len(outgoing.body)
-            self._fold(outgoing)
+        if self._queue:
+            queue, self._queue = self._queue, []
+            for run in queue:
+                self.count -= run.count
+                self.bytes -= run.size
+            folded = self._folded = self._folded or OrderedDict()
+            for run in queue:
+                self._fold(run, folded)
 
     def clear(self) -> int:
         """Forget everything.
@@ -123,21 +144,50 @@ class Outbox:
         Returns:
             How many bodies were dropped.
         """
-        dropped = len(self)
-        self._queue.clear()
-        self._folded.clear()
-        self.bytes = self._allowance_packets = self._allowance_bytes = 0
+        dropped = self.count
+        self._queue = []
+        self._folded = None
+        self.count = self.bytes = self._allowance_packets = self._allowance_bytes = 0
         return dropped
 
-    def _fold(self, outgoing: Outgoing) -> None:
-        key: str | int
-        if outgoing.topic is None:
-            self._unique += 1
-            key = self._unique
-        else:
-            key = outgoing.topic
-            if replaced := self._folded.get(key):
+    def _take_queued(self, packets: int, size: int) -> list[Run]:
+        taken: list[Run] = []
+        whole = 0
+        for run in self._queue:
+            fitting = run.fitting(packets=packets, size=size)
+            if fitting < run.count:
+                if fitting:
+                    head, self._queue[whole] = run.split(fitting)
+                    taken.append(head)
+                break
+            taken.append(run)
+            whole += 1
+            packets -= run.count
+            size -= run.size
+        del self._queue[:whole]
+        return taken
+
+    def _take_folded(self, packets: int, size: int) -> list[Run]:
+        taken: list[Run] = []
+        while self._folded and len(taken) < packets and size > 0:
+            _, outgoing = self._folded.popitem(last=False)
+            # Not joined: that would be a copy for this session alone.
+            taken.append(Run.of(outgoing))
+            size -= len(outgoing.body)
+        return taken
+
+    def _fold(self, run: Run, folded: OrderedDict[str | int, Outgoing]) -> None:
+        for outgoing in run.packets:
+            key: str | int
+            if outgoing.topic is None:
+                self._unique += 1
+                key = self._unique
+            else:
+                key = outgoing.topic
+            if replaced := folded.get(key):
                 self.bytes -= len(replaced.body)
                 self.conflated += 1
-        self._folded[key] = outgoing
-        self.bytes += len(outgoing.body)
+            else:
+                self.count += 1
+            folded[key] = outgoing
+            self.bytes += len(outgoing.body)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 from gateway.core.types import (
@@ -354,8 +354,7 @@ SessionBody: TypeAlias = ClientRequest | Update | Reply | Notice
 LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPacket:
+class SessionPacket(NamedTuple):
     """A numbered packet as received.
 
     Attributes:

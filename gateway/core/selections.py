@@ -10,6 +10,7 @@ Values of ``Selections`` are immutable, so that the grid's write, the index and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gateway.core.errors import InvalidSelector
@@ -26,6 +27,14 @@ DESELECT_SIGN: Final = "-"
 
 FEW_WILDCARDS: Final = 8
 """Entries with wildcards that are tried one by one, at about 1 µs each; a map costs 5 µs per question, however many."""
+
+
+SHORT_LIST: Final = 16
+"""Entries of a list that is worth keeping for reuse; long ones would fill the memory, and hardly two are equal."""
+
+_CACHED_LISTS: Final = 4096
+"""Short lists kept for reuse, some 10 MiB: a claim of a session that the node holds reads the very list that is here
+already, and sessions of one application often have the same."""
 
 
 class Entry(NamedTuple):
@@ -61,7 +70,7 @@ class Selections:
     Two lists are equal if they have the same entries in the same order.
     """
 
-    __slots__ = ("_entries", "_literals", "_map", "_wildcards")
+    __slots__ = ("_entries", "_literals", "_map", "_partitions", "_wildcards", "_wire")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """Take *entries* as they are, compact or not; ``NOTHING`` and ``from_wire`` are the usual beginnings."""
@@ -71,9 +80,11 @@ class Selections:
         self._literals: dict[str, int] | None = None
         self._wildcards: tuple[tuple[int, Entry], ...] = ()
         self._map: SelectorMap[int] | None = None
+        self._partitions: tuple[int, frozenset[int]] | None = None
+        self._wire: tuple[str, ...] | None = None
 
-    @classmethod
-    def from_wire(cls, wire: Iterable[str]) -> Selections:
+    @staticmethod
+    def from_wire(wire: Iterable[str]) -> Selections:
         """Read what ``to_wire`` wrote.
 
         The entries are kept as they are: whoever wrote them had compacted them, and doing it again would make reading a
@@ -85,11 +96,14 @@ class Selections:
         Raises:
             InvalidSelector: an entry has no sign, or its selector is not valid.
         """
-        return cls(map(_parse_entry, wire))
+        written = tuple(wire)
+        return _known_list(written) if len(written) <= SHORT_LIST else Selections(map(_parse_entry, written))
 
     def to_wire(self) -> tuple[str, ...]:
         """Write the entries as ``+selector`` and ``-selector``, in order."""
-        return tuple(map(str, self._entries))
+        if self._wire is None:
+            self._wire = tuple(map(str, self._entries))
+        return self._wire
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -132,7 +146,11 @@ class Selections:
         Raises:
             ValueError: *depth* is below 1.
         """
-        return frozenset().union(*(partitions(entry.selector, depth) for entry in self._entries if entry.selects))
+        known = self._partitions
+        if known is None or known[0] != depth:
+            reached = (partitions(entry.selector, depth) for entry in self._entries if entry.selects)
+            known = self._partitions = (depth, frozenset().union(*reached))
+        return known[1]
 
     def _prepared(self) -> dict[str, int]:
         if self._literals is None:
@@ -190,6 +208,11 @@ class Selections:
 
     def __repr__(self) -> str:
         return f"Selections.from_wire({list(self.to_wire())})"
+
+
+@lru_cache(_CACHED_LISTS)
+def _known_list(wire: tuple[str, ...]) -> Selections:
+    return Selections(map(_parse_entry, wire))
 
 
 def _parse_entry(text: str) -> Entry:

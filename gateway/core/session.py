@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from gateway.core import codec
 from gateway.core.codes import OUT_OF_ORDER
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.frozen import FrozenSession, SessionPolicy
-from gateway.core.outbox import Outbox, Outgoing
 from gateway.core.packets import (
     Ack,
     Bye,
@@ -28,6 +26,7 @@ from gateway.core.packets import (
     SessionPacket,
 )
 from gateway.core.resend import ResendBuffer
+from gateway.core.sender import Sender
 from gateway.core.transitions import Input, Role, State, step
 from gateway.core.types import PacketId, TokenGeneration
 
@@ -40,7 +39,7 @@ A violation of the protocol is handed on as a value, the last one: what came bef
 """
 
 
-class SessionMachine:
+class SessionMachine(Sender):
     """One end of a session.
 
     Args:
@@ -57,46 +56,18 @@ class SessionMachine:
     """
 
     __slots__ = (
-        "_ack_due",
-        "_ack_owed",
-        "_acknowledged",
-        "_buffer",
         "_generation",
         "_heard",
-        "_links",
-        "_outbox",
         "_ping_pending",
-        "_pong_owed",
         "_proven",
-        "_sent",
-        "discarded",
         "duplicates",
-        "policy",
-        "received",
-        "role",
-        "state",
     )
 
     def __init__(self, role: Role, policy: SessionPolicy) -> None:
-        self.role = role
-        self.policy = policy
-        self.state = State.FRESH
-        self.received = PacketId(0)
-        self.discarded = 0
+        super().__init__(role, policy)
         self.duplicates = 0
-        self._buffer = ResendBuffer(packets=policy.resend_packets, size=policy.resend_bytes)
-        self._outbox = Outbox()
-        self._sent = PacketId(0)
-        """Id of the last packet written on this connection; lags behind the buffer after a reattach."""
-        self._acknowledged = PacketId(0)
-        """Id of the last received packet that the peer has been told of."""
-        self._links: list[bytes] = []
         self._heard = 0.0
-        self._ack_due: float | None = None
         self._ping_pending = False
-        # Answers that are owed are flags and not queued packets: a peer that asks and never reads cannot pile them up.
-        self._ack_owed = False
-        self._pong_owed = False
         self._generation: TokenGeneration | None = None
         """Generation of the token in the welcome that began the present numbering; None if nobody told."""
         self._proven = False
@@ -105,56 +76,7 @@ class SessionMachine:
     def __repr__(self) -> str:
         return (
             f"<SessionMachine {self.role.value} {self.state.value} received={self.received} sent={self._sent} "
-            f"kept={len(self._buffer)} waiting={len(self._outbox)}>"
-        )
-
-    # --- What others may know ---------------------------------------------------------------------------------------
-
-    @property
-    def oldest(self) -> PacketId:
-        """Id of the oldest packet that can be resent; the next id if none is kept."""
-        return self._buffer.oldest
-
-    @property
-    def last_numbered(self) -> PacketId:
-        """Id of the last packet that got a number; 0 for none."""
-        return PacketId(self._buffer.next - 1)
-
-    @property
-    def unacknowledged(self) -> int:
-        """Packets numbered and not yet acknowledged."""
-        return len(self._buffer)
-
-    @property
-    def resend_bytes(self) -> int:
-        """Bytes of the bodies kept for resending."""
-        return self._buffer.bytes
-
-    @property
-    def waiting(self) -> int:
-        """Packets not yet numbered."""
-        return len(self._outbox)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of the bodies not yet numbered."""
-        return self._outbox.bytes
-
-    @property
-    def conflated(self) -> int:
-        """Updates replaced by newer ones of their topic since the last ``open``, ``reattach`` or ``restart``."""
-        return self._outbox.conflated
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing waits and the peer has acknowledged everything: a connection may be left without loss."""
-        return not self._outbox and not self._buffer
-
-    @property
-    def has_output(self) -> bool:
-        """Whether ``flush`` may have something to write."""
-        return bool(
-            self._outbox or self._links or self._ack_owed or self._pong_owed or self._sent < self._buffer.next - 1
+            f"kept={self._buffer.count} waiting={self._outbox.count}>"
         )
 
     # --- The application ----------------------------------------------------------------------------------------------
@@ -169,55 +91,17 @@ class SessionMachine:
         self._attach(Input.OPEN, now)
         self._begin_numbering(generation)
 
-    def submit(self, outgoing: Outgoing, *, snapshot: bool = False) -> None:
-        """Hand in a session packet.
-
-        A server numbers it at once while its peer is away, so that a reattach brings it; once its buffer is full the
-        state becomes GAP and packets are counted in ``discarded`` instead. A client keeps it until it is attached.
-
-        Args:
-            outgoing: the body.
-            snapshot: it is part of the answer to a selection and does not count against the outbox's bounds.
-        """
-        state = self.state = step(self.state, Input.SUBMIT)
-        if state is State.ATTACHED or self.role is Role.CLIENT:
-            if snapshot:
-                self._outbox.allow(outgoing)
-            else:
-                self._outbox.push(outgoing)
-        elif state is State.GAP:
-            self.discarded += 1
-        elif self._buffer.full:
-            self._overflow()
-            self.discarded += 1
-        else:
-            self._buffer.append(outgoing)
-
-    def exceeds(self, *, packets: int, size: int) -> bool:
-        """Tell whether the outbox is above its bounds (P9); snapshots do not count."""
-        return self._outbox.exceeds(packets=packets, size=size)
-
-    def conflate(self) -> None:
-        """Fold what waits to the newest update per topic until it has gone out, though the transport takes it."""
-        self._outbox.conflate()
-
-    def send_link(self, packet: LinkPacket) -> None:
-        """Have a link packet written before everything else that waits."""
-        self._links.append(codec.encode_link(packet))
-
     def detach(self) -> None:
         """The connection is gone. A server numbers what waits, so that a reattach brings it."""
         attached = self.state is State.ATTACHED
         self.state = step(self.state, Input.DETACH)
-        self._links.clear()
+        self._links = ()
         self._ack_due = None
         self._ping_pending = self._ack_owed = self._pong_owed = False
         if attached and self.role is Role.SERVER:
-            while self._outbox:
-                if self._buffer.full:
-                    self._overflow()
-                    return
-                self._buffer.append(self._outbox.pop())
+            self._number(*self._buffer.room)
+            if self._outbox.count:
+                self._overflow()
 
     def resume(self) -> None:
         """A connection has come back and the two sides begin to agree on how to go on."""
@@ -265,7 +149,7 @@ class SessionMachine:
         self._attach(Input.REATTACH, now)
         self._buffer.acknowledge(received)
         self._sent = received
-        return len(self._buffer)
+        return self._buffer.count
 
     def restart(self, now: float, *, generation: TokenGeneration | None = None) -> None:
         """Begin numbering anew in both directions on the connection that is there (rung 4).
@@ -300,7 +184,7 @@ class SessionMachine:
         """
         if not self._same_numbering(generation):
             return None
-        return max(0, self.last_numbered - received) + len(self._outbox) + self.discarded
+        return max(0, self.last_numbered - received) + self._outbox.count + self.discarded
 
     def close(self) -> None:
         """End the session and drop everything but the link packets that wait."""
@@ -326,16 +210,35 @@ class SessionMachine:
         handed_on: list[Received] = []
         try:
             for packet in packets:
-                if isinstance(packet, SessionPacket):
+                if isinstance(packet, Ack):  # by far the most frequent packet of a client that only listens
+                    self._acknowledge(packet.received)
+                elif isinstance(packet, SessionPacket):
                     if self._take_in(packet, now):
                         handed_on.append(packet.body)
-                elif isinstance(packet, Ack | Pong):
+                elif isinstance(packet, Pong):
                     self._acknowledge(packet.received)
                 else:
                     handed_on.append(self._accept(packet))
         except RemoteProtocolError as violation:
             handed_on.append(violation)
         return handed_on
+
+    def receive_ack(self, received: PacketId, now: float) -> bool:
+        """Take in a message that is nothing but an acknowledgement: ``receive`` of one ``Ack``, with less around it.
+
+        Returns:
+            Whether a ping was waiting for a sign of life, so that ``next_deadline`` may be earlier now.
+
+        Raises:
+            RemoteProtocolError: the peer acknowledges a packet that was never sent; the connection must be closed.
+        """
+        if self.state is not State.ATTACHED:
+            self.state = step(self.state, Input.RECEIVE)
+        pinged, self._ping_pending = self._ping_pending, False
+        self._heard = now
+        self._proven = True
+        self._acknowledge(received)
+        return pinged
 
     def _take_in(self, packet: SessionPacket, now: float) -> bool:
         if packet.received is not None:
@@ -408,87 +311,6 @@ class SessionMachine:
         self._ping_pending = True
         self.send_link(Ping(token))
 
-    # --- Output -------------------------------------------------------------------------------------------------------
-
-    def flush(self, room: int) -> list[bytes]:
-        """Number what may be numbered and hand out what is to be written now.
-
-        Args:
-            room: bytes the transport would like to take. With none, nothing is numbered and what waits is conflated
-                until it can go out. Should there be too little for all that waits, the rest stays as it is: whether the
-                transport takes that too, the next call tells.
-
-        Returns:
-            Messages, each of one or more packets; link packets come first, except for an acknowledgement that no
-            session packet could carry.
-        """
-        self.state = step(self.state, Input.FLUSH)
-        packets = self._links
-        self._links = []
-        if self.state is State.ATTACHED:
-            # What was queued on purpose is written in any case; answers wait for room like everything else.
-            room -= sum(map(len, packets))
-            if self._pong_owed and room > 0:
-                packets.append(codec.encode_link(Pong(self.received)))
-                room -= len(packets[-1])
-                self._pong_owed = False
-                self._told()
-            has_room = room > 0
-            if not has_room or self._buffer.full:
-                self._outbox.conflate()
-            if self._sent < self._buffer.next - 1:
-                room = self._resend(packets, room)
-            if self._outbox:
-                self._number_new(packets, room)
-            if self._ack_owed and has_room:
-                packets.append(codec.encode_link(Ack(self.received)))
-                self._told()
-        return self._messages(packets)
-
-    def _resend(self, packets: list[bytes], room: int) -> int:
-        for number, outgoing in self._buffer.after(self._sent):
-            if room <= 0:
-                break
-            packets.append(codec.number(outgoing.body, number, self._news()))
-            room -= len(outgoing.body)
-            self._sent = number
-        return room
-
-    def _number_new(self, packets: list[bytes], room: int) -> None:
-        outbox, buffer = self._outbox, self._buffer
-        # Numbering out of turn would be a gap; but ``_resend`` stops early only when it has left no room.
-        while outbox and room > 0 and not buffer.full:
-            outgoing = outbox.pop()
-            self._sent = buffer.append(outgoing)
-            packets.append(codec.number(outgoing.body, self._sent, self._news()))
-            room -= len(outgoing.body)
-
-    def _news(self) -> PacketId | None:
-        """Return the acknowledgement to send along, once per news."""
-        if self.received == self._acknowledged:
-            return None
-        self._told()
-        return self.received
-
-    def _told(self) -> None:
-        self._acknowledged = self.received
-        self._ack_due = None
-        self._ack_owed = False
-
-    def _messages(self, packets: list[bytes]) -> list[bytes]:
-        if len(packets) <= 1:
-            return packets
-        messages: list[bytes] = []
-        # An array has one byte more than its packets and a comma for each: two brackets, and no comma after the last.
-        start, size = 0, 1
-        for index, packet in enumerate(packets):
-            size += len(packet) + 1
-            if size > self.policy.message_bytes and index > start:
-                messages.append(codec.join(packets[start:index]))
-                start, size = index, len(packet) + 2
-        messages.append(codec.join(packets[start:]))
-        return messages
-
     # --- Inside -------------------------------------------------------------------------------------------------------
 
     def _attach(self, event: Input, now: float) -> None:
@@ -508,17 +330,6 @@ class SessionMachine:
             return self._proven
         return generation >= self._generation
 
-    def _overflow(self) -> None:
-        """Drop everything: an absent peer is owed more than may be kept for it."""
-        self.state = step(self.state, Input.OVERFLOW)
-        # The numbers stay, because ``lost`` needs to know how many the peer was owed.
-        self._outbox_to_discarded()
-        next_id = self._buffer.next
-        self._buffer = ResendBuffer(packets=self.policy.resend_packets, size=self.policy.resend_bytes, next_id=next_id)
-
-    def _outbox_to_discarded(self) -> None:
-        self.discarded += self._outbox.clear()
-
     # --- As a value ---------------------------------------------------------------------------------------------------
 
     def freeze(self) -> FrozenSession:
@@ -528,11 +339,11 @@ class SessionMachine:
             policy=self.policy,
             state=self.state,
             next=self._buffer.next,
-            kept=tuple(self._buffer),
+            kept=tuple(self._buffer.after(PacketId(0))),
             sent=self._sent,
             received=self.received,
             acknowledged=self._acknowledged,
-            waiting=tuple(self._outbox),
+            waiting=tuple(self._outbox.runs()),
             folded=self._outbox.is_folded,
             allowance=self._outbox.allowance,
             conflated=self._outbox.conflated,
@@ -543,7 +354,7 @@ class SessionMachine:
             ping_pending=self._ping_pending,
             ack_owed=self._ack_owed,
             pong_owed=self._pong_owed,
-            links=tuple(self._links),
+            links=self._links,
             generation=self._generation,
             proven=self._proven,
         )
@@ -559,8 +370,8 @@ class SessionMachine:
         machine._sent = frozen.sent
         machine.received = frozen.received
         machine._acknowledged = frozen.acknowledged
-        for outgoing in frozen.waiting:
-            machine._outbox.push(outgoing)
+        for run in frozen.waiting:
+            machine._outbox.push(run)
         if frozen.folded:
             machine._outbox.conflate()
         machine._outbox.allowance = frozen.allowance
@@ -572,7 +383,7 @@ class SessionMachine:
         machine._ping_pending = frozen.ping_pending
         machine._ack_owed = frozen.ack_owed
         machine._pong_owed = frozen.pong_owed
-        machine._links = list(frozen.links)
+        machine._links = frozen.links
         machine._generation = frozen.generation
         machine._proven = frozen.proven
         return machine

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath, Version
 from gateway.ports.errors import Fenced
 from gateway.ports.sessions import Ownership
 
 
-@dataclass(frozen=True, slots=True)
-class TopicValue:
+class TopicValue(NamedTuple):
     """One publish, as the grid keeps and streams it.
 
     Attributes:
@@ -28,8 +27,7 @@ class TopicValue:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PublishCommand:
+class PublishCommand(NamedTuple):
     """One publish of one session's request.
 
     Attributes:
@@ -51,8 +49,7 @@ class PublishCommand:
     stored: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """A publish is in the grid.
 
     Attributes:
@@ -66,8 +63,7 @@ class Published:
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPosition:
+class StreamPosition(NamedTuple):
     """A place in a topic partition's stream: everything up to and including it has been seen.
 
     Attributes:
@@ -79,8 +75,7 @@ class StreamPosition:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class TailBatch:
+class TailBatch(NamedTuple):
     """Entries of one topic partition, in order and without a hole.
 
     Attributes:

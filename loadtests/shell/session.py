@@ -43,14 +43,14 @@ from loadtests.shell.transport import Dialer, Transport, open_websocket
 CLIENT_NAME: Final = "locust"
 """How load introduces itself; the fixed property ``$client``, so that operators can tell it from users."""
 
-ACK_PACKETS: Final = 64
+ACK_PACKETS: Final = 256
 """Packets received after which an acknowledgement is sent alone (protocol 5.3.2)."""
 
 ACK_SHARE: Final = 4
 """... and at the latest after this part of the node's resend buffer, so that the node never waits for it."""
 
-ACK_DELAY: Final = 0.2
-"""Seconds after which an acknowledgement is sent alone; protocol 5.3.2 asks for 0.25 s at most."""
+ACK_DELAY: Final = 0.45
+"""Seconds after which an acknowledgement is sent alone; protocol 5.3.2 asks for 0.5 s at most."""
 
 LEAST_ATTEMPT: Final = 0.25
 """Seconds that an attempt has even if it begins at the very end of the window: less is no attempt on a real network."""

@@ -21,7 +21,7 @@ from gateway.core.types import SessionId
 from gateway.local.stack import Stack
 from tests.cluster.support_a import PREFIX, Figures, GridReader, Member
 from tests.cluster.support_dump import dump
-from tests.support.faults import eventually
+from tests.support.faults import DEADLINE, eventually
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
 
@@ -143,19 +143,40 @@ def traces(grid: Mapping[str, str], sessions: Iterable[str]) -> list[str]:
 
 def unexpected(grid: Mapping[str, str]) -> list[str]:
     """Tell which keys are there that a grid without sessions has no use for; records of ends are not counted."""
-    lasting = {KEYS.grid, KEYS.leases, KEYS.members, KEYS.renewed, *KEYS.values, *KEYS.stream}
+    lasting = {KEYS.grid, KEYS.leases, KEYS.members, KEYS.renewed, *KEYS.opened, *KEYS.values, *KEYS.stream}
     return sorted(grid.keys() - lasting - {*KEYS.ended, *KEYS.closed})
 
 
-async def nothing_is_left(stack: Stack, sessions: Sequence[str], alive: set[str]) -> bool:
-    """Tell whether the grid is as if there had been no session and no other node; records of ends may remain."""
+async def what_is_left(stack: Stack, sessions: Sequence[str], alive: set[str]) -> list[object]:
+    """List why the grid is not as if there had been no session and no other node; records of ends may remain."""
     grid = await dump(stack.grid_url)
-    if traces(grid, sessions) or unexpected(grid):
-        return False
+    left: list[object] = [*traces(grid, sessions), *unexpected(grid)]
     async with GridReader(stack.grid_url) as reader:
         leases = await reader.call("ZRANGE", KEYS.leases, 0, -1)
         members = await reader.call("HKEYS", KEYS.members)
-    return sorted(leases) == sorted(members) and sorted(name.partition(":")[0] for name in leases) == sorted(alive)
+    if sorted(leases) != sorted(members) or sorted(name.partition(":")[0] for name in leases) != sorted(alive):
+        left.append(f"leases {leases}, members {members}, while {sorted(alive)} are alive")
+    return left
+
+
+async def until_nothing_is_left(
+    stack: Stack, sessions: Sequence[str], alive: set[str], *, within: float = DEADLINE
+) -> None:
+    """Wait until nothing is left of the sessions.
+
+    Raises:
+        AssertionError: something still is; it names what.
+    """
+    left: list[object] = []
+
+    async def look() -> bool:
+        left[:] = await what_is_left(stack, sessions, alive)
+        return not left
+
+    try:
+        await eventually(look, "nothing is left in the grid", within=within)
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {left}") from None
 
 
 async def judge_records(stack: Stack, sessions: Sequence[str]) -> int:
@@ -225,9 +246,7 @@ async def test_nothing_is_left_of_sessions_however_they_end(tmp_path: Path, figu
         assert await stack.drain_node("n2") == 0
         for ghost in stubborn:
             await ghost.vanish()
-        await eventually(
-            lambda: nothing_is_left(stack, everybody, {"n3"}), "nothing is left in the grid", within=PATIENT + 20
-        )
+        await until_nothing_is_left(stack, everybody, {"n3"}, within=PATIENT + 20)
         gone = loop.time() - killed
         records = await judge_records(stack, everybody)
         await eventually(lambda: no_record_is_left(stack), "the records of ends vanish", within=PATIENT + 10)
@@ -274,9 +293,7 @@ async def test_nothing_is_left_when_all_nodes_die_at_once(tmp_path: Path, figure
         assert {each.outcome for member in staying for each in member.recoveries} == {Outcome.FAILED_OVER}
         assert len({receipt.version for receipt in receipts}) == len(receipts)
         await asyncio.gather(*(member.close() for member in staying))
-        await eventually(
-            lambda: nothing_is_left(stack, [*ids, *lost_ids], set(stack.node_names)), "nothing is left in the grid"
-        )
+        await until_nothing_is_left(stack, [*ids, *lost_ids], set(stack.node_names))
         for node in stack.node_names:
             await assert_node_is_empty(stack, node)
         figures(

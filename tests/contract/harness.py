@@ -36,8 +36,9 @@ NOBODY: Final = SessionId("nobody")
 """A session that no test creates."""
 
 _PUBLISHES_BEFORE_CUT: Final = 7
-_BYTES_BEFORE_CUT: Final = 3000
-"""Where a call of some dozens of publishes is cut: after several, before most; a publish takes some 400 bytes."""
+_BYTES_BEFORE_CUT: Final = 75_000
+"""Where a call of some dozens of publishes of 4 KB each is cut: after several, before most. A step of the grid takes
+some 64 KiB of them."""
 
 _CONNECTIONS: Final = 2
 """Connections of a ``RedisGrid`` to each master: one for commands, one for streams."""

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 
@@ -351,7 +350,7 @@ async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harne
     (second,) = await published(grid, publish(owner, 2, TOPIC))
     assert second.version > first.version
     assert await grid.topics.restore([old]) == 0
-    other = replace(old, topic=TopicPath("prices/OTHER"))
+    other = old._replace(topic=TopicPath("prices/OTHER"))
     assert await grid.topics.restore([other]) == 1
     (third,) = await published(grid, publish(owner, 3, "prices/OTHER"))
     assert third.version > other.version

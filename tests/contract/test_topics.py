@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -89,7 +88,7 @@ async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harn
     owner = right(session())
     first, second = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
     again = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
-    assert again == [replace(first, duplicate=True), replace(second, duplicate=True)]
+    assert again == [first._replace(duplicate=True), second._replace(duplicate=True)]
     value = (await values_of(grid, PARTITION))[TOPIC]
     assert (value.version, value.value, value.event) == (2, b"2", second.event)
 
@@ -114,7 +113,7 @@ async def test_publishes_cut_in_the_middle_are_executed_once(harness: Harness, *
     partitions = [topic_of(path) for path in paths]
 
     def commands(owner: Ownership) -> list[PublishCommand]:
-        return [publish(owner, number, paths[number % 3], str(number).encode()) for number in range(1, 61)]
+        return [publish(owner, number, paths[number % 3], str(number).encode().ljust(4000)) for number in range(1, 61)]
 
     async with Follower(n2) as follower:
         await follower.follow_from_here(*partitions)
@@ -145,7 +144,7 @@ async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> N
     before = await published(n1, *(publish(right(record), number, TOPIC) for number in range(1, 4)))
     owner = right(record, owner=N2, epoch=2)
     after = await published(n2, *(publish(owner, number, TOPIC) for number in range(2, 6)))
-    assert after[:2] == [replace(each, duplicate=True) for each in before[1:]]
+    assert after[:2] == [each._replace(duplicate=True) for each in before[1:]]
     assert [(each.version, each.duplicate) for each in after[2:]] == [(4, False), (5, False)]
 
 
@@ -170,7 +169,7 @@ async def test_requests_of_several_partitions_are_told_apart(harness: Harness) -
     commands = [publish(owner, number, path) for number, path in enumerate(paths, 1)]
     receipts = await published(grid, *commands)
     assert [each.version for each in receipts] == [1, 1, 2, 1, 2, 3]
-    assert await published(grid, *commands) == [replace(each, duplicate=True) for each in receipts]
+    assert await published(grid, *commands) == [each._replace(duplicate=True) for each in receipts]
 
 
 async def test_sessions_are_told_apart(harness: Harness) -> None:
@@ -187,7 +186,7 @@ async def test_receipts_are_kept_until_they_are_settled(harness: Harness) -> Non
     count = 200
     receipts = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(1, count + 1)))
     again = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(21, count + 1)))
-    assert again == [replace(each, duplicate=True) for each in receipts[20:]]
+    assert again == [each._replace(duplicate=True) for each in receipts[20:]]
 
 
 async def test_a_settled_duplicate_is_still_not_executed(harness: Harness) -> None:

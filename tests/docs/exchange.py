@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from gateway.core import codec
 from gateway.core.codes import FailoverReason, Outcome
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import (
     Backoff,
     Bye,
@@ -28,6 +27,7 @@ from gateway.core.packets import (
     Update,
     Welcome,
 )
+from gateway.core.runs import Outgoing
 from gateway.core.session import Received, SessionMachine, SessionPolicy
 from gateway.core.transitions import Role
 from gateway.core.types import (

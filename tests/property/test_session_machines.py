@@ -63,10 +63,9 @@ class SessionMachines(RuleBasedStateMachine):
         for _ in range(count):
             self.pair.client.publish()
 
-    @rule(topics=st.lists(st.sampled_from(TOPICS), min_size=1, max_size=12))
-    def topics_change(self, topics: list[str]) -> None:
-        for topic in topics:
-            self.pair.server.update(topic)
+    @rule(topics=st.lists(st.sampled_from(TOPICS), min_size=1, max_size=12), room=st.sampled_from(ROOMS))
+    def topics_change(self, topics: list[str], room: int) -> None:
+        self.pair.server.update_all(topics, room=room)
 
     @rule()
     def server_declares(self) -> None:
@@ -177,7 +176,8 @@ def walk(seed: int) -> Counter[str]:
 
     actions: list[tuple[float, Callable[[], object]]] = [
         (10, pair.client.publish),
-        (10, lambda: pair.server.update(pick.choice(TOPICS))),
+        (8, lambda: pair.server.update(pick.choice(TOPICS))),
+        (4, lambda: pair.server.update_all(pick.choices(TOPICS, k=pick.randint(1, 4)), room=pick.choice(ROOMS))),
         (4, notify),
         (1, renew),
         (12, lambda: end().flush(pick.choice(ROOMS))),
@@ -229,6 +229,7 @@ def reached() -> Counter[str]:
         ("client in an earlier numbering", 0.1),
         ("node replaced", 0.2),
         ("conflated", 0.3),
+        ("sent at once", 0.1),
         ("client held back", 0.3),
         ("violation", 0.05),
         ("stale attempt", 0.01),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.core import codec
 from gateway.core.codes import FailoverReason, Outcome
 from gateway.core.errors import RemoteProtocolError
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import (
     Ack,
     Notice,
@@ -24,6 +24,7 @@ from gateway.core.packets import (
     Update,
     Welcome,
 )
+from gateway.core.runs import Outgoing, Run
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role, State
 from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, Version
@@ -95,7 +96,9 @@ class End:
         """Write what the machine has to write; a machine that has not begun has nothing."""
         if self.machine.state is State.FRESH:
             return
-        messages = self.machine.flush(room)
+        self._write(self.machine.flush(room))
+
+    def _write(self, messages: list[bytes]) -> None:
         if self.connection is None:
             assert not messages, "a machine without connection wrote something"
             return
@@ -292,19 +295,41 @@ class ServerEnd(End):
 
     def submit(self, topic: str | None, body: bytes, *, snapshot: bool = False) -> None:
         """Hand in a body; without a connection in a new life there is nobody to number it for."""
+        self._submit_run(Run.of(Outgoing(topic, body)), snapshot=snapshot)
+
+    def _submit_run(self, run: Run, *, snapshot: bool = False, room: int = 0) -> None:
+        """Hand in bodies, and have them written in the same step if there is room and the machine finds it simple."""
         if self.machine.state is State.FRESH:
             return
-        self.submitted += 1
+        self.submitted += run.count
         before = self.machine.state
-        self.machine.submit(Outgoing(topic, body), snapshot=snapshot)
+        twin = SessionMachine.thaw(self.machine.freeze())
+        message = self.machine.send_now(run, room)
+        if message is None:
+            assert self.machine.freeze() == twin.freeze(), "it did something, and said that it did nothing"
+        else:
+            self.pair.seen["sent at once"] += 1
+            twin.submit_run(run)
+            assert twin.flush(room) == [message], "one step wrote something else than two"
+            assert twin.freeze() == self.machine.freeze()
+            self._write([message])
+            return
+        self.machine.submit_run(run, snapshot=snapshot)
         if self.machine.state is State.GAP and before is not State.GAP:
             self.pair.seen["gap"] += 1
         assert before is not State.GAP or self.machine.discarded > 0
 
     def update(self, topic: str) -> None:
         """Change a topic."""
-        self.pair.versions[topic] = version = self.pair.versions.get(topic, 0) + 1
-        self._send_value(topic, version, snapshot=False)
+        self.update_all([topic], room=0)
+
+    def update_all(self, topics: Sequence[str], *, room: int) -> None:
+        """Change topics, some perhaps more than once, and send that as one run."""
+        bodies = []
+        for topic in topics:
+            self.pair.versions[topic] = version = self.pair.versions.get(topic, 0) + 1
+            bodies.append(self._value(topic, version, snapshot=False))
+        self._submit_run(Run(tuple(bodies)), room=room)
 
     def notify(self) -> None:
         """Say something that must arrive, or be declared lost."""
@@ -314,10 +339,9 @@ class ServerEnd(End):
             self.notices.append(message)
         self.submit(None, codec.encode_notice(Notice("values_reread", message)))
 
-    def _send_value(self, topic: str, version: int, *, snapshot: bool) -> None:
+    def _value(self, topic: str, version: int, *, snapshot: bool) -> Outgoing:
         event = EventId(f"0-1-{version}")
-        body = codec.encode_update(topic, Version(version), event, b"%d" % version, snapshot=snapshot)
-        self.submit(topic, body, snapshot=snapshot)
+        return Outgoing(topic, codec.encode_update(topic, Version(version), event, b"%d" % version, snapshot=snapshot))
 
     def renew_token(self) -> None:
         """Hand out a newer token by a ping."""
@@ -372,7 +396,7 @@ class ServerEnd(End):
         machine.send_link(pair.welcome(outcome, reason, self, resent, lost))
         if outcome is Outcome.FAILED_OVER:
             for topic, version in pair.versions.items():
-                self._send_value(topic, version, snapshot=True)
+                self._submit_run(Run.of(self._value(topic, version, snapshot=True)), snapshot=True)
         self.flush(PLENTY)
 
     def take_in(self, item: object) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 import orjson
 
 from gateway.core.codec import SUBPROTOCOL
+from tests.support.numbering import packets_of
 
 PATIENCE = 5.0
 """Seconds to wait for anything that must come: far above what it takes, so that a slow machine fails no test."""
@@ -90,8 +91,7 @@ class RawClient:
                 raise Closed(message.data)
             if message.type is not aiohttp.WSMsgType.TEXT:
                 raise Closed(self.ws.close_code)
-            content = orjson.loads(message.data)
-            self._waiting = content if isinstance(content, list) else [content]
+            self._waiting = packets_of(message.data)
         packet = self._waiting.pop(0)
         self.seen.append(packet)
         return packet

@@ -108,6 +108,11 @@ class RedisServer:
         return f"redis://{HOST}:{self.port}/0"
 
     @property
+    def running(self) -> bool:
+        """Whether it was started and not killed."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """Of the running process."""
         assert self._process is not None, "the server is not running"
@@ -238,13 +243,7 @@ class RedisServer:
             self.port = free_port()
 
     def _launch(self, *, aof: bool = True) -> None:
-        command = [
-            self._binary,
-            *("--bind", HOST, "--port", str(self.port), "--dir", str(self._data)),
-            *("--logfile", str(self.folder / "redis.log"), "--save", "", "--daemonize", "no"),
-            *("--appendonly", "yes" if aof and self._aof else "no", "--appendfsync", "always"),
-            *self._arguments,
-        ]
+        command = self._command(aof=aof and self._aof)
         if (setpriv := shutil.which("setpriv")) is not None:
             # Even when the test run itself is killed with SIGKILL, the server must not stay.
             command = [setpriv, "--pdeathsig", "KILL", *command]
@@ -252,6 +251,16 @@ class RedisServer:
             command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
         )
         _running.add(self)
+
+    def _command(self, *, aof: bool) -> list[str]:
+        """The program and its arguments; a server that nobody knows yet may be given other ports each time."""
+        return [
+            self._binary,
+            *("--bind", HOST, "--port", str(self.port), "--dir", str(self._data)),
+            *("--logfile", str(self.folder / "redis.log"), "--save", "", "--daemonize", "no"),
+            *("--appendonly", "yes" if aof else "no", "--appendfsync", "always"),
+            *self._arguments,
+        ]
 
     def _wait_until_ready(self, *, fail: bool) -> bool:
         assert self._process is not None

@@ -21,6 +21,7 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from gateway.core.codec import SUBPROTOCOL
+from tests.support.numbering import SESSION_PACKETS, packets_of
 
 PATIENCE = 5.0
 """Seconds to wait for anything that must come: far above what it takes, so that a slow machine fails no test."""
@@ -36,8 +37,6 @@ LIMITS: Packet = {
     "resend_bytes": 1_048_576,
 }
 """What the scripted server announces, unless told otherwise."""
-
-SESSION_PACKETS = frozenset({"subscribe", "unsubscribe", "publish", "properties"})
 
 
 class Gone(Exception):
@@ -113,8 +112,7 @@ class Peer:
                 message = await self._websocket.receive()
                 if message.type is not WSMsgType.TEXT:
                     raise Gone(self._websocket.close_code)
-                content = orjson.loads(message.data)
-                self._waiting.extend(content if isinstance(content, list) else [content])
+                self._waiting.extend(packets_of(message.data))
         packet = self._waiting.popleft()
         if packet["type"] in SESSION_PACKETS:
             self.received = packet["id"]

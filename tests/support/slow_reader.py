@@ -19,6 +19,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from gateway.core.codec import SUBPROTOCOL
+from tests.support.numbering import packets_of
 from tests.support.raw_client import PATIENCE, Packet
 
 RECEIVE_BUFFER: Final = 32 * 1024
@@ -141,8 +142,7 @@ class SlowReader:
     def _take_in(self, event: Any) -> None:
         match event:
             case Frame(opcode=Opcode.TEXT, data=text):
-                content = orjson.loads(text)
-                self._waiting += content if isinstance(content, list) else [content]
+                self._waiting += packets_of(bytes(text))
             case Frame(opcode=Opcode.CLOSE):
                 self._ended = True
             case Response() | Frame():

@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Final, Literal, TextIO
 
 import orjson
@@ -20,11 +21,13 @@ Format = Literal["auto", "console", "json"]
 
 _CATALOGUE: Final = frozenset(LOG_EVENTS)
 
-_ORDER: Final = ("time", "level", "node", "event")
-"""Fields that begin each JSON line, so that logs are easy on the eye even raw."""
+URGENT: Final = Level.WARNING
+"""From this severity on an event is written at once: it may be the last thing that a process says."""
 
 _BUG: Final = "_bug"
 """Marks events whose error deserves a traceback; removed before rendering."""
+
+_LEVELS: Final = {level: level.name.lower() for level in Level}
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that reverse the direction of text."""
@@ -61,14 +64,12 @@ class StructuredEventLog:
         self._writer = LineWriter(stream)
         terminal = stream.isatty()
         console = format == "console" or (format == "auto" and terminal)
-        render = (_escape_controls, _render_console(colours=terminal)) if console else (_render_json,)
-        processors: Iterable[Processor] = (
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            _explain_error,
-            redact_fields,
-            *render,
+        render: Iterable[Processor] = (
+            (_stamp_text, _escape_controls, _render_console(colours=terminal)) if console else (_stamp, _render_json)
         )
-        self._renderer = _Renderer(None, list(processors), {"node": node})
+        # The empty fields take the first places in each line, so that logs are easy on the eye even raw.
+        places = {"time": "", "level": "", "node": node, "event": ""}
+        self._renderer = _Renderer(None, [_explain_error, redact_fields, *render], places)
 
     def emit(self, event: LogEvent, /, **fields: object) -> None:
         """Log *event* with its fields; never raises and never blocks (unless ``strict``: then misuse raises).
@@ -93,16 +94,15 @@ class StructuredEventLog:
             line = self._renderer.render(event, fields)
         except Exception as error:  # noqa: BLE001 - a value that cannot be shown must not hurt whoever logs it
             line = self._renderer.render(event, {"unloggable": f"{type(error).__name__} in {sorted(fields)}"})
-        self._writer.write(line)
+        self._writer.write(line, urgent=event.level >= URGENT)
 
 
 class _Renderer(structlog.BoundLoggerBase):
     """Runs an event through the processors and returns its line."""
 
     def render(self, event: LogEvent, fields: Mapping[str, object]) -> str:
-        level = event.level.name.lower()
-        marked = {**fields, _BUG: True} if event.bug else fields
-        (line,), _ = self._process_event(level, event.name, {"level": level, **marked})
+        level = _LEVELS[event.level]
+        (line,), _ = self._process_event(level, event.name, {"level": level, _BUG: event.bug, **fields})
         return str(line)
 
 
@@ -117,9 +117,20 @@ def _explain_error(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
     return event
 
 
+def _stamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Note the time, for a renderer that knows how to write it."""
+    event["time"] = datetime.now(UTC)
+    return event
+
+
+def _stamp_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Note the time as text."""
+    event["time"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return event
+
+
 def _render_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    ordered = {**{name: event.pop(name) for name in _ORDER}, **event}
-    return orjson.dumps(ordered).decode("utf-8")
+    return orjson.dumps(event, option=orjson.OPT_UTC_Z).decode("utf-8")
 
 
 def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
@@ -27,6 +28,12 @@ _HASH: Final = re.compile(r"scrypt\$[^\s'\"]+")
 _URL_PASSWORD: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{0,20}://[^\s:/@]*):[^\s@/]+@", re.IGNORECASE)
 """Credentials in a URL, such as the grid's. Bounded, so that no text of a client makes the search slow."""
 
+_SHORTEST_TOKEN: Final = 24 + 1 + 43
+"""Characters below which no text can hold a token."""
+
+_KNOWN_NAMES: Final = 1024
+"""Names of fields of which is remembered whether they hold secrets: all of the catalogue."""
+
 DEEPEST: Final = 6
 """Levels of nested values that are looked into; what lies deeper is not logged at all."""
 
@@ -35,16 +42,26 @@ LONGEST_TEXT: Final = 2000
 """Characters of one value: clients choose some of them, and may not fill the disk; tracebacks are not cut."""
 
 
+@lru_cache(_KNOWN_NAMES)
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(name) is not None
+
+
 def redact(text: str) -> str:
     """Mask everything in *text* that looks like a token, a hashed secret or a password in a URL."""
     # Cheap tests first: nearly no text has any of these.
-    if "." in text:
+    if len(text) >= _SHORTEST_TOKEN and "." in text:
         text = _TOKEN.sub(REDACTED, text)
     if "://" in text:
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{REDACTED}@", text)
     if "scrypt$" in text:
         text = _HASH.sub(REDACTED, text)
     return text
+
+
+def _is_harmless(value: object) -> bool:
+    """Tell whether *value* can be seen to need no masking and no cutting: nearly all can."""
+    return value is None or (type(value) is str and len(value) < _SHORTEST_TOKEN and not ("$" in value or "/" in value))
 
 
 def redact_value(value: object, depth: int = 0) -> object:
@@ -57,8 +74,7 @@ def redact_value(value: object, depth: int = 0) -> object:
         return "…"
     if isinstance(value, Mapping):
         return {
-            str(key): REDACTED if _SECRET_NAME.fullmatch(str(key)) else redact_value(item, depth + 1)
-            for key, item in value.items()
+            str(key): REDACTED if _is_secret(str(key)) else redact_value(item, depth + 1) for key, item in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
         return [redact_value(item, depth + 1) for item in value]
@@ -76,8 +92,8 @@ def _cut(text: str) -> str:
 def redact_fields(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Mask secrets in all fields of an event; a structlog processor."""
     for name, value in fields.items():
-        if _SECRET_NAME.fullmatch(name):
+        if _is_secret(name):
             fields[name] = REDACTED
-        else:
+        elif not _is_harmless(value):
             fields[name] = redact(value) if name == "exception" and isinstance(value, str) else redact_value(value)
     return fields

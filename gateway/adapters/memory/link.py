@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from gateway.ports import Receiver
+
 
 class LoopbackLink:
     """``Link`` whose other end is the test.
@@ -29,6 +31,8 @@ class LoopbackLink:
         self._over = False
         self._close_code: int | None = None
         self._read = 0
+        self._receiver: Receiver | None = None
+        self._paused = False
         self._changed = asyncio.Event()
 
     # --- the port -----------------------------------------------------------------------------------------------------
@@ -50,6 +54,27 @@ class LoopbackLink:
                 return None
             await self._next_change()
         return None if self.closed is not None else self._incoming.popleft()
+
+    def listen(self, receiver: Receiver) -> None:
+        """See the port."""
+        self._receiver = receiver
+        self._hand_over()
+
+    def pause(self) -> None:
+        """See the port."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """See the port."""
+        self._paused = False
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        while self._receiver is not None and not self._paused and self._incoming and self.closed is None:
+            self._receiver.received(self._incoming.popleft())
+        if self._over and self._receiver is not None and (self.closed is not None or not self._paused):
+            receiver, self._receiver = self._receiver, None
+            asyncio.get_running_loop().call_soon(receiver.ended)
 
     def write(self, message: bytes) -> None:
         """See the port."""
@@ -118,6 +143,7 @@ class LoopbackLink:
         return self.closed
 
     def _wake(self) -> None:
+        self._hand_over()
         # A new event each time: several may wait, and none may miss a change while another one looks.
         self._changed.set()
         self._changed = asyncio.Event()

@@ -35,9 +35,14 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(lapsed, by))
 
-    async def tell_claimed(self, to: NodeRef, right: Ownership) -> None:
+    async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
         """See the port."""
-        await self._connection.run(lambda _grid, _now: self._connection.server.tell(to, right))
+
+        def tell(_grid: object, _now: float) -> None:
+            for right in rights:
+                self._connection.server.tell(to, right)
+
+        await self._connection.run(tell)
 
     def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
         """See the port. What is told from this call on is kept for the reader; the iterator ends with ``close``."""

@@ -178,6 +178,14 @@ class SessionTable:
             confirmed=record.confirmed if changes.confirmed is None else max(record.confirmed, changes.confirmed),
         )
 
+    def confirm(self, right: Ownership, proved: TokenGeneration, now: float) -> bool:
+        """See ``SessionStore.confirm``, for one session."""
+        try:
+            self.change(right, SessionChanges(confirmed=proved), now)
+        except (Fenced, SessionGone):
+            return False
+        return True
+
     def disconnect(self, right: Ownership, now: float) -> None:
         """See ``SessionStore.disconnect``; asked again, the window that runs already is not extended."""
         stored = self._owned(right, now)

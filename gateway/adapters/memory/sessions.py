@@ -30,6 +30,12 @@ class MemorySessionStore:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.sessions.change(right, changes, now))
 
+    async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: [grid.sessions.confirm(right, proved, now) for right, proved in proofs]
+        )
+
     async def disconnect(self, right: Ownership) -> None:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.sessions.disconnect(right, now))

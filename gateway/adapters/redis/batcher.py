@@ -36,16 +36,33 @@ from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.errors import GatewayError
+from gateway.core.rates import TokenBucket
 from gateway.ports import GridUnavailable, LeaseUnverified, Metrics
 
 PIPELINES_IN_FLIGHT: Final = 2
 """One is executed by Redis while the replies of the other are taken in; more would only make each smaller."""
 
 PIPELINE_COMMANDS: Final = 1000
-"""Commands after which a pipeline is closed: some 15 ms of work for Redis, far below every time limit."""
+"""Commands of one caller after which its next ones are of another group."""
+
+PIPELINE_ARGUMENTS: Final = 10_000
+"""Arguments after which a pipeline is closed. A command has about ten, and each publish of many in one step three, so
+that this is some 15 to 20 ms of work for Redis, far below every time limit."""
+
+PIPELINES_PER_SECOND: Final = 400.0
+"""Pipelines begun in a second for as long as there are always more: 2.5 ms apart. A pipeline, and what its answers set
+in motion, has a fixed cost of some 0.2 ms, which a node that is nearly busy would pay more and more often. A node with
+less to do, and each of the few steps of a handshake, waits for nothing."""
+
+PIPELINE_BURST: Final = 40
+"""Pipelines that may follow each other without a pause."""
 
 _STALL: Final = 0.1
 """Seconds by which a timer may be late before the delay is blamed on this process and not on Redis."""
+
+_CANCEL_AGAIN: Final = 1.0
+"""Seconds until a task that was cancelled and goes on is cancelled again. Up to Python 3.11, ``asyncio.wait_for``, by
+which the Redis client bounds its writes, loses a cancellation that meets the end of the write."""
 
 _SHORTEST_LOOK: Final = 0.01
 """Seconds between two looks at the time limits, at least."""
@@ -174,6 +191,7 @@ class Batcher(Executor):
         self._pending: deque[_Group] = deque()
         self._awaited: deque[_Group] = deque()
         self._flights: deque[_Flight] = deque()
+        self._pace = TokenBucket(PIPELINES_PER_SECOND, PIPELINE_BURST)
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -237,6 +255,7 @@ class Batcher(Executor):
                 while not self._pending or len(self._flights) >= PIPELINES_IN_FLIGHT:
                     self._work.clear()
                     await self._work.wait()
+                await keep_pace(self._pace)
                 groups = self._take()
                 if not groups:
                     self._settle()
@@ -256,13 +275,13 @@ class Batcher(Executor):
         groups: list[_Group] = []
         size = 0
         permitted = self._leases.permits_writes()
-        while self._pending and size < PIPELINE_COMMANDS:
+        while self._pending and size < PIPELINE_ARGUMENTS:
             group = self._pending.popleft()
             if group.gated and not permitted:
                 group.fail(LeaseUnverified("this node may have lost its lease and must verify it before it writes"))
                 continue
             groups.append(group)
-            size += len(group.commands)
+            size += sum(map(len, group.commands))
         return groups
 
     async def _read(self, connection: AbstractConnection) -> None:
@@ -338,12 +357,24 @@ class Batcher(Executor):
         self._arm(max(overdue, _SHORTEST_LOOK))
 
 
+async def keep_pace(pace: TokenBucket) -> None:
+    """Wait until it is time for the next one, as *pace* has it."""
+    now = asyncio.get_running_loop().time
+    pause = pace.take(now())
+    while pause > 0:
+        await asyncio.sleep(pause)
+        pause = pace.take(now())
+
+
 async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait for their end.
 
     Raises:
         asyncio.CancelledError: whoever waits is cancelled itself; that must not be taken for the end of the others.
     """
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN)
+    await asyncio.gather(*tasks, return_exceptions=True)  # their errors are known now, and of no interest

@@ -169,6 +169,7 @@ class RedisTail:
             self._read_inboxes[inbox.key] = inbox.after
             if self._inboxes.get(inbox.key) is inbox:
                 del self._inboxes[inbox.key]
+                self._change()
 
     def _change(self) -> None:
         for reader in self._readers:
@@ -237,7 +238,7 @@ class RedisTail:
     def _take_in(self, follow: _Follow, entries: Sequence[Any]) -> None:
         """Queue entries if they continue the position without a hole, else declare it lost."""
         generation, first = _numbers(entries[0][0])
-        end, last = _numbers(entries[-1][0])
+        end, last = _numbers(entries[-1][0]) if len(entries) > 1 else (generation, first)
         # Ids only rise. So if as many entries as there are numbers lie between two numbers of one generation, none of
         # them is missing, and it is enough to look at the first and the last.
         whole = generation == end and last - first + 1 == len(entries)

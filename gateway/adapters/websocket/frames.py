@@ -1,19 +1,68 @@
-"""Server frames (RFC 6455 section 5.2), built without a copy more than needed.
+"""WebSocket frames (RFC 6455 section 5), without I/O: built for the client, and read from it.
 
-aiohttp's own writer is a coroutine that may wait for the transport. The gateway decides itself what waits and what is
+Frames of the server are built without a copy more than needed. The gateway decides itself what waits and what is
 conflated, so it hands whole frames to the transport and looks at the transport's backlog.
+
+No extension is negotiated (protocol 1.5), so a message is the payload of a text frame, or of several fragments.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from enum import IntEnum
+from struct import Struct
+from typing import Final, TypeAlias
 
-_TEXT_FINAL: Final = 0x81
-"""FIN and opcode 1: a text message in one frame. A server does not mask."""
+TEXT: Final = 0x1
+BINARY: Final = 0x2
+CLOSE: Final = 0x8
+PING: Final = 0x9
+PONG: Final = 0xA
+_CONTINUATION: Final = 0x0
+"""Opcodes (section 5.2)."""
+
+_FINAL: Final = 0x80
+"""In the first byte: the last frame of its message."""
+_RESERVED: Final = 0x70
+"""In the first byte: bits of extensions, of which there are none."""
+_CONTROL: Final = 0x08
+"""In the opcode: close, ping or pong, or one of those that nobody has defined."""
+_MASKED: Final = 0x80
+"""In the second byte: the payload is masked, as a client must and a server must not."""
+_MASK_BYTES: Final = 4
+
 _LENGTH_7_BITS: Final = 125
-"""Longest payload whose length fits into the second byte."""
+"""Longest payload whose length fits into the second byte; also the longest of a control frame."""
 _LENGTH_16_BITS: Final = 0xFFFF
 """Longest payload whose length fits into two further bytes."""
+_IN_2_BYTES: Final = 126
+_IN_8_BYTES: Final = 127
+"""In the place of a length: it follows in that many bytes."""
+
+_TEXT_FINAL: Final = _FINAL | TEXT
+
+_STATUS_BYTES: Final = 2
+_LONGEST_REASON: Final = _LENGTH_7_BITS - _STATUS_BYTES
+"""Bytes of UTF-8 beside the code in a close frame."""
+
+_HEADER_16_BITS: Final = Struct(">BBH").pack
+"""Writes the header of a message whose length is in two bytes, as that of nearly all that a node sends."""
+
+_SENDABLE: Final = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
+"""Close codes below 3000 that an endpoint may send (section 7.4.1 and the registry of IANA)."""
+_OF_LIBRARIES: Final = range(3000, 5000)
+"""Close codes of libraries and applications."""
+
+Frame: TypeAlias = tuple[int, bytes]
+"""Opcode and payload: of a whole message, or of a control frame."""
+
+
+class Breach(IntEnum):
+    """Close codes that tell a client which rule of RFC 6455 it broke (section 7.4.1)."""
+
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED_DATA = 1003
+    INVALID_TEXT = 1007
+    MESSAGE_TOO_BIG = 1009
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -26,5 +75,185 @@ def text_frame(payload: bytes) -> bytes:
     if size <= _LENGTH_7_BITS:
         return b"%c%c%b" % (_TEXT_FINAL, size, payload)
     if size <= _LENGTH_16_BITS:
-        return b"%c\x7e%b%b" % (_TEXT_FINAL, size.to_bytes(2, "big"), payload)
+        return _HEADER_16_BITS(_TEXT_FINAL, _IN_2_BYTES, size) + payload
     return b"%c\x7f%b%b" % (_TEXT_FINAL, size.to_bytes(8, "big"), payload)
+
+
+def close_frame(code: int | None, reason: str = "") -> bytes:
+    """Build a close frame; a reason that is too long is cut between two characters.
+
+    Args:
+        code: None for a frame without one.
+        reason: for people.
+    """
+    text = reason.encode("utf-8", "replace")[:_LONGEST_REASON].decode("utf-8", "ignore").encode()
+    payload = b"" if code is None else code.to_bytes(_STATUS_BYTES, "big") + text
+    return b"%c%c%b" % (_FINAL | CLOSE, len(payload), payload)
+
+
+def pong_frame(payload: bytes) -> bytes:
+    """Build the answer to a ping with *payload*."""
+    return b"%c%c%b" % (_FINAL | PONG, len(payload), payload)
+
+
+def close_code(payload: bytes) -> int | None:
+    """Read the code of a close frame.
+
+    Args:
+        payload: of the frame.
+
+    Returns:
+        The code; None if the frame has none.
+
+    Raises:
+        FrameError: there is no such code, or the reason is not UTF-8.
+    """
+    if not payload:
+        return None
+    code = int.from_bytes(payload[:_STATUS_BYTES], "big")
+    if len(payload) < _STATUS_BYTES or (code not in _SENDABLE and code not in _OF_LIBRARIES):
+        raise FrameError(Breach.PROTOCOL_ERROR, "a close frame has a code that nobody may send")
+    try:
+        payload[_STATUS_BYTES:].decode()
+    except UnicodeDecodeError:
+        raise FrameError(Breach.INVALID_TEXT, "the reason of a close frame is not UTF-8") from None
+    return code
+
+
+class FrameError(Exception):
+    """The client broke RFC 6455.
+
+    Attributes:
+        code: with which to close.
+    """
+
+    def __init__(self, code: Breach, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class FrameReader:
+    """Turns the bytes of a client into messages and control frames.
+
+    Args:
+        most: largest message, in bytes.
+    """
+
+    __slots__ = ("_begun", "_fragments", "_most", "_rest")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rest: bytearray | None = None
+        """A frame that is not whole yet. None, as nearly always, costs nothing per connection."""
+        self._fragments: bytearray | None = None
+        self._begun = 0
+        """Opcode of the message of which there are fragments."""
+
+    def feed(self, data: bytes) -> tuple[list[Frame], FrameError | None]:
+        """Take in bytes.
+
+        Args:
+            data: what the transport brought.
+
+        Returns:
+            What they complete, in order, and what is wrong with what follows; after that nothing may be fed.
+        """
+        rest = self._rest
+        if rest is not None:
+            rest += data
+            data = rest  # type: ignore[assignment]  # read just as bytes are
+            self._rest = None
+        frames: list[Frame] = []
+        start, end = 0, len(data)
+        try:
+            while start < end:
+                following = self._read(data, start, end, frames)
+                if following is None:
+                    # A long frame that comes byte by byte must not be copied for each of them.
+                    self._rest = rest if rest is not None and start == 0 else bytearray(memoryview(data)[start:])
+                    break
+                start = following
+        except FrameError as error:
+            return frames, error
+        return frames, None
+
+    def _read(self, data: bytes, start: int, end: int, frames: list[Frame]) -> int | None:
+        """Read one frame; returns where the next one begins, or None if this one is not whole yet."""
+        if end - start < 2:  # noqa: PLR2004 - the two bytes that every frame begins with
+            return None
+        first, second = data[start], data[start + 1]
+        size = second & ~_MASKED
+        at = start + 2
+        if size == _IN_2_BYTES:
+            size = int.from_bytes(data[at : at + 2], "big")
+            at += 2
+        elif size == _IN_8_BYTES:
+            size = int.from_bytes(data[at : at + 8], "big")
+            at += 8
+        if at > end:
+            return None
+        self._check(first, second, size)
+        body = at + _MASK_BYTES
+        following = body + size
+        if following > end:
+            return None
+        payload = _unmask(data[body:following], data[at:body], size)
+        if first == _TEXT_FINAL and self._fragments is None:
+            frames.append((TEXT, _text(payload)))
+        else:
+            self._take(first, payload, frames)
+        return following
+
+    def _check(self, first: int, second: int, size: int) -> None:
+        """Refuse a frame by its head, before its payload is waited for."""
+        if not second & _MASKED:
+            raise FrameError(Breach.PROTOCOL_ERROR, "a frame of a client must be masked")
+        if first & _RESERVED:
+            raise FrameError(Breach.PROTOCOL_ERROR, "a frame has reserved bits, but no extension was agreed on")
+        form = second & ~_MASKED
+        if form > _LENGTH_7_BITS and size <= (_LENGTH_7_BITS if form == _IN_2_BYTES else _LENGTH_16_BITS):
+            raise FrameError(Breach.PROTOCOL_ERROR, "a length takes more bytes than it needs")
+        opcode = first & 0x0F
+        if opcode & _CONTROL:
+            if opcode > PONG:
+                raise FrameError(Breach.PROTOCOL_ERROR, f"there is no opcode {opcode}")
+            if size > _LENGTH_7_BITS or not first & _FINAL:
+                raise FrameError(Breach.PROTOCOL_ERROR, "a control frame is too long or not whole")
+            return
+        if opcode > BINARY:
+            raise FrameError(Breach.PROTOCOL_ERROR, f"there is no opcode {opcode}")
+        if (opcode == _CONTINUATION) is (self._fragments is None):
+            raise FrameError(Breach.PROTOCOL_ERROR, "a message begins within another, or goes on without one")
+        if size + (0 if self._fragments is None else len(self._fragments)) > self._most:
+            raise FrameError(Breach.MESSAGE_TOO_BIG, f"a message has at most {self._most} bytes")
+
+    def _take(self, first: int, payload: bytes, frames: list[Frame]) -> None:
+        opcode = first & 0x0F
+        if opcode & _CONTROL:
+            frames.append((opcode, payload))
+            return
+        if self._fragments is None:
+            if first & _FINAL:
+                frames.append((opcode, payload))
+                return
+            self._fragments, self._begun = bytearray(), opcode
+        self._fragments += payload
+        if first & _FINAL:
+            whole, self._fragments = bytes(self._fragments), None
+            frames.append((self._begun, _text(whole) if self._begun == TEXT else whole))
+
+
+def _text(payload: bytes) -> bytes:
+    """Let UTF-8 pass (section 8.1). A message is bounded, so it is early enough to look at it when it is whole."""
+    if not payload.isascii():
+        try:
+            payload.decode()
+        except UnicodeDecodeError:
+            raise FrameError(Breach.INVALID_TEXT, "a text message is not UTF-8") from None
+    return payload
+
+
+def _unmask(payload: bytes, mask: bytes, size: int) -> bytes:
+    """Take the mask off: one exclusive or of two large numbers is the fastest that Python has."""
+    key = bytes(mask) * (size // _MASK_BYTES) + bytes(mask[: size % _MASK_BYTES])
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(key, "little")).to_bytes(size, "little")

@@ -1,81 +1,370 @@
-"""One WebSocket as the application sees it."""
+"""One WebSocket, on a socket of its own (ADR 0012).
+
+asyncio's transports put a read and a write buffer, flow control and three or four objects between a frame and its
+``send``, and collect what is written until the end of the loop's turn. The gateway has an outbox per session and writes
+once per turn already, so it hands its frames to the kernel directly, and keeps only what the kernel does not take.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from socket import SHUT_WR, socket
 from typing import Final
 
-from aiohttp import WSCloseCode, WSMsgType, web
-
-from gateway.adapters.websocket.frames import text_frame
+from gateway.adapters.websocket.frames import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    Breach,
+    FrameError,
+    FrameReader,
+    close_code,
+    close_frame,
+    pong_frame,
+    text_frame,
+)
+from gateway.ports import Receiver
 
 CLOSE_TIMEOUT: Final = 10.0
-"""Seconds a client gets to take what is on its way and the close frame after it; then the transport is aborted."""
+"""Seconds a client gets to take what is on its way and the close frame after it; then the socket is closed."""
+
+READ_BYTES: Final = 64 * 1024
+"""Most bytes of one read: what one client sends must not hold up the others for long."""
+
+PONG_BACKLOG: Final = 16 * 1024
+"""Unsent bytes above which pings go unanswered: who asks and does not read gets no more."""
+
+_NO_BYTES: Final = bytearray()
+"""Stands for "nothing is unsent" at all links; never written to."""
+
+
+class _State(Enum):
+    """How far a connection is."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    """A close frame has been written and its answer is awaited; nothing else of the client is looked at."""
+    LEAVING = "leaving"
+    """Both close frames are there: the socket is closed as soon as nothing is unsent."""
+    FAILED = "failed"
+    """The client broke the rules and cannot be understood any more: what comes is thrown away until it hangs up."""
+    OVER = "over"
+    """The socket is closed."""
 
 
 class WebSocketLink:
     """Implements ``gateway.ports.Link``.
 
     Args:
-        websocket: after its handshake.
-        transport: the one under it.
+        connection: after the upgrade, not blocking.
         address: where the client comes from.
+        message_bytes: largest message accepted.
+        over: called once the socket is closed.
     """
 
-    __slots__ = ("_closed_with", "_closing", "_transport", "_websocket", "address")
+    __slots__ = (
+        "__weakref__",
+        "_code",
+        "_frames",
+        "_inbox",
+        "_is_read",
+        "_loop",
+        "_over",
+        "_paused",
+        "_receiver",
+        "_socket",
+        "_state",
+        "_timer",
+        "_unsent",
+        "_waiter",
+        "address",
+    )
 
-    def __init__(self, websocket: web.WebSocketResponse, transport: asyncio.Transport, address: str) -> None:
-        self._websocket = websocket
-        self._transport = transport
-        self._closing: asyncio.Task[None] | None = None
-        self._closed_with: int | None = None
+    def __init__(
+        self,
+        connection: socket,
+        address: str,
+        *,
+        message_bytes: int,
+        over: Callable[[WebSocketLink], None],
+    ) -> None:
         self.address = address
+        self._socket = connection
+        self._loop = asyncio.get_running_loop()
+        self._over = over
+        self._frames = FrameReader(message_bytes)
+        self._inbox: deque[bytes] | None = None
+        """Messages nobody has wanted yet. None, as nearly always, costs nothing per connection."""
+        self._unsent = _NO_BYTES
+        self._receiver: Receiver | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._state = _State.OPEN
+        self._code: int | None = None
+        self._paused = False
+        self._is_read = False
+
+    def begin(self, early: bytes) -> None:
+        """Begin to read; to be called once.
+
+        Args:
+            early: what the client sent right behind its request.
+        """
+        self._read_on()
+        if early:
+            self._take_in(early)
+
+    # --- The port -----------------------------------------------------------------------------------------------------
 
     @property
     def close_code(self) -> int | None:
         """See the port."""
-        code = self._closed_with or self._websocket.close_code
-        # aiohttp has the number that is reserved for "no close frame came" (RFC 6455 section 7.4.1).
-        return None if code == WSCloseCode.ABNORMAL_CLOSURE else code
+        return self._code
 
     async def receive(self) -> bytes | None:
         """See the port."""
-        message = await self._websocket.receive()
-        if message.type is WSMsgType.TEXT:
-            data: bytes = message.data
-            return data
-        if message.type is WSMsgType.BINARY:
-            self.close(WSCloseCode.UNSUPPORTED_DATA, "text messages only")
-        return None
+        while not (inbox := self._inbox):
+            if self._state is not _State.OPEN:
+                return None
+            self._read_on()
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        message = inbox.popleft()
+        if not inbox:
+            self._inbox = None
+        return message
+
+    def listen(self, receiver: Receiver) -> None:
+        """See the port."""
+        self._receiver = receiver
+        self._hand_over()
+        if self._state is not _State.OPEN:
+            self._loop.call_soon(self._tell_end)
+
+    def pause(self) -> None:
+        """See the port."""
+        self._paused = True
+        self._read_no_more()
+
+    def resume(self) -> None:
+        """See the port."""
+        self._paused = False
+        self._hand_over()
+        if self._state is not _State.OPEN:
+            self._loop.call_soon(self._tell_end)
 
     def write(self, message: bytes) -> None:
         """See the port."""
-        # While nobody reads, aiohttp does not notice that the transport is gone; uvloop raises if it is written to.
-        if self._closing is None and not self._websocket.closed and not self._transport.is_closing():
-            self._transport.write(text_frame(message))
+        if self._state is _State.OPEN:
+            self._send(text_frame(message))
 
     def backlog(self) -> int:
         """See the port."""
-        return self._transport.get_write_buffer_size()
+        return len(self._unsent)
 
     def close(self, code: int, reason: str) -> None:
         """See the port."""
-        if self._closing is None:
-            self._closed_with = code
-            self._closing = asyncio.create_task(self._close(code, reason), name="close-websocket")
+        if self._state is _State.OPEN:
+            self._code = code
+            self._inbox = None
+            self._begin_close(_State.CLOSING, close_frame(code, reason))
 
-    async def closed(self) -> None:
-        """Wait until a close that was begun is over."""
-        if self._closing is not None:
-            await self._closing
+    @property
+    def is_closing(self) -> bool:
+        """Whether a close frame has been written, or could not be."""
+        return self._state is not _State.OPEN
 
-    async def _close(self, code: int, reason: str) -> None:
+    def abort(self) -> None:
+        """Close the socket at once."""
+        self._end()
+
+    # --- Writing ------------------------------------------------------------------------------------------------------
+
+    def _send(self, frame: bytes) -> None:
+        if self._unsent:
+            self._unsent += frame
+            return
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self._websocket.close(code=code, message=reason.encode())
-        except (TimeoutError, ConnectionError):
-            pass
-        finally:
-            # A transport that is asked to close waits for ever for a peer that does not read.
-            if self._transport.get_write_buffer_size():
-                self._transport.abort()
+            sent = self._socket.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._end()
+            return
+        if sent < len(frame):
+            self._unsent = bytearray(memoryview(frame)[sent:])
+            self._loop.add_writer(self._socket.fileno(), self._on_writable)
+
+    def _on_writable(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end()
+            return
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._unsent = _NO_BYTES
+            self._loop.remove_writer(self._socket.fileno())
+            self._finish_close()
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def _read_on(self) -> None:
+        if not self._is_read and self._state is not _State.OVER:
+            self._is_read = True
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def _read_no_more(self) -> None:
+        if self._is_read:
+            self._is_read = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end()
+            return
+        if data:
+            self._take_in(data)
+        elif self._state is _State.LEAVING:
+            self._read_no_more()  # it has said all it had to say, and gets what was written before
+        else:
+            self._end()
+
+    def _take_in(self, data: bytes) -> None:
+        if self._state is not _State.OPEN and self._state is not _State.CLOSING:
+            return
+        arrived, error = self._frames.feed(data)
+        pings: list[bytes] = []
+        for opcode, payload in arrived:
+            if opcode == PING:
+                pings.append(payload)
+                continue
+            if pings:
+                self._answer(pings)
+                pings = []
+            if opcode == CLOSE:
+                self._take_close(payload)
+                return  # nothing may follow a close
+            if opcode != PONG:  # which nobody has asked for
+                self._hear(opcode, payload)
+        if pings:
+            self._answer(pings)
+        if error is not None:
+            self._fail(error)
+
+    def _hear(self, opcode: int, message: bytes) -> None:
+        if self._state is not _State.OPEN:
+            return
+        if opcode == BINARY:
+            self.close(Breach.UNSUPPORTED_DATA, "text messages only")
+            return
+        if self._receiver is not None and not self._paused and not self._inbox:
+            self._receiver.received(message)
+            return
+        if self._inbox is None:
+            self._inbox = deque()
+        self._inbox.append(message)
+        if self._waiter is None:
+            self._read_no_more()
+        else:
+            self._wake()
+
+    def _answer(self, pings: list[bytes]) -> None:
+        """Answer in one write: thousands of pings fit into one read."""
+        if self._state is _State.OPEN and len(self._unsent) <= PONG_BACKLOG:
+            self._send(b"".join(map(pong_frame, pings)))
+
+    def _hand_over(self) -> None:
+        """Give the receiver what came before it was there, or while it wanted nothing."""
+        while (inbox := self._inbox) and self._receiver is not None and not self._paused:
+            message = inbox.popleft()
+            if not inbox:
+                self._inbox = None
+            self._receiver.received(message)
+        if not self._paused and not self._inbox:
+            self._read_on()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- The end ------------------------------------------------------------------------------------------------------
+
+    def _take_close(self, payload: bytes) -> None:
+        try:
+            code = close_code(payload)
+        except FrameError as error:
+            self._fail(error)
+            return
+        if self._state is _State.OPEN:
+            self._code = code
+            self._begin_close(_State.LEAVING, close_frame(code))
+        elif self._state is _State.CLOSING:
+            self._state = _State.LEAVING
+            self._finish_close()
+
+    def _fail(self, error: FrameError) -> None:
+        if self._state is _State.OPEN:
+            self._code = error.code
+            self._begin_close(_State.FAILED, close_frame(error.code, str(error)))
+        elif self._state is _State.CLOSING:
+            # It is told to close already, and must get the chance to read that.
+            self._state = _State.FAILED
+            if not self._unsent:
+                self._finish_close()
+
+    def _begin_close(self, state: _State, frame: bytes) -> None:
+        self._state = state
+        self._timer = self._loop.call_later(CLOSE_TIMEOUT, self._end)
+        self._loop.call_soon(self._tell_end)
+        self._read_on()  # for the answer, or for the end
+        self._send(frame)
+        if not self._unsent:
+            self._finish_close()
+
+    def _finish_close(self) -> None:
+        """Do what comes after everything has been sent."""
+        if self._state is _State.LEAVING and not self._unsent:
+            self._end()
+        elif self._state is _State.FAILED:
+            # A socket that is closed with something unread throws away what the client has not read yet.
+            with suppress(OSError):
+                self._socket.shutdown(SHUT_WR)
+
+    def _end(self) -> None:
+        if self._state is _State.OVER:
+            return
+        self._state = _State.OVER
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._read_no_more()
+        if self._unsent:
+            self._loop.remove_writer(self._socket.fileno())
+            self._unsent = _NO_BYTES
+        self._socket.close()
+        # Not at once: whoever is just writing to this connection need not expect to lose its session meanwhile.
+        self._loop.call_soon(self._tell_end)
+        self._over(self)
+
+    def _tell_end(self) -> None:
+        if self._receiver is not None and self._inbox:
+            return  # it has paused, and hears what came before the end first
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.ended()
+        self._wake()

@@ -1,33 +1,38 @@
-"""The HTTP server of the client port: checks an upgrade, then hands the link to the application."""
+"""The client port: accepts connections, has their requests checked, then hands the links to the application."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final
 
-from aiohttp import web
-
-from gateway.adapters.websocket.addresses import Network, client_address
-from gateway.adapters.websocket.link import CLOSE_TIMEOUT, WebSocketLink
-from gateway.core.codec import SUBPROTOCOL
-
-CONNECT_PATH: Final = "/v1/connect"
-"""The one path of the client port (protocol 1.1)."""
-
-ANY_ORIGIN: Final = "*"
-"""In the allow-list: pages of every origin may connect."""
+from gateway.adapters.websocket.addresses import ClientAddresses, Network
+from gateway.adapters.websocket.asking import Asking
+from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.upgrade import Refusal, Request, accept
 
 LISTEN_BACKLOG: Final = 4096
-"""Connections the kernel may hold for the loop: a storm of returning clients must not be refused by the kernel."""
+"""Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
+connection of a storm, the load balancer's attempt times out and goes to another node, and a session that could have
+been reattached fails over."""
+
+ACCEPT_BATCH: Final = 64
+"""Connections accepted before the loop gets its turn: about a millisecond."""
+
+MOST_REQUESTS: Final = 4096
+"""Connections at once whose request is not there yet; for one more, the one that has been waited for longest is closed.
+A client of a storm waits for milliseconds, so these are connections that somebody opens to say nothing, and they must
+not take all descriptors of the process."""
+
+ACCEPT_PAUSE: Final = 0.5
+"""Seconds before accepting is tried again after the system had no descriptor left for a connection."""
 
 SHUTDOWN_TIMEOUT: Final = 1.0
-"""Seconds that connections which were told to close get to do so when the server stops; a drain has come before."""
-
-SECRET_PARAMETERS: Final = frozenset({"token", "secret"})
-"""Query parameters that are refused: what stands in a URL stands in logs (P8)."""
-
-_TEXT: Final = "text/plain"
+"""Seconds that connections which were told to close get to do so when the server stops; a drain has come before. And
+seconds that whoever serves them gets then to let itself be cancelled."""
 
 
 class WebSocketServer:
@@ -36,7 +41,7 @@ class WebSocketServer:
     Args:
         host: address to listen on.
         port: TCP port; 0 lets the system choose, see ``port``.
-        serve: serves one link until it is over.
+        serve: serves a link: the whole conversation, or its beginning if the link is given a receiver.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
         origins: exact values of the Origin header that are allowed; ``*`` for all. A request without one is no browser
@@ -49,7 +54,7 @@ class WebSocketServer:
         host: str,
         port: int,
         *,
-        serve: Callable[[WebSocketLink], Awaitable[None]],
+        serve: Callable[[WebSocketLink], Coroutine[Any, Any, None]],
         accepting: Callable[[], bool],
         message_bytes: int,
         origins: Sequence[str] = (),
@@ -61,15 +66,20 @@ class WebSocketServer:
         self._accepting = accepting
         self._message_bytes = message_bytes
         self._origins = frozenset(origins)
-        self._trusted = tuple(trusted_proxies)
-        self._runner: web.AppRunner | None = None
+        self._addresses = ClientAddresses(trusted_proxies)
+        self._listeners: list[socket.socket] = []
+        # In the order in which they came.
+        self._requests: dict[Asking, None] = {}
+        self._links: set[WebSocketLink] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._emptied = asyncio.Event()
 
     @property
     def port(self) -> int:
         """The TCP port that is listened on."""
-        if self._runner is None or not self._runner.addresses:
+        if not self._listeners:
             return self._port
-        port: int = self._runner.addresses[0][1]
+        port: int = self._listeners[0].getsockname()[1]
         return port
 
     async def start(self) -> None:
@@ -78,64 +88,121 @@ class WebSocketServer:
         Raises:
             OSError: the address cannot be bound.
         """
-        app = web.Application()
-        app.router.add_get(CONNECT_PATH, self._connect)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, backlog=LISTEN_BACKLOG, reuse_address=True)
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
-            await site.start()
+            for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+                # A name may have several addresses; a port that the system has chosen for the first is that of all.
+                self._listeners.append(_listen(family, (address[0], self.port, *address[2:])))
         except OSError:
-            await self._runner.cleanup()
-            self._runner = None
+            self._stop_listening()
             raise
+        for listener in self._listeners:
+            loop.add_reader(listener.fileno(), self._on_connections, listener)
 
     async def close(self) -> None:
         """Stop listening and drop what is still connected."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        self._stop_listening()
+        for asking in list(self._requests):
+            asking.end()
+        # Links that were told to close get a moment for it; others are not waited for.
+        for link in [each for each in self._links if not each.is_closing]:
+            link.abort()
+        if self._links:
+            self._emptied.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SHUTDOWN_TIMEOUT):
+                    await self._emptied.wait()
+        for link in list(self._links):
+            link.abort()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=SHUTDOWN_TIMEOUT)
 
-    async def _connect(self, request: web.Request) -> web.StreamResponse:
-        refused = self._check(request)
-        if refused is not None:
-            return refused
-        websocket = web.WebSocketResponse(
-            protocols=(SUBPROTOCOL,),
-            compress=False,
-            max_msg_size=self._message_bytes,
-            timeout=CLOSE_TIMEOUT,
-            decode_text=False,
-        )
-        await websocket.prepare(request)
-        # uvloop's transports have all of asyncio.Transport's methods without being one.
-        transport: asyncio.Transport | None = request.transport
-        if transport is None:
-            return websocket  # the client is gone already
-        address = client_address(request.remote or "", request.headers.getall("X-Forwarded-For", []), self._trusted)
-        link = WebSocketLink(websocket, transport, address)
-        try:
-            await self._serve(link)
-        finally:
-            await link.closed()
-        return websocket
+    # --- Connections --------------------------------------------------------------------------------------------------
 
-    def _check(self, request: web.Request) -> web.Response | None:
-        """Return the refusal of a request that must not be upgraded; None if it may be."""
+    def _stop_listening(self) -> None:
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.remove_reader(listener.fileno())
+            listener.close()
+        self._listeners = []
+
+    def _on_connections(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPT_BATCH):
+            try:
+                connection, peer = listener.accept()
+            except BlockingIOError:
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                # No descriptors or memory: with the listener readable all the time, the loop would spin.
+                loop = asyncio.get_running_loop()
+                loop.call_exception_handler({"message": "no connection can be accepted", "exception": error})
+                loop.remove_reader(listener.fileno())
+                loop.call_later(ACCEPT_PAUSE, self._accept_again, listener)
+                return
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if len(self._requests) >= MOST_REQUESTS:
+                next(iter(self._requests)).end()
+            asking = Asking(connection, peer[0], answer=self._answer, begin=self._begin, over=self._answered)
+            self._requests[asking] = None
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._on_connections, listener)
+
+    def _answered(self, asking: Asking) -> None:
+        self._requests.pop(asking, None)
+
+    def _answer(self, request: Request) -> bytes:
+        """Grant a request.
+
+        Raises:
+            Refusal: it is not granted.
+        """
         if not self._accepting():
-            return _refuse(503, "this node takes no new connections; try another", {"Retry-After": "1"})
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _refuse(426, "this is a WebSocket endpoint", {"Upgrade": "websocket", "Connection": "Upgrade"})
-        origin = request.headers.get("Origin")
-        if origin is not None and origin not in self._origins and ANY_ORIGIN not in self._origins:
-            return _refuse(403, "pages of this origin may not connect; see the setting 'origins'")
-        if not SECRET_PARAMETERS.isdisjoint(request.query):
-            return _refuse(400, "tokens and secrets do not belong into a URL; send them in the first packet")
-        offered = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-        if SUBPROTOCOL not in offered:
-            return _refuse(400, f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol")
-        return None
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "this node takes no new connections; try another",
+                {"Retry-After": "1"},
+            )
+        return accept(request, self._origins)
+
+    def _begin(self, connection: socket.socket, peer: str, request: Request) -> None:
+        """Serve what has become a WebSocket."""
+        link = WebSocketLink(
+            connection,
+            self._addresses.client((peer,), request.headers.get(b"x-forwarded-for")),
+            message_bytes=self._message_bytes,
+            over=self._ended,
+        )
+        self._links.add(link)
+        link.begin(request.rest)
+        task = asyncio.create_task(self._serve(link), name="serve-link")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _ended(self, link: WebSocketLink) -> None:
+        self._links.discard(link)
+        if not self._links:
+            self._emptied.set()
 
 
-def _refuse(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, text=sentence + "\n", content_type=_TEXT, headers=headers)
+def _listen(family: int, address: Any) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Else it would take the IPv4 port of the same number, for which there is a listener of its own.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+        listener.listen(LISTEN_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
+from gateway.adapters.memory.sessions import MemorySessionStore
+from gateway.core.codes import ErrorCode
 from gateway.core.types import TokenGeneration
+from gateway.ports import Ownership, SessionChanges, SessionGone
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
@@ -258,3 +262,115 @@ async def test_without_replication_only_the_same_node_knows_the_session(memory: 
     assert welcome["replicated"] is False
     assert refused["code"] == "not_replicated"
     assert again["outcome"] == "reattached"
+
+
+@pytest.mark.parametrize("selectors", [("a/*", "b/x"), ("**",)])
+async def test_a_node_that_has_the_values_at_hand_sends_them_with_the_welcome(
+    n1: TestNode, n2: TestNode, selectors: tuple[str, ...]
+) -> None:
+    """P6: full values after a failover, whether they are at hand or have to be read."""
+    packets = [{"type": "subscribe", "selector": each} for each in selectors]
+    holder, _ = await opened(n2, *packets)
+    raw, welcome = await opened(n1, *packets)
+    for topic in ("a/x", "a/y", "b/x"):
+        await publish(n1, topic, topic)
+    await eventually(lambda: sum(len(each.values) for each in n2.gateway.node.sessions.delivery.replicas) == 3)
+    await raw.cut()
+
+    async with RawClient(n2.url) as back:
+        again = await back.resume(welcome["token"], attempt=1)
+        updates = [await back.expect("update") for _ in range(3)]
+        await publish(n1, "a/x", "news")
+        news = await back.expect("update")
+
+    assert again["outcome"] == "failed_over"
+    assert {each["topic"]: each["value"] for each in updates} == {"a/x": "a/x", "a/y": "a/y", "b/x": "b/x"}
+    assert all(each["snapshot"] for each in updates)
+    assert (news["topic"], news["value"], news.get("snapshot", False)) == ("a/x", "news", False)
+    await holder.cut()
+
+
+async def test_deselected_topics_are_not_among_the_values_at_hand(n1: TestNode, n2: TestNode) -> None:
+    holder, _ = await opened(n2, {"type": "subscribe", "selector": "a/**"})
+    raw, welcome = await opened(
+        n1, {"type": "subscribe", "selector": "a/**"}, {"type": "unsubscribe", "selector": "a/secret/*"}
+    )
+    await publish(n1, "a/secret/x", 1)
+    await publish(n1, "a/open", 2)
+    await eventually(lambda: sum(len(each.values) for each in n2.gateway.node.sessions.delivery.replicas) == 2)
+    await raw.cut()
+
+    async with RawClient(n2.url) as back:
+        await back.resume(welcome["token"], attempt=1)
+        await publish(n1, "a/secret/x", 3)
+        await publish(n1, "a/open", 4)
+        updates = [await back.expect("update") for _ in range(2)]
+
+    assert [each["value"] for each in updates] == [2, 4]
+    await holder.cut()
+
+
+async def test_a_client_that_is_back_at_once_costs_the_grid_no_word_of_its_absence(
+    n1: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: the window is in the grid soon after the client is gone, and not for a moment's absence."""
+    store = n1.gateway.node._context.grid.sessions
+    told: list[str] = []
+    disconnect = store.disconnect
+
+    async def noting(right: Any) -> None:
+        await disconnect(right)
+        told.append(right.session)
+
+    monkeypatch.setattr(store, "disconnect", noting)
+    raw, welcome = await opened(n1)
+    session = n1.gateway.node.sessions.get(welcome["session"])
+    assert session is not None
+    await raw.cut()
+    await eventually(lambda: not session.connected)
+    back = RawClient(n1.url)
+    await back.connect()
+    await back.resume(welcome["token"], attempt=1)
+    other, other_welcome = await opened(n1)
+    await other.cut()
+
+    await eventually(lambda: bool(told))
+
+    assert told == [other_welcome["session"]]
+    record = await store.find(other_welcome["session"])
+    assert record is not None
+    assert not record.connected
+    await back.cut()
+
+
+async def test_a_goodbye_is_answered_although_the_proof_of_the_token_comes_too_late(
+    n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first packet after a resume is ``bye``: the grid refuses the proof that it also is, and nobody is fenced.
+
+    Ending takes several steps. While they go on, the grid knows the session no more, and that is what it answers.
+    """
+    raw, welcome = await opened(n1)
+    await raw.cut()
+    refused = asyncio.Event()
+    end = MemorySessionStore.end
+
+    async def refuse_proofs(_: MemorySessionStore, proofs: Sequence[object]) -> list[bool]:
+        return [False] * len(proofs)
+
+    async def refuse_change(_: MemorySessionStore, right: Ownership, changes: SessionChanges) -> None:
+        refused.set()
+        raise SessionGone(ErrorCode.SESSION_CLOSED)
+
+    async def end_slowly(store: MemorySessionStore, right: Ownership, *, reason: ErrorCode) -> None:
+        await end(store, right, reason=reason)
+        await refused.wait()
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(MemorySessionStore, "confirm", refuse_proofs)
+    monkeypatch.setattr(MemorySessionStore, "change", refuse_change)
+    monkeypatch.setattr(MemorySessionStore, "end", end_slowly)
+    async with RawClient(n2.url) as back:
+        assert (await back.resume(welcome["token"], attempt=1))["outcome"] == "failed_over"
+        await back.send({"type": "bye"})
+        await back.expect("bye")

@@ -120,7 +120,7 @@ async def test_a_publish_that_arrives_after_the_end_is_fenced_and_leaves_nothing
     command = PublishCommand(right_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")
     await grid.topics.publish([command])
     await grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED)
-    results = await grid.topics.publish([command, replace(command, request=RequestNumber(2))])
+    results = await grid.topics.publish([command, command._replace(request=RequestNumber(2))])
     assert [type(each) for each in results] == [Fenced, Fenced]
     assert await bench.session_keys() == set()
 

@@ -13,8 +13,8 @@ from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
 from gateway.core.codes import PING_TIMEOUT, ErrorCode
 from gateway.core.frozen import SessionPolicy
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import Bye, Hello
+from gateway.core.runs import Outgoing
 from gateway.core.session import Received, SessionMachine
 from gateway.core.transitions import Role
 

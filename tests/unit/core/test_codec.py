@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.codec import (
     MAX_NUMBER,
+    apart,
     decode_from_client,
     decode_from_server,
     encode_link,
@@ -16,7 +17,8 @@ from gateway.core.codec import (
     encode_reply,
     encode_request,
     encode_update,
-    join,
+    follow,
+    head,
     json_text,
     number,
 )
@@ -500,7 +502,56 @@ def test_what_the_encoder_does_not_know_is_refused() -> None:
         encode_link(Hello(principal="a", properties=object()))  # type: ignore[arg-type]
 
 
-def test_joining() -> None:
-    assert join([b"{}"]) == b"{}"
-    assert join([b"{}", b"[]"]) == b"[{},[]]"
-    assert join(iter([])) == b"[]"
+def test_bodies_that_follow_one_another_need_one_number() -> None:
+    """Protocol 5.1: what is behind the first number is the same for every session."""
+    bodies = [encode_notice(Notice(code, "")) for code in "abc"]
+    message = b"[%b%b]" % (head(7, 3), follow(bodies))
+
+    assert decode_from_server(message) == [
+        SessionPacket(PacketId(7), PacketId(3), Notice("a", "")),
+        SessionPacket(PacketId(8), None, Notice("b", "")),
+        SessionPacket(PacketId(9), None, Notice("c", "")),
+    ]
+    assert follow([follow(bodies[:2]), bodies[2]]) == follow(bodies)
+    assert apart(follow(bodies), map(len, bodies)) == bodies
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([7, "left out", "left out"], [7, 8, 9]),
+        ([7, None, 9], [7, 8, 9]),
+        ([7, 8, "left out"], [7, 8, 9]),
+        ([7, 3, "left out"], [7, 3, 4]),
+    ],
+)
+def test_a_number_that_is_left_out_is_one_above_the_one_before(
+    numbers: list[int | str | None], expected: list[int]
+) -> None:
+    """Whether the numbers that are written make sense, the session machine decides."""
+    packets: list[dict[str, Any]] = []
+    for each in numbers:
+        packet = {"id": each, "type": "notice", "code": "a", "message": ""}
+        if each == "left out":
+            del packet["id"]
+        packets += [packet, {"type": "ping"}]
+
+    decoded = decode_from_server(json.dumps(packets))
+
+    assert [packet.id for packet in decoded if isinstance(packet, SessionPacket)] == expected
+
+
+@pytest.mark.parametrize("before", ["", '[{"type":"ping"},', '[{"type":"ack","received":3},'])
+def test_the_first_session_packet_of_a_message_must_have_a_number(before: str) -> None:
+    """Not even a message may rely on the one before it."""
+    message = before + '{"type":"notice","code":"a","message":""}' + ("]" if before else "")
+
+    with pytest.raises(RemoteProtocolError, match="'id' must be an integer"):
+        decode_from_server(message)
+
+
+def test_a_number_that_is_left_out_does_not_reach_beyond_the_largest() -> None:
+    largest = f'{{"id":{MAX_NUMBER},"type":"notice","code":"a","message":""}}'
+
+    with pytest.raises(RemoteProtocolError, match="'id'"):
+        decode_from_server(f'[{largest},{{"type":"notice","code":"a","message":""}}]')

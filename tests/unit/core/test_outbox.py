@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.outbox import Outbox, Outgoing
+from gateway.core.outbox import Outbox
+from gateway.core.runs import Outgoing, Run, packets_of
+
+PLENTY = 1 << 20
 
 
 def update(topic: str, text: str) -> Outgoing:
@@ -18,12 +21,16 @@ def reply(text: str) -> Outgoing:
 def filled(*waiting: Outgoing) -> Outbox:
     outbox = Outbox()
     for each in waiting:
-        outbox.push(each)
+        outbox.push(Run.of(each))
     return outbox
 
 
+def taken(outbox: Outbox, *, packets: int = 1, size: int = PLENTY) -> list[str]:
+    return [outgoing.body.decode() for outgoing in packets_of(outbox.take(packets=packets, size=size))]
+
+
 def emptied(outbox: Outbox) -> list[str]:
-    return [outbox.pop().body.decode() for _ in range(len(outbox))]
+    return taken(outbox, packets=len(outbox))
 
 
 def size(outbox: Outbox) -> int:
@@ -45,9 +52,53 @@ def test_while_nothing_pushes_back_every_body_goes_out_in_order() -> None:
     assert outbox.conflated == 0
 
 
-def test_popping_from_an_empty_one_is_an_error() -> None:
-    with pytest.raises(IndexError):
-        Outbox().pop()
+def test_nothing_can_be_taken_from_an_empty_one() -> None:
+    assert Outbox().take(packets=1, size=PLENTY) == []
+
+
+def test_while_nothing_pushes_back_the_shared_runs_themselves_go_out() -> None:
+    """A thousand sessions hold one copy of what they are sent."""
+    run = Run.of(update("a", "a1"), update("b", "b1"))
+    outbox = Outbox()
+    outbox.push(run)
+
+    (out,) = outbox.take(packets=2, size=run.size)
+    assert out is run
+
+
+@pytest.mark.parametrize(
+    ("packets", "size", "first"),
+    [
+        (0, PLENTY, []),
+        (PLENTY, 0, []),
+        (PLENTY, -1, []),
+        (1, PLENTY, ["12"]),
+        (PLENTY, 1, ["12"]),
+        (PLENTY, 2, ["12"]),
+        (PLENTY, 3, ["12", "34"]),
+        (2, PLENTY, ["12", "34"]),
+        (3, PLENTY, ["12", "34", "56"]),
+        (PLENTY, 5, ["12", "34", "56"]),
+        (4, PLENTY, ["12", "34", "56", "78"]),
+        (PLENTY, 7, ["12", "34", "56", "78"]),
+    ],
+)
+@pytest.mark.parametrize("folded", [False, True])
+def test_what_is_taken_keeps_to_packets_and_begins_within_the_bytes(
+    packets: int, size: int, first: list[str], folded: bool
+) -> None:
+    """However it was put together: runs are cut where the room ends."""
+    outbox = Outbox()
+    outbox.push(Run.of(update("a", "12"), update("b", "34"), update("c", "56")))
+    outbox.push(Run.of(update("d", "78")))
+    if folded:
+        outbox.conflate()
+
+    assert taken(outbox, packets=packets, size=size) == first
+    rest = ["12", "34", "56", "78"][len(first) :]
+    assert (outbox.count, outbox.bytes) == (len(rest), 2 * len(rest))
+    assert [outgoing.body.decode() for outgoing in outbox] == rest
+    assert emptied(outbox) == rest
 
 
 def test_conflating_leaves_the_newest_update_per_topic() -> None:
@@ -63,7 +114,7 @@ def test_an_update_takes_the_place_in_line_of_the_one_it_replaces() -> None:
     """Else a topic that changes all the time would never have its turn."""
     outbox = filled(update("busy", "1"), update("quiet", "q"))
     outbox.conflate()
-    outbox.push(update("busy", "2"))
+    outbox.push(Run.of(update("busy", "2")))
 
     assert emptied(outbox) == ["2", "q"]
 
@@ -71,7 +122,7 @@ def test_an_update_takes_the_place_in_line_of_the_one_it_replaces() -> None:
 def test_bodies_without_a_topic_are_never_left_out() -> None:
     outbox = filled(reply("same"), reply("same"), update("a", "a1"))
     outbox.conflate()
-    outbox.push(reply("same"))
+    outbox.push(Run.of(reply("same")))
 
     assert emptied(outbox) == ["same", "same", "a1", "same"]
     assert outbox.conflated == 0
@@ -87,23 +138,23 @@ def test_a_topic_cannot_be_mistaken_for_a_body_without_one() -> None:
 def test_it_stays_folded_until_it_has_been_emptied() -> None:
     outbox = filled(update("a", "a1"), update("b", "b1"))
     outbox.conflate()
-    assert outbox.pop().body == b"a1"
+    assert taken(outbox) == ["a1"]
 
-    outbox.push(update("b", "b2"))
+    outbox.push(Run.of(update("b", "b2")))
     assert (outbox.is_folded, outbox.conflated) == (True, 1)
     assert emptied(outbox) == ["b2"]
     assert (outbox.is_folded, outbox.conflated) == (False, 1)
 
-    outbox.push(update("a", "a2"))
-    outbox.push(update("a", "a3"))
+    outbox.push(Run.of(update("a", "a2")))
+    outbox.push(Run.of(update("a", "a3")))
     assert emptied(outbox) == ["a2", "a3"]
 
 
 def test_conflating_an_empty_one_does_not_fold_what_comes() -> None:
     outbox = Outbox()
     outbox.conflate()
-    outbox.push(update("a", "a1"))
-    outbox.push(update("a", "a2"))
+    outbox.push(Run.of(update("a", "a1")))
+    outbox.push(Run.of(update("a", "a2")))
 
     assert emptied(outbox) == ["a1", "a2"]
 
@@ -111,7 +162,7 @@ def test_conflating_an_empty_one_does_not_fold_what_comes() -> None:
 def test_conflating_twice_is_like_conflating_once() -> None:
     outbox = filled(update("a", "a1"), update("a", "a2"))
     outbox.conflate()
-    outbox.push(update("b", "b1"))
+    outbox.push(Run.of(update("b", "b1")))
     outbox.conflate()
 
     assert outbox.conflated == 1
@@ -134,7 +185,7 @@ def test_bytes_are_those_of_the_bodies_that_wait() -> None:
     outbox.conflate()
     assert outbox.bytes == size(outbox) == len("short") + len("r")
 
-    outbox.push(update("a", "a longer update again"))
+    outbox.push(Run.of(update("a", "a longer update again")))
     assert outbox.bytes == size(outbox)
 
     emptied(outbox)
@@ -145,8 +196,8 @@ def test_clearing_tells_how_many_were_dropped() -> None:
     outbox = filled(update("a", "a1"), reply("r"))
     assert outbox.clear() == 2
 
-    outbox.push(update("a", "a1"))
-    outbox.push(update("a", "a2"))
+    outbox.push(Run.of(update("a", "a1")))
+    outbox.push(Run.of(update("a", "a2")))
     outbox.conflate()
     assert outbox.clear() == 1
 
@@ -171,22 +222,22 @@ def test_snapshots_do_not_count_against_the_bounds() -> None:
     """Were they counted, a session would be closed as slow for having subscribed to many topics."""
     outbox = Outbox()
     for number in range(100):
-        outbox.allow(update(f"t{number}", "snapshot"))
+        outbox.allow(Run.of(update(f"t{number}", "snapshot")))
     assert not outbox.exceeds(packets=2, size=5)
 
     for text in ("r1", "r2"):
-        outbox.push(reply(text))
+        outbox.push(Run.of(reply(text)))
     assert not outbox.exceeds(packets=2, size=5)
 
-    outbox.push(reply("r3"))
+    outbox.push(Run.of(reply("r3")))
     assert outbox.exceeds(packets=2, size=5)
 
 
 def test_snapshots_count_again_once_the_outbox_has_been_emptied() -> None:
     outbox = Outbox()
-    outbox.allow(update("a", "snapshot"))
+    outbox.allow(Run.of(update("a", "snapshot")))
     emptied(outbox)
-    outbox.push(update("a", "a1"))
+    outbox.push(Run.of(update("a", "a1")))
 
     assert outbox.allowance == (0, 0)
     assert outbox.exceeds(packets=0, size=0)
@@ -195,10 +246,10 @@ def test_snapshots_count_again_once_the_outbox_has_been_emptied() -> None:
 def test_a_snapshot_in_the_place_of_an_update_adds_only_its_additional_bytes() -> None:
     outbox = filled(update("a", "1234"))
     outbox.conflate()
-    outbox.allow(update("a", "123456"))
+    outbox.allow(Run.of(update("a", "123456")))
     assert outbox.allowance == (0, 2)
 
-    outbox.allow(update("a", "1"))
+    outbox.allow(Run.of(update("a", "1")))
     assert outbox.allowance == (0, 2)
 
 
@@ -206,7 +257,7 @@ def test_an_allowance_of_bytes_alone_ends_too_when_the_outbox_is_empty() -> None
     """It used to stay, because only an allowance of packets was looked at, and grew with every replaced snapshot."""
     outbox = filled(update("a", "1234"))
     outbox.conflate()
-    outbox.allow(update("a", "123456"))
+    outbox.allow(Run.of(update("a", "123456")))
     emptied(outbox)
 
     assert outbox.allowance == (0, 0)
@@ -214,7 +265,7 @@ def test_an_allowance_of_bytes_alone_ends_too_when_the_outbox_is_empty() -> None
 
 def test_clearing_ends_the_allowance() -> None:
     outbox = Outbox()
-    outbox.allow(update("a", "snapshot"))
+    outbox.allow(Run.of(update("a", "snapshot")))
     outbox.clear()
 
     assert outbox.allowance == (0, 0)

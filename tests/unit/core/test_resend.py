@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.errors import LocalProtocolError, RemoteProtocolError
-from gateway.core.outbox import Outgoing
 from gateway.core.resend import ResendBuffer
+from gateway.core.runs import Outgoing, Run, packets_of
 from gateway.core.types import PacketId
 
 
@@ -17,14 +17,16 @@ def packet(text: str) -> Outgoing:
 def filled(*bodies: str, packets: int = 10, size: int = 1000, next_id: int = 1) -> ResendBuffer:
     buffer = ResendBuffer(packets=packets, size=size, next_id=PacketId(next_id))
     for body in bodies:
-        buffer.append(packet(body))
+        buffer.append(Run.of(packet(body)))
     return buffer
 
 
 def test_packets_are_numbered_from_one_without_a_hole() -> None:
     buffer = ResendBuffer(packets=3, size=100)
 
-    assert [buffer.append(packet(text)) for text in ("a", "b", "c")] == [1, 2, 3]
+    buffer.append(Run.of(packet("a")))
+    assert buffer.next == 2
+    buffer.append(Run.of(packet("b"), packet("c")))
     assert buffer.next == 4
     assert buffer.oldest == 1
 
@@ -49,11 +51,11 @@ def test_it_knows_what_it_holds() -> None:
 
 
 def test_it_holds_the_same_object_and_not_a_copy() -> None:
-    shared = packet("shared")
+    shared = Run.of(packet("shared"), packet("by all"))
     buffer = ResendBuffer(packets=3, size=100)
     buffer.append(shared)
 
-    assert next(iter(buffer)) is shared
+    assert next(iter(buffer.after(PacketId(0)))) is shared
 
 
 @pytest.mark.parametrize(
@@ -72,14 +74,17 @@ def test_it_is_full_by_packets_or_by_bytes(bodies: list[str], packets: int, size
 
 
 def test_a_packet_larger_than_the_bound_can_still_be_sent_alone() -> None:
-    assert filled(size=3).append(packet("larger than three")) == 1
+    buffer = filled(size=3)
+    buffer.append(Run.of(packet("larger than three")))
+
+    assert len(buffer) == 1
 
 
 def test_numbering_stops_when_it_is_full() -> None:
     buffer = filled("a", "b", packets=2)
 
     with pytest.raises(LocalProtocolError, match="full"):
-        buffer.append(packet("c"))
+        buffer.append(Run.of(packet("c")))
     assert buffer.next == 3
 
 
@@ -90,7 +95,8 @@ def test_an_acknowledgement_makes_room() -> None:
     assert list(buffer) == [packet("c")]
     assert buffer.bytes == 1
     assert buffer.oldest == 3
-    assert buffer.append(packet("d")) == 4
+    buffer.append(Run.of(packet("d")))
+    assert buffer.next == 5
 
 
 def test_an_old_acknowledgement_changes_nothing() -> None:
@@ -139,7 +145,7 @@ def test_it_yields_what_comes_after_an_id(received: int, ids: list[int]) -> None
     buffer = filled("a", "b", "c", next_id=41)
     bodies = {41: packet("a"), 42: packet("b"), 43: packet("c")}
 
-    assert list(buffer.after(PacketId(received))) == [(each, bodies[each]) for each in ids]
+    assert packets_of(buffer.after(PacketId(received))) == [bodies[each] for each in ids]
 
 
 def test_bounds_can_change_and_what_is_kept_stays() -> None:
@@ -156,7 +162,52 @@ def test_bounds_can_change_and_what_is_kept_stays() -> None:
 
 def test_it_can_be_made_from_what_another_one_held() -> None:
     original = filled("a", "bc", next_id=7)
-    copy = ResendBuffer.holding(tuple(original), packets=10, size=1000, next_id=original.next)
+    kept = tuple(original.after(PacketId(0)))
+    copy = ResendBuffer.holding(kept, packets=10, size=1000, next_id=original.next)
 
-    assert list(copy.after(PacketId(0))) == list(original.after(PacketId(0)))
+    assert list(copy) == list(original)
     assert (copy.next, copy.oldest, copy.bytes) == (original.next, original.oldest, original.bytes)
+
+
+# --- Runs ---------------------------------------------------------------------------------------------------------
+
+
+def buffer_of_runs() -> ResendBuffer:
+    """Packets 1 to 7 in runs of one to four, of lengths that tell them apart."""
+    buffer = ResendBuffer(packets=10, size=1000)
+    buffer.append(Run.of(packet("a"), packet("bb")))
+    buffer.append(Run.of(packet("ccc"), packet("dddd"), packet("eeeee"), packet("ffffff")))
+    buffer.append(Run.of(packet("ggggggg")))
+    return buffer
+
+
+@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("second", range(8))
+def test_a_run_may_be_acknowledged_in_parts(first: int, second: int) -> None:
+    buffer = buffer_of_runs()
+    buffer.acknowledge(PacketId(first))
+    buffer.acknowledge(PacketId(second))
+
+    received = max(first, second)
+    bodies = [outgoing.body for outgoing in buffer]
+    assert [len(body) for body in bodies] == list(range(received + 1, 8))
+    assert (buffer.count, buffer.bytes) == (len(bodies), sum(map(len, bodies)))
+    assert buffer.oldest == received + 1
+
+
+@pytest.mark.parametrize("acknowledged", range(8))
+@pytest.mark.parametrize("received", range(8))
+def test_what_comes_after_an_id_may_begin_within_a_run(acknowledged: int, received: int) -> None:
+    buffer = buffer_of_runs()
+    buffer.acknowledge(PacketId(acknowledged))
+
+    following = packets_of(buffer.after(PacketId(received)))
+    assert [len(outgoing.body) for outgoing in following] == list(range(max(acknowledged, received) + 1, 8))
+
+
+def test_a_run_that_does_not_fit_as_a_whole_is_refused_as_a_whole() -> None:
+    buffer = filled("a", packets=2)
+
+    with pytest.raises(LocalProtocolError, match="full"):
+        buffer.append(Run.of(packet("b"), packet("c")))
+    assert buffer.next == 2

@@ -13,6 +13,7 @@ from gateway.core import codec
 from gateway.core.codes import OUT_OF_ORDER, PROTOCOL_ERROR, ErrorCode
 from gateway.core.errors import LocalProtocolError
 from gateway.core.packets import Ack, Bye, Error, GoAway, Hello, Packet, Ping, Pong
+from gateway.core.runs import Run
 from gateway.core.session import Received, SessionMachine
 from gateway.core.transitions import Role, State
 from gateway.core.types import PacketId
@@ -20,6 +21,7 @@ from tests.support.machines import (
     NOW,
     PLENTY,
     POLICY,
+    array,
     bodies,
     body,
     ids,
@@ -95,7 +97,7 @@ def test_several_packets_share_a_message() -> None:
     for name in ("a", "b", "c"):
         machine.submit(reply(name))
 
-    assert machine.flush(PLENTY) == [b"[%b]" % b",".join([numbered("a", 1), numbered("b", 2), numbered("c", 3)])]
+    assert machine.flush(PLENTY) == [array(numbered("a", 1), "b", "c")]
 
 
 def test_nothing_to_write_is_no_message() -> None:
@@ -113,8 +115,7 @@ def test_link_packets_come_first() -> None:
 
 
 def test_messages_are_as_large_as_allowed_and_not_larger() -> None:
-    packet = len(numbered("a", 1))
-    three = 3 * packet + 2 + 2  # brackets and commas
+    packet, three = len(numbered("a", 1)), len(array(numbered("a", 1), "b", "c"))
     for limit, expected in ((three, [[1, 2, 3], [4]]), (three - 1, [[1, 2], [3, 4]]), (packet, [[1], [2], [3], [4]])):
         machine = opened(policy=replace(POLICY, message_bytes=limit))
         for name in "abcd":
@@ -157,7 +158,7 @@ def test_without_room_nothing_is_numbered_and_updates_conflate() -> None:
     assert machine.has_output
 
     machine.submit(update("t", "t3"))
-    assert machine.flush(PLENTY) == [b"[%b,%b]" % (numbered("t3", 1), numbered("r", 2))]
+    assert machine.flush(PLENTY) == [array(numbered("t3", 1), "r")]
     assert machine.conflated == 2
 
 
@@ -167,7 +168,7 @@ def test_writing_stops_when_the_room_is_used_up() -> None:
         machine.submit(reply(name))
 
     assert machine.flush(1) == [numbered("a", 1)]
-    assert machine.flush(len(body("b")) + 1) == [b"[%b,%b]" % (numbered("b", 2), numbered("c", 3))]
+    assert machine.flush(len(body("b")) + 1) == [array(numbered("b", 2), "c")]
 
 
 def test_link_packets_use_up_room_but_wait_for_none() -> None:
@@ -197,7 +198,7 @@ def test_numbering_stops_at_the_bound_of_unacknowledged_bytes() -> None:
 
 def test_a_snapshot_does_not_count_against_the_bounds() -> None:
     machine = opened()
-    machine.submit(update("t", "t1"), snapshot=True)
+    machine.submit_run(Run.of(update("t", "t1")), snapshot=True)
     assert not machine.exceeds(packets=0, size=0)
 
     machine.submit(reply("r"))
@@ -322,7 +323,7 @@ def test_an_acknowledgement_travels_with_the_next_session_packet_once() -> None:
     machine.submit(reply("a"))
     machine.submit(reply("b"))
 
-    assert machine.flush(PLENTY) == [b"[%b,%b]" % (numbered("a", 1, 2), numbered("b", 2))]
+    assert machine.flush(PLENTY) == [array(numbered("a", 1, 2), "b")]
     assert machine.next_deadline() == NOW + POLICY.ping_interval
 
 

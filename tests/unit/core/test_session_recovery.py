@@ -8,8 +8,9 @@ import pytest
 
 from gateway.core import codec
 from gateway.core.errors import LocalProtocolError, RemoteProtocolError
-from gateway.core.outbox import Outgoing
 from gateway.core.packets import Ack, Bye, Notice, Ping, SessionBody
+from gateway.core.runs import Outgoing, Run
+from gateway.core.sender import Sender
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role, State
 from gateway.core.types import PacketId, TokenGeneration
@@ -17,6 +18,7 @@ from tests.support.machines import (
     NOW,
     PLENTY,
     POLICY,
+    array,
     bodies,
     incoming,
     numbered,
@@ -124,7 +126,7 @@ def test_everything_unacknowledged_is_sent_again_in_order_before_anything_new() 
     machine.submit(reply("d"))
 
     assert machine.has_output
-    assert machine.flush(PLENTY) == [b"[%b,%b,%b]" % (numbered("b", 2), numbered("c", 3), numbered("d", 4))]
+    assert machine.flush(PLENTY) == [array(numbered("b", 2), "c", "d")]
     assert not machine.has_output
 
 
@@ -138,7 +140,7 @@ def test_resending_stops_without_room_and_new_packets_wait_behind_it() -> None:
     assert machine.flush(1) == [numbered("a", 1)]
     assert machine.conflated == 1
     assert machine.has_output
-    assert machine.flush(PLENTY) == [b"[%b,%b]" % (numbered("b", 2), numbered("t2", 3))]
+    assert machine.flush(PLENTY) == [array(numbered("b", 2), "t2")]
 
 
 def test_what_was_resent_stays_until_it_is_acknowledged() -> None:
@@ -157,7 +159,7 @@ def test_resent_packets_carry_acknowledgements() -> None:
     machine.reattach(received=PacketId(0), now=NOW)
     machine.receive([incoming(1)], NOW)
 
-    assert machine.flush(PLENTY) == [b"[%b,%b]" % (numbered("a", 1, 1), numbered("b", 2))]
+    assert machine.flush(PLENTY) == [array(numbered("a", 1, 1), "b")]
 
 
 def test_what_the_handshake_acknowledged_is_not_acknowledged_again() -> None:
@@ -375,7 +377,7 @@ def interesting_machines() -> dict[str, SessionMachine]:
 
     folded = opened()
     for name in ("t1", "t2"):
-        folded.submit(update("t", name), snapshot=True)
+        folded.submit_run(Run.of(update("t", name)), snapshot=True)
     folded.submit(reply("r"))
     folded.flush(0)
 
@@ -427,7 +429,7 @@ def test_a_thawed_machine_is_where_the_frozen_one_was(name: str) -> None:
 def test_snapshots_that_wait_do_not_count_after_thawing_either() -> None:
     """Else a session handed over to another node would be closed there as too slow, for having subscribed."""
     machine = opened()
-    machine.submit(update("t", "t1"), snapshot=True)
+    machine.submit_run(Run.of(update("t", "t1")), snapshot=True)
 
     assert not SessionMachine.thaw(machine.freeze()).exceeds(packets=0, size=0)
 
@@ -435,7 +437,11 @@ def test_snapshots_that_wait_do_not_count_after_thawing_either() -> None:
 def test_every_attribute_of_a_machine_is_in_its_frozen_form() -> None:
     """A new attribute that ``freeze`` forgets would be lost at a handoff; this test makes whoever adds it look."""
     frozen_elsewhere = {"_buffer": {"next", "kept"}, "_outbox": {"waiting", "folded", "allowance", "conflated"}}
-    names = {name for slot in SessionMachine.__slots__ for name in frozen_elsewhere.get(slot, {slot.lstrip("_")})}
+    names = {
+        name
+        for slot in (*Sender.__slots__, *SessionMachine.__slots__)
+        for name in frozen_elsewhere.get(slot, {slot.lstrip("_")})
+    }
 
     assert names == set(opened().freeze().__dataclass_fields__)
 

@@ -222,6 +222,44 @@ def test_a_stuck_reader_delays_nobody_and_the_hole_is_declared() -> None:
     assert [line["node"] for line in lines[:3]] == ["first", "0", "1"]
 
 
+def test_lines_gather_and_are_written_together_but_an_urgent_one_takes_them_along_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.adapters.logging.line_writer.GATHER_SECONDS", 3600.0)
+    written: list[str] = []
+    took = threading.Event()
+
+    class Noting(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            took.set()
+            return len(text)
+
+    writer = LineWriter(Noting())
+    writer.write("one")
+    writer.write("two")
+    writer.write("three", urgent=True)
+
+    assert took.wait(DEADLINE)
+    assert "".join(written) == "one\ntwo\nthree\n"
+    writer.close()
+
+
+def test_warnings_are_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = StructuredEventLog(node="n1", stream=io.StringIO())
+    seen: list[bool] = []
+
+    def write(_line: str, *, urgent: bool = False) -> None:
+        seen.append(urgent)
+
+    monkeypatch.setattr(log._writer, "write", write)
+    log.emit(events.SESSION_OPENED, session="s1", principal="alice")
+    log.emit(events.LEASE_LOST, node="n1")
+
+    assert seen == [False, True]
+    log.close()
+
+
 def test_closing_gives_up_on_a_reader_that_is_stuck_for_ever() -> None:
     stream = StuckStream()
     writer = LineWriter(stream)

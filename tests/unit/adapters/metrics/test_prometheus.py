@@ -92,7 +92,7 @@ def test_an_open_set_takes_new_values_up_to_a_bound() -> None:
     assert found["x0"] == 1
     assert len(found) == MOST_LABEL_VALUES + 1
     assert sum(found.values()) == 10 * MOST_LABEL_VALUES
-    assert len(metrics._adders) < 3 * MOST_LABEL_VALUES
+    assert len(metrics._amounts) < 3 * MOST_LABEL_VALUES
 
 
 def test_two_nodes_in_one_process_do_not_share_numbers() -> None:

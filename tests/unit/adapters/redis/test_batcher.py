@@ -14,7 +14,7 @@ from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, 
 
 from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.redis import batcher as module
-from gateway.adapters.redis.batcher import Batcher, ScriptFailed
+from gateway.adapters.redis.batcher import Batcher, ScriptFailed, abandon
 from gateway.adapters.redis.dialer import pack
 from gateway.adapters.redis.lease import Leases
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
@@ -115,8 +115,29 @@ async def test_commands_gather_while_pipelines_are_in_flight() -> None:
     bench.close()
 
 
+async def test_many_pipelines_are_begun_at_a_pace_and_become_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIPELINE_BURST", 1)
+    monkeypatch.setattr(module, "PIPELINES_PER_SECOND", 2.0)
+    bench = await ready()
+    first = bench.batcher.submit([("A",)])
+    await bench.sent(1)
+    bench.connection.answer("a")
+    assert await first == ["a"]
+    later = []
+    for number in range(5):
+        later.append(bench.batcher.submit([("B", number)]))
+        await asyncio.sleep(0)
+    assert len(bench.connection.sent) == 1, "nothing is on the wire, and yet the next one waits"
+    await bench.sent(2)
+    assert bench.connection.sent[1] == pack([("B", number) for number in range(5)])
+    bench.connection.answer(0, 1, 2, 3, 4)
+    assert await asyncio.gather(*later) == [[number] for number in range(5)]
+    bench.close()
+
+
 async def test_call_all_splits_what_is_too_large_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIPELINE_COMMANDS", 3)
+    monkeypatch.setattr(module, "PIPELINE_ARGUMENTS", 6)
     bench = await ready()
     task = asyncio.create_task(bench.batcher.call_all([("A", number) for number in range(8)]))
     bench.connection.answer(*range(8))
@@ -148,7 +169,7 @@ async def test_a_process_that_stood_still_blames_nobody() -> None:
 
 
 async def test_more_than_can_be_done_in_time_fails_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIPELINE_COMMANDS", 1)
+    monkeypatch.setattr(module, "PIPELINE_ARGUMENTS", 1)
     bench = await ready(lambda: Bench(timeout=0.3))
     calls = [asyncio.create_task(bench.batcher.call(("A", number))) for number in range(40)]
 
@@ -269,3 +290,25 @@ async def test_drain_waits_for_everything() -> None:
 async def test_before_it_is_opened_it_refuses() -> None:
     with pytest.raises(GridUnavailable, match="not been reached"):
         await Bench().batcher.call(("A",))
+
+
+async def test_a_cancellation_that_gets_lost_does_not_hold_up_who_abandons_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in ``asyncio.wait_for`` of Python 3.11, if what it waits for is done at the same moment."""
+    monkeypatch.setattr(module, "_CANCEL_AGAIN", 0.01)
+    begun = asyncio.Event()
+
+    async def deaf_once() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(deaf_once())
+    await begun.wait()
+
+    async with asyncio.timeout(20):
+        await abandon([task])
+    assert task.cancelled()

@@ -1,0 +1,184 @@
+"""Claims: how a node gets the right to serve a session that comes back (protocol 10, P3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.gathering import Gathering
+from gateway.app.persistence import Persistence
+from gateway.app.refusals import grid_recovering, grid_unavailable, refusal
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions, close_code_of
+from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import ErrorCode
+from gateway.core.types import Attempt, NodeRef, SessionId
+from gateway.ports import (
+    Claimed,
+    ClaimRefused,
+    ClaimResult,
+    Fenced,
+    GridUnavailable,
+    LeaseUnverified,
+    Ownership,
+    SessionGone,
+    TokenClaims,
+)
+
+TELL_DELAY: Final = 0.05
+"""Seconds in which claims from the same node gather before it is told of them; nothing depends on it."""
+
+VERIFY_PATIENCE: Final = 2.0
+"""Seconds a resume waits until the node has verified its lease: a hundred times what that takes, and less than a client
+waits for a welcome."""
+
+VERIFY_POLL: Final = 0.02
+"""Seconds between two looks whether it has: some round trips to the grid."""
+
+_MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
+"""Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What the handshake has to know of the surroundings.
+
+    Attributes:
+        is_alive: whether a node's lease held when this one last looked.
+        is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
+    """
+
+    is_alive: Callable[[NodeRef], bool]
+    is_recovering: Callable[[], bool]
+
+
+class Claims:
+    """Claims sessions, and ends what has to end with it.
+
+    Args:
+        context: of the node.
+        persistence: claims sessions held here.
+        sessions: the sessions held here.
+        cluster: what is known of the other nodes and of the grid.
+    """
+
+    def __init__(self, context: Context, *, persistence: Persistence, sessions: Sessions, cluster: ClusterView) -> None:
+        self._me = context.me
+        self._clock = context.clock
+        self._grid = context.grid
+        self._background = context.background
+        self._metrics = context.metrics
+        self._persistence = persistence
+        self._sessions = sessions
+        self._cluster = cluster
+        self._claimed: Gathering[Ownership, None] = Gathering(
+            context.background, "tell-claimed", delay=TELL_DELAY, work=self._tell_former_owners
+        )
+
+    async def held(self, session: Session, claims: TokenClaims, attempt: Attempt) -> Claimed | None:
+        """Claim a session that this node holds.
+
+        Returns:
+            What the grid holds now; None if it has to be done without the grid.
+
+        Raises:
+            HandshakeRefused: another node may serve the session, or nobody any more.
+        """
+        if not self._persistence.replicated or not self._persistence.available:
+            return None
+        started = self._clock.monotonic()
+        try:
+            result = await self._once_verified(lambda: self._persistence.claim(session, claims.generation, attempt))
+        except LeaseUnverified:
+            raise grid_unavailable() from None
+        except GridUnavailable:
+            return None
+        self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
+        if isinstance(result, ClaimRefused):
+            if result.reason in {ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_CLOSED}:
+                self._sessions.drop(session, close_code_of(result.reason))
+            raise refusal(result.reason)
+        return result
+
+    async def elsewhere(self, claims: TokenClaims, attempt: Attempt) -> Claimed:
+        """Claim a session that this node does not hold.
+
+        Raises:
+            HandshakeRefused: the session cannot be had, or the grid cannot tell now.
+        """
+        if not self._persistence.available:
+            raise grid_unavailable()
+        started = self._clock.monotonic()
+        try:
+            result = await self._once_verified(
+                lambda: self._grid.sessions.claim(
+                    claims.session, by=self._me, generation=claims.generation, attempt=attempt
+                )
+            )
+        except GridUnavailable:
+            self.disown(claims.session)
+            raise grid_unavailable() from None
+        self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
+        if isinstance(result, ClaimRefused):
+            if result.reason in _MAY_CHANGE and self._cluster.is_recovering():
+                raise grid_recovering()
+            raise refusal(result.reason)
+        return result
+
+    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> ClaimResult:
+        """Claim as soon as the node may.
+
+        A node that was suspended wakes up among resumes that may be long out of date. Which ones are, the grid will
+        tell in a moment; to serve them as if it were away would be to let an old attempt win (P3).
+        """
+        patience = self._clock.monotonic() + VERIFY_PATIENCE
+        while True:
+            try:
+                return await claim()
+            except LeaseUnverified:
+                if self._clock.monotonic() >= patience:
+                    raise
+            await asyncio.sleep(VERIFY_POLL)
+
+    def tell(self, right: Ownership) -> None:
+        """Tell the node that had a session that it is claimed, if that node still lives.
+
+        Args:
+            right: that node, and the epoch that its rights ended with.
+        """
+        if right.owner != self._me and self._cluster.is_alive(right.owner):
+            self._claimed.put(right, None)
+
+    async def _tell_former_owners(self, claimed: dict[Ownership, None]) -> None:
+        by_owner: dict[NodeRef, list[Ownership]] = {}
+        for right in claimed:
+            by_owner.setdefault(right.owner, []).append(right)
+        try:
+            for former, rights in by_owner.items():
+                await self._grid.nodes.tell_claimed(former, *rights)
+        except GridUnavailable:
+            return  # best effort: fencing does not depend on it
+
+    def disown(self, session: SessionId) -> None:
+        """See to it that a session does not stay here whose creation or claim had no answer.
+
+        Should the grid say, once it can be asked, that the session is here, its window is started (P7). Otherwise it
+        would count as connected to this node for ever, and nobody would miss it.
+        """
+        self._background.once(self._disown(session), "disown")
+
+    async def _disown(self, session: SessionId) -> None:
+        while True:
+            await self._persistence.until_available()
+            try:
+                record = await self._grid.sessions.find(session)
+                if record is not None and record.owner == self._me and self._sessions.get(session) is None:
+                    await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
+            except (Fenced, SessionGone):
+                return
+            except GridUnavailable:
+                continue
+            return

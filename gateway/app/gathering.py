@@ -1,0 +1,64 @@
+"""Work that can wait a moment, done for many sessions together by one task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+from gateway.app.background import Background
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Gathering(Generic[K, V]):
+    """Collects what is to be done, and has it done all at once.
+
+    In a storm each session brings the same small duty, such as a word to the grid about its token. A task and an answer
+    for each of them cost more than the duty.
+
+    Args:
+        background: runs the task.
+        name: of the task.
+        delay: seconds from the first piece of work to the task that does all there is by then.
+        work: what to do with it.
+    """
+
+    def __init__(
+        self,
+        background: Background,
+        name: str,
+        *,
+        delay: float,
+        work: Callable[[dict[K, V]], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._background = background
+        self._name = name
+        self._delay = delay
+        self._work = work
+        self._pieces: dict[K, V] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, key: K, piece: V) -> None:
+        """Add a piece of work, in the place of an earlier one with the same key."""
+        self._pieces[key] = piece
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._delay, self._begin)
+
+    def drop(self, key: K) -> None:
+        """Take a piece of work out, if it has not been begun."""
+        self._pieces.pop(key, None)
+
+    def close(self) -> None:
+        """Forget what has not been begun."""
+        self._pieces.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self) -> None:
+        self._timer = None
+        pieces, self._pieces = self._pieces, {}
+        if pieces:
+            self._background.once(self._work(pieces), self._name)

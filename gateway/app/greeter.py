@@ -1,0 +1,125 @@
+"""How a session meets its connection: the welcome, and what was restored (protocol 4.3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gateway.app.context import Context
+from gateway.app.persistence import Persistence
+from gateway.app.requests import Requests
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.packets import Welcome
+from gateway.core.session import SessionMachine
+from gateway.core.transitions import Role
+from gateway.core.types import PacketId
+from gateway.ports import Link, SessionRecord, TokenSigner
+
+
+class Greeter:
+    """Makes sessions and welcomes clients to them.
+
+    Args:
+        context: of the node.
+        persistence: tells whether sessions are replicated.
+        sessions: the sessions held here.
+        requests: makes lanes.
+        signer: signs the tokens that clients come back with.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        requests: Requests,
+        signer: TokenSigner,
+    ) -> None:
+        self._me = context.me
+        self._policy = context.policy
+        self._clock = context.clock
+        self._grid = context.grid
+        self._background = context.background
+        self._persistence = persistence
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._requests = requests
+        self._signer = signer
+
+    def make(self, record: SessionRecord) -> Session:
+        """Make a session of its record; nobody else knows of it yet."""
+        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=self._grid.generation)
+        session.lane = self._requests.lane(session)
+        return session
+
+    def welcome(
+        self,
+        session: Session,
+        link: Link,
+        outcome: Outcome,
+        *,
+        reason: FailoverReason | None = None,
+        resent: int = 0,
+        lost: int | None = 0,
+        conflated: int | None = 0,
+    ) -> None:
+        """Attach a session to a connection and queue the welcome, which is written when the caller flushes.
+
+        Args:
+            session: whose machine has been opened, reattached or restarted.
+            link: the connection.
+            outcome: what the client is told, as are the others (protocol 4.3).
+            reason: why the session failed over, if it did.
+            resent: session packets that are sent again.
+            lost: session packets that will never arrive; None for a number that cannot be known.
+            conflated: updates that were replaced; None likewise.
+        """
+        session.fixed = {
+            "$session": session.id,
+            "$principal": session.principal,
+            "$address": link.address,
+            "$node": self._me.node,
+            # Diffusion: the start time is not replicated; it is that of the connection to this node.
+            "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
+        }
+        session.proved = outcome is Outcome.CREATED
+        self._sessions.attach(session, link)
+        machine = session.machine
+        machine.send_link(
+            Welcome(
+                session=session.id,
+                principal=session.principal,
+                node=self._me.node,
+                token=self._signer.sign(session.id, session.generation, now=self._clock.wall()),
+                outcome=outcome,
+                reason=reason,
+                received=machine.received if outcome is Outcome.REATTACHED else PacketId(0),
+                resent=resent,
+                lost=lost,
+                conflated=conflated,
+                window=session.window,
+                ping_interval=self._policy.session.ping_interval,
+                ping_timeout=self._policy.session.ping_timeout,
+                replicated=self._persistence.replicated,
+                limits=self._policy.limits,
+                backoff=self._policy.backoff,
+                properties=session.all_properties(),
+                selections=session.selections.to_wire(),
+            )
+        )
+
+    def activate(self, session: Session) -> None:
+        """Put the restored selections in force and push the full values, in the background (P6)."""
+        self._background.once(self._activate(session), f"activate-{session.id}")
+
+    async def _activate(self, session: Session) -> None:
+        async with session.selecting:
+            prepared = None
+            while prepared != (selections := session.selections):
+                # Another resume may bring another list meanwhile.
+                await self._delivery.prepare(session, selections)
+                prepared = selections
+            self._delivery.select(session, selections)
+            await self._delivery.send_snapshot(session)

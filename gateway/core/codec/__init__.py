@@ -1,0 +1,34 @@
+"""JSON text to packets and back (protocol sections 2 to 5).
+
+A message is one packet or an array of packets. Bodies of session packets are encoded without their leading brace and
+number: a body is made once, however many sessions it goes to, and ``head`` makes the few bytes in front that differ.
+"""
+
+from typing import Final
+
+from gateway.core.codec.decoding import decode_from_client, decode_from_server
+from gateway.core.codec.encoding import encode_link, encode_notice, encode_reply, encode_request, encode_update
+from gateway.core.codec.fields import MAX_NUMBER
+from gateway.core.codec.numbering import apart, follow, head, number
+from gateway.core.codec.values import encode_value, json_text
+
+SUBPROTOCOL: Final = "gateway.v1.json"
+"""The WebSocket subprotocol; its version changes when an old client would misunderstand (protocol 1.1)."""
+
+__all__ = [
+    "MAX_NUMBER",
+    "SUBPROTOCOL",
+    "apart",
+    "decode_from_client",
+    "decode_from_server",
+    "encode_link",
+    "encode_notice",
+    "encode_reply",
+    "encode_request",
+    "encode_update",
+    "encode_value",
+    "follow",
+    "head",
+    "json_text",
+    "number",
+]

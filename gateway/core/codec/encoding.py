@@ -1,0 +1,137 @@
+"""Packets to JSON text (protocol sections 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Final
+
+import orjson
+
+from gateway.core.codec.fields import Object
+from gateway.core.codec.values import dumps
+from gateway.core.packets import (
+    Ack,
+    Bye,
+    ClientRequest,
+    Error,
+    GoAway,
+    Hello,
+    LinkPacket,
+    Notice,
+    Ping,
+    Pong,
+    Publish,
+    Reply,
+    Resume,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+from gateway.core.types import EventId, Version
+
+_LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
+    Hello: "hello",
+    Resume: "resume",
+    Welcome: "welcome",
+    Ack: "ack",
+    Ping: "ping",
+    Pong: "pong",
+    GoAway: "go-away",
+    Error: "error",
+    Bye: "bye",
+}
+
+_LINK_FIELDS: Final[Mapping[type[LinkPacket], tuple[str, ...]]] = {
+    kind: tuple(each.name for each in fields(kind)) for kind in _LINK_NAMES
+}
+
+
+def encode_link(packet: LinkPacket) -> bytes:
+    """Encode a link packet as a whole JSON object; absent optional fields are left out.
+
+    Raises:
+        RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
+    """
+    kind = type(packet)
+    content: Object = {"type": _LINK_NAMES[kind]}
+    for name in _LINK_FIELDS[kind]:
+        value = getattr(packet, name)
+        # null is a statement only where the welcome says that a number can not be known.
+        if value is not None or name in {"lost", "conflated"}:
+            content[name] = value
+    return dumps(content)
+
+
+def encode_request(body: ClientRequest) -> bytes:
+    """Encode the body of a client's session packet, ready for ``number``.
+
+    Raises:
+        RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
+        TypeError: *body* is ``Malformed``, which only ever comes in.
+    """
+    content: Object
+    match body:
+        case Subscribe():
+            content = {"type": "subscribe", "request": body.request, "selector": body.selector}
+        case Unsubscribe():
+            content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
+        case SetProperties():
+            content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
+        case Publish(request, topic, value, resubmitted):
+            again = b',"resubmitted":true' if resubmitted else b""
+            return b'"type":"publish","request":%d%b,"topic":%b,"value":%b}' % (
+                request,
+                again,
+                dumps(topic),
+                value,
+            )
+        case _:
+            raise TypeError("a malformed request is never sent")
+    if body.resubmitted:
+        content["resubmitted"] = True
+    return _body(content)
+
+
+def encode_update(topic: str, version: Version, event: EventId, value: bytes, *, snapshot: bool) -> bytes:
+    """Encode the body of an update, ready for ``number``; done once per update, not once per session.
+
+    Args:
+        topic: its path.
+        version: of the value.
+        event: id of the publish.
+        value: JSON text of the value.
+        snapshot: whether the value is not the successor of the one sent before.
+    """
+    flag = b',"snapshot":true' if snapshot else b""
+    return b'"type":"update","topic":%b,"version":%d,"event":"%b"%b,"value":%b}' % (
+        orjson.dumps(topic),
+        version,
+        event.encode(),
+        flag,
+        value,
+    )
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Encode the body of a reply, ready for ``number``."""
+    content: Object = {"type": "reply", "request": reply.request}
+    if reply.error is not None:
+        content["error"] = {"code": reply.error, "message": reply.message}
+        if reply.retry_after is not None:
+            content["error"]["retry_after"] = reply.retry_after
+    if reply.version is not None:
+        content["version"] = reply.version
+    if reply.event is not None:
+        content["event"] = reply.event
+    return _body(content)
+
+
+def encode_notice(notice: Notice) -> bytes:
+    """Encode the body of a notice, ready for ``number``."""
+    return _body({"type": "notice", "code": notice.code, "message": notice.message})
+
+
+def _body(content: Object) -> bytes:
+    return dumps(content)[1:]

@@ -1,0 +1,108 @@
+"""Fields of packets, read with their types (protocol 2.3 and 2.5).
+
+Every function here raises ``BadField`` if the field is not what it must be.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from gateway.core.codes import ErrorCode, FailoverReason, Outcome
+
+MAX_NUMBER: Final = 2**53 - 1
+"""Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
+
+Object: TypeAlias = dict[str, Any]
+"""A packet, or an object within one, as the parser of JSON makes it."""
+
+
+class BadField(Exception):
+    """A field is missing or of the wrong type; whoever asked knows what that means for the packet."""
+
+
+def read_text(packet: Object, name: str) -> str:
+    """Read a text that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, str):
+        raise BadField(f"{name!r} must be a string")
+    return value
+
+
+def read_optional_text(packet: Object, name: str) -> str | None:
+    """Read a text that may be absent or null."""
+    return None if packet.get(name) is None else read_text(packet, name)
+
+
+def read_count(packet: Object, name: str, *, least: int = 0) -> int:
+    """Read an integer from *least* to ``MAX_NUMBER``, as ids, counts and versions are."""
+    value = packet.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_NUMBER:
+        raise BadField(f"{name!r} must be an integer from {least} to {MAX_NUMBER}")
+    return value
+
+
+def read_optional_count(packet: Object, name: str, default: int | None) -> int | None:
+    """Read a count; *default* if it is absent, None if it is null, which says that it is unknown."""
+    return default if name not in packet else None if packet[name] is None else read_count(packet, name)
+
+
+def read_seconds(packet: Object, name: str) -> float:
+    """Read a length of time that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise BadField(f"{name!r} must be a number of seconds, not negative")
+    return float(value)
+
+
+def read_optional_seconds(packet: Object, name: str) -> float | None:
+    """Read a length of time that may be absent or null."""
+    return None if packet.get(name) is None else read_seconds(packet, name)
+
+
+def read_flag(packet: Object, name: str, default: bool | None = None) -> bool:
+    """Read true or false; *default*, if there is one, stands for absent and null."""
+    value = default if packet.get(name) is None else packet[name]
+    if not isinstance(value, bool):
+        raise BadField(f"{name!r} must be true or false")
+    return value
+
+
+def read_object(packet: Object, name: str) -> Object:
+    """Read an object that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, dict):
+        raise BadField(f"{name!r} must be an object")
+    return value
+
+
+def read_texts(packet: Object, name: str) -> dict[str, str]:
+    """Read an object of texts; absent and null are an empty one."""
+    value = {} if packet.get(name) is None else packet[name]
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise BadField(f"{name!r} must be an object of strings")
+    return value
+
+
+def read_outcome(packet: Object) -> Outcome:
+    """Read how a session came to be on a connection (protocol 4.3)."""
+    try:
+        return Outcome(read_text(packet, "outcome"))
+    except ValueError:
+        raise BadField("'outcome' has an unknown value") from None
+
+
+def read_failover_reason(packet: Object) -> FailoverReason | None:
+    """Read why a session failed over; a reason that a later release has added is left out (protocol 4.3)."""
+    reason = read_optional_text(packet, "reason")
+    try:
+        return None if reason is None else FailoverReason(reason)
+    except ValueError:
+        return None
+
+
+def read_error_code(packet: Object) -> ErrorCode:
+    """Read an error code; one that a later release has added counts as INTERNAL (protocol 7)."""
+    try:
+        return ErrorCode(read_text(packet, "code"))
+    except ValueError:
+        return ErrorCode.INTERNAL

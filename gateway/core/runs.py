@@ -1,0 +1,121 @@
+"""What is sent to sessions, in the form in which a thousand of them can share it (design section 9).
+
+```text
+run:      body 41            body 42            body 43
+wire:  [{"id":41, "type"…} , { "type"…}      , { "type"…} ]
+        └ per session ┘ └──────── shared by all ────────┘
+```
+
+In an array only the first session packet needs its number, the others follow (protocol 5.1). So everything behind that
+number is the same for every session that is sent the same packets, wherever its own numbering stands: it is encoded and
+joined once, and what a session costs does not depend on how many updates wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+from gateway.core import codec
+
+
+class Outgoing(NamedTuple):
+    """The body of a session packet; one object is shared by all sessions it goes to.
+
+    Attributes:
+        topic: for an update, the topic whose newer update may take its place; None for anything that must arrive.
+        body: encoded, without its number (see ``codec.number``).
+    """
+
+    topic: str | None
+    body: bytes
+
+
+class Run:
+    """One or more bodies that are sent one after the other; immutable, and shared by all sessions they go to.
+
+    Args:
+        packets: at least one.
+
+    Attributes:
+        count: how many there are.
+        size: bytes of all bodies.
+        text: the bodies as they follow one another on the wire, without the opening brace and number of the first.
+    """
+
+    __slots__ = ("_packets", "_sizes", "_topics", "count", "size", "text")
+
+    def __init__(self, packets: tuple[Outgoing, ...]) -> None:
+        self.count = len(packets)
+        # Nearly always nobody asks for the bodies one by one, so that they are held once, joined. And a run of one, of
+        # which a node may hold some for each of its sessions, is a single object.
+        self._packets: tuple[Outgoing, ...] | None = None
+        self._sizes: tuple[int, ...] | None = None
+        self._topics: tuple[str | None, ...] | str | None
+        if self.count == 1:
+            ((self._topics, self.text),) = packets
+            self.size = len(self.text)
+        else:
+            bodies = [packet.body for packet in packets]
+            self.text = codec.follow(bodies)
+            self._topics = tuple([packet.topic for packet in packets])
+            self._sizes = tuple(map(len, bodies))
+            self.size = sum(self._sizes)
+
+    @classmethod
+    def of(cls, *packets: Outgoing) -> Self:
+        """Make a run of the given bodies."""
+        return cls(packets)
+
+    @property
+    def packets(self) -> tuple[Outgoing, ...]:
+        """The bodies one by one; once asked for they are kept, so that sessions share these, too."""
+        if self._packets is None:
+            if isinstance(self._topics, tuple):
+                bodies = codec.apart(self.text, self._sizes or ())
+                self._packets = tuple(map(Outgoing, self._topics, bodies))
+            else:
+                self._packets = (Outgoing(self._topics, self.text),)
+        return self._packets
+
+    def first_bytes(self, packets: int) -> int:
+        """Tell how many bytes the first *packets* bodies have."""
+        return self.size if packets >= self.count else sum((self._sizes or ())[:packets])
+
+    def __eq__(self, other: object) -> bool:
+        return self.packets == other.packets if isinstance(other, Run) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.packets)
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.count}: {self.text[:60]!r}>"
+
+    def fitting(self, *, packets: int, size: int) -> int:
+        """Tell how many may be taken from the front.
+
+        Args:
+            packets: at most so many.
+            size: bytes; none is taken that would begin when they are used up, but the last may reach beyond.
+        """
+        sizes = self._sizes
+        if sizes is None:
+            return 1 if packets > 0 and size > 0 else 0
+        if self.count <= packets and self.size - sizes[-1] < size:
+            return self.count
+        taken = 0
+        for body in sizes:
+            if taken >= packets or size <= 0:
+                break
+            size -= body
+            taken += 1
+        return taken
+
+    def split(self, at: int) -> tuple[Run, Run]:
+        """Cut before the packet with index *at*, which is neither 0 nor the length."""
+        return Run(self.packets[:at]), Run(self.packets[at:])
+
+
+def packets_of(runs: Iterable[Run]) -> list[Outgoing]:
+    """List the bodies of several runs."""
+    return [packet for run in runs for packet in run.packets]

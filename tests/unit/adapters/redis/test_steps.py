@@ -1,0 +1,55 @@
+"""Publishes of one call, sorted into steps of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from gateway.adapters.redis import topics as module
+from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.link import Link
+from gateway.adapters.redis.topics import RedisTopics
+from gateway.core.types import Epoch, NodeRef, RequestNumber, SessionId, TopicPath
+from gateway.ports import Ownership, PublishCommand
+
+OWNER = NodeRef.parse("n1:a")
+ALICE = Ownership(SessionId("alice"), OWNER, Epoch(1))
+BOB = Ownership(SessionId("bob"), OWNER, Epoch(1))
+
+
+def command(
+    request: int, topic: str = "a/x", *, right: Ownership = ALICE, settled: int = 0, value: bytes = b"1"
+) -> PublishCommand:
+    return PublishCommand(right, RequestNumber(request), RequestNumber(settled), TopicPath(topic), value)
+
+
+def steps(*commands: PublishCommand) -> list[list[int]]:
+    """Return the places of the commands in each step."""
+    link = cast("Link", SimpleNamespace(batcher=None, generation=1, stream_length=1))
+    made: Sequence[Any] = RedisTopics(link=link, keys=Keys("g"), depth=1)._steps(commands)
+    return [each.places for each in made]
+
+
+def test_publishes_of_a_session_in_a_partition_are_one_step() -> None:
+    assert steps(*(command(number, f"a/{number}") for number in range(1, 6))) == [[0, 1, 2, 3, 4]]
+
+
+def test_partitions_have_steps_of_their_own() -> None:
+    assert steps(command(1, "a/x"), command(2, "b/x"), command(3, "a/y"), command(4, "b/y")) == [[0, 2], [1, 3]]
+
+
+def test_sessions_do_not_overtake_each_other_in_a_partition() -> None:
+    found = steps(command(1), command(1, right=BOB), command(2), command(3), command(2, right=BOB))
+    assert found == [[0], [1], [2, 3], [4]]
+
+
+def test_what_is_settled_is_the_same_for_a_step() -> None:
+    assert steps(command(1), command(2), command(3, settled=1), command(4, settled=1)) == [[0, 1], [2, 3]]
+
+
+def test_a_step_is_bounded_in_publishes_and_bytes() -> None:
+    many = steps(*(command(number) for number in range(1, module.PUBLISH_COUNT + 3)))
+    assert [len(each) for each in many] == [module.PUBLISH_COUNT, 2]
+    half = b"1" * (module.PUBLISH_BYTES // 2)
+    assert steps(*(command(number, value=half) for number in range(1, 6))) == [[0, 1], [2, 3], [4]]

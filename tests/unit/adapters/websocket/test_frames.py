@@ -1,0 +1,204 @@
+"""Frames against RFC 6455 section 5, with the websockets library as the other end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.frames import Close, Frame, Opcode
+from websockets.protocol import Protocol, Side
+
+from gateway.adapters.websocket import frames
+from gateway.adapters.websocket.frames import Breach, FrameError, FrameReader
+
+MOST = 100_000
+
+SIZES = st.sampled_from([0, 1, 3, 4, 125, 126, 127, 65_535, 65_536]) | st.integers(0, 300)
+PAYLOADS = SIZES.flatmap(lambda size: st.just(bytes(index * 7 % 128 for index in range(size))))
+
+
+def from_client(opcode: int, payload: bytes = b"", *, final: bool = True, mask: bool = True) -> bytes:
+    """What a client sends, as an independent implementation writes it."""
+    return Frame(Opcode(opcode), payload, fin=final).serialize(mask=mask)
+
+
+def read(*pieces: bytes, most: int = MOST) -> tuple[list[frames.Frame], FrameError | None]:
+    reader = FrameReader(most)
+    arrived: list[frames.Frame] = []
+    for piece in pieces:
+        complete, error = reader.feed(piece)
+        arrived += complete
+        if error is not None:
+            return arrived, error
+    return arrived, None
+
+
+def refused(*pieces: bytes, most: int = MOST) -> Breach:
+    _, error = read(*pieces, most=most)
+    assert error is not None
+    return error.code
+
+
+def received_by_a_client(data: bytes) -> list[Frame]:
+    client = Protocol(Side.CLIENT, max_size=None)
+    client.receive_data(data)
+    return [event for event in client.events_received() if isinstance(event, Frame)]
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([frames.TEXT, frames.BINARY]), PAYLOADS), max_size=5),
+    st.lists(st.integers(0, 400_000), max_size=8),
+)
+def test_messages_arrive_however_the_bytes_are_cut(messages: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    stream = b"".join(from_client(opcode, payload) for opcode, payload in messages)
+    places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
+
+    arrived, error = read(*(stream[start:end] for start, end in pairwise(places)))
+
+    assert error is None
+    assert arrived == messages
+
+
+@given(st.lists(PAYLOADS, min_size=2, max_size=5), st.booleans())
+def test_fragments_make_one_message_with_control_frames_in_between(parts: list[bytes], bytewise: bool) -> None:
+    stream = b""
+    for index, part in enumerate(parts):
+        stream += from_client(frames.TEXT if index == 0 else 0, part, final=index == len(parts) - 1)
+        if index < len(parts) - 1:
+            stream += from_client(frames.PING, b"%d" % index)
+    pieces = [stream[at : at + 1] for at in range(len(stream))] if bytewise and len(stream) < 2000 else [stream]
+
+    arrived, error = read(*pieces, most=5 * MOST)
+
+    assert error is None
+    assert arrived == [
+        *((frames.PING, b"%d" % index) for index in range(len(parts) - 1)),
+        (frames.TEXT, b"".join(parts)),
+    ]
+
+
+def test_a_message_after_fragments_is_a_message_of_its_own() -> None:
+    stream = from_client(1, b"a", final=False) + from_client(0, b"b") + from_client(1, b"c")
+
+    assert read(stream) == ([(1, b"ab"), (1, b"c")], None)
+
+
+def test_a_close_may_come_between_fragments() -> None:
+    """It is a control frame as others (section 5.4), and need not wait for a message that is given up."""
+    stream = from_client(1, b"a", final=False) + from_client(frames.CLOSE, b"\x03\xe8")
+
+    assert read(stream) == ([(frames.CLOSE, b"\x03\xe8")], None)
+
+
+@pytest.mark.parametrize(
+    ("stream", "code"),
+    [
+        (from_client(frames.TEXT, b"x", mask=False), 1002),
+        (b"\xc1\x80abcd", 1002),
+        (b"\x91\x80abcd", 1002),
+        (b"\x83\x80abcd", 1002),
+        (b"\x8b\x80abcd", 1002),
+        (b"\x8f\x80abcd", 1002),
+        (b"\x09\x80abcd", 1002),
+        (b"\x89\xfe\x00\x7eabcd", 1002),
+        (from_client(0, b"x"), 1002),
+        (from_client(1, b"x", final=False) + from_client(1, b"y"), 1002),
+        (from_client(1, b"x", final=False) + from_client(2, b"y", final=False), 1002),
+    ],
+    ids=[
+        "not masked",
+        "first reserved bit",
+        "third reserved bit",
+        "unknown data opcode",
+        "unknown control opcode",
+        "last control opcode",
+        "control frame in fragments",
+        "long control frame",
+        "continuation of nothing",
+        "message within a message",
+        "fragments within fragments",
+    ],
+)
+def test_violations_are_refused(stream: bytes, code: int) -> None:
+    assert refused(stream) == code
+    assert refused(*(stream[at : at + 1] for at in range(len(stream)))) == code
+
+
+def test_what_came_before_a_violation_counts() -> None:
+    arrived, error = read(from_client(1, b"good") + from_client(1, b"bad", mask=False))
+
+    assert arrived == [(1, b"good")]
+    assert error is not None
+
+
+def test_a_message_may_have_as_many_bytes_as_allowed_and_not_one_more() -> None:
+    assert read(from_client(1, b"x" * 200), most=200) == ([(1, b"x" * 200)], None)
+    assert refused(from_client(1, b"x" * 201), most=200) == Breach.MESSAGE_TOO_BIG
+    halves = from_client(1, b"x" * 101, final=False) + from_client(0, b"x" * 100)
+    assert refused(halves, most=200) == Breach.MESSAGE_TOO_BIG
+    assert read(from_client(1, b"x" * 100, final=False) + from_client(0, b"x" * 100), most=200)[1] is None
+
+
+@pytest.mark.parametrize("size", [126 + MOST, 2**31, 2**63, 2**64 - 1])
+def test_a_message_that_is_too_long_is_refused_by_its_head(size: int) -> None:
+    assert refused(b"\x81\xff" + size.to_bytes(8, "big")) == Breach.MESSAGE_TOO_BIG
+
+
+@given(st.binary(max_size=300), st.integers(1, 7))
+def test_no_bytes_raise_anything(data: bytes, step: int) -> None:
+    read(*(data[at : at + step] for at in range(0, len(data), step)), most=100)
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+
+@given(PAYLOADS)
+def test_text_is_read_by_a_client(payload: bytes) -> None:
+    (frame,) = received_by_a_client(frames.text_frame(payload))
+
+    assert (frame.opcode, frame.data, frame.fin) == (Opcode.TEXT, payload, True)
+
+
+@given(st.binary(max_size=125))
+def test_a_pong_returns_what_was_asked(payload: bytes) -> None:
+    (frame,) = received_by_a_client(frames.pong_frame(payload))
+
+    assert (frame.opcode, frame.data) == (Opcode.PONG, payload)
+
+
+@given(st.sampled_from([1000, 1009, 3000, 4200, 4999]), st.text(max_size=200))
+def test_a_close_has_its_code_and_as_much_of_the_reason_as_fits(code: int, reason: str) -> None:
+    (frame,) = received_by_a_client(frames.close_frame(code, reason))
+    close = Close.parse(frame.data)
+
+    assert close.code == code
+    assert reason.encode("utf-8", "replace").decode().startswith(close.reason)
+    assert len(frame.data) <= 125
+    assert frames.close_code(bytes(frame.data)) == code
+
+
+def test_a_close_may_have_no_code() -> None:
+    assert frames.close_frame(None) == b"\x88\x00"
+    assert frames.close_code(b"") is None
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\x03", b"\x00\x00", b"\x03\xe7", b"\x03\xec", b"\x03\xed", b"\x03\xee", b"\x13\x88"]
+)
+def test_codes_that_nobody_may_send_are_refused(payload: bytes) -> None:
+    with pytest.raises(FrameError) as caught:
+        frames.close_code(payload)
+
+    assert caught.value.code == Breach.PROTOCOL_ERROR
+
+
+def test_a_reason_must_be_text() -> None:
+    with pytest.raises(FrameError) as caught:
+        frames.close_code(b"\x03\xe8\xff")
+
+    assert caught.value.code == Breach.INVALID_TEXT

@@ -1,0 +1,422 @@
+"""WebSockets whose other end keeps no rules: floods, silence, breaks at every moment (RFC 6455 sections 5 to 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import tracemalloc
+
+import pytest
+from websockets.frames import Frame, Opcode
+
+from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket.frames import Breach
+from gateway.adapters.websocket.link import PONG_BACKLOG, WebSocketLink
+from tests.support.clock import eventually
+from tests.unit.adapters.websocket.conftest import MESSAGE_BYTES, Ear, Peer, Port
+
+SMALL_BUFFER = 4096
+"""Bytes that the client's kernel takes in for a client that does not read."""
+
+PLENTY = 1 << 20
+"""Bytes of a message that no kernel takes at once."""
+
+
+def frame(opcode: int, payload: bytes = b"", *, final: bool = True, mask: bool = True) -> bytes:
+    return Frame(Opcode(opcode), payload, fin=final).serialize(mask=mask)
+
+
+def text(message: bytes) -> bytes:
+    return frame(1, message)
+
+
+def close(code: int | None = 1000) -> bytes:
+    return frame(8, b"" if code is None else code.to_bytes(2, "big"))
+
+
+async def joined(port: Port, *, receive_buffer: int | None = None) -> tuple[WebSocketLink, Ear, Peer]:
+    before = len(port.links)
+    peer = await port.upgraded(receive_buffer=receive_buffer)
+    await eventually(lambda: len(port.links) > before)
+    return port.links[-1], port.ears[-1], peer
+
+
+async def closed_with(peer: Peer) -> int | None:
+    """Read to the end, of which the last must be a close frame; tell its code."""
+    data = await peer.rest()
+    at = data.index(b"\x88")
+    assert len(data) == at + 2 + data[at + 1], "nothing follows a close frame"
+    return int.from_bytes(data[at + 2 : at + 4], "big") if data[at + 1] else None
+
+
+# --- What comes -------------------------------------------------------------------------------------------------------
+
+
+async def test_thousands_of_messages_that_nobody_wants_yet_are_kept_in_order(port: Port) -> None:
+    link, ear, peer = await joined(port)
+    link.pause()
+    messages = [b"%d" % number for number in range(10_000)]
+    ear.on_message = lambda _: link.pause() if len(ear.heard) % 1000 == 0 else None
+    sending = asyncio.create_task(peer.send(b"".join(map(text, messages))))
+
+    for heard in range(1000, 10_001, 1000):
+        link.resume()
+        await eventually(lambda heard=heard: len(ear.heard) >= heard)  # type: ignore[misc]
+        assert len(ear.heard) == heard
+    await sending
+
+    assert ear.heard == messages
+
+
+async def test_who_pauses_does_not_read(port: Port) -> None:
+    link, _, peer = await joined(port)
+    link.pause()
+    await peer.send(text(b"x"))
+    flood = asyncio.create_task(peer.send(text(b"y" * 60_000) * 1000))
+
+    await eventually(lambda: link._inbox is None and not link._is_read)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not flood.done()
+
+    flood.cancel()
+    await asyncio.gather(flood, return_exceptions=True)
+
+
+async def test_what_came_before_the_end_is_heard_before_the_end_also_after_a_pause(port: Port) -> None:
+    link, ear, peer = await joined(port)
+    ear.on_message = lambda _: link.pause()
+    await peer.send(text(b"one") + text(b"two") + text(b"three") + close(1000))
+    assert await closed_with(peer) == 1000
+
+    for number in (1, 2, 3):
+        await eventually(lambda number=number: len(ear.heard) == number)  # type: ignore[misc]
+        assert ear.over == 0 or number == 3
+        link.resume()
+
+    await eventually(lambda: ear.over == 1)
+    assert ear.heard == [b"one", b"two", b"three"]
+
+
+async def test_who_closes_hears_nothing_more_and_is_told_of_the_end_though_paused(port: Port) -> None:
+    link, ear, peer = await joined(port)
+    ear.on_message = lambda _: link.pause()
+    await peer.send(text(b"one") + text(b"two"))
+    await eventually(lambda: len(ear.heard) == 1)
+
+    link.close(4000, "enough")
+    await eventually(lambda: ear.over == 1)
+    link.resume()
+
+    assert ear.heard == [b"one"]
+
+
+async def test_pings_are_answered_in_order_with_messages(port: Port) -> None:
+    link, ear, peer = await joined(port)
+    ear.on_message = link.write
+    await peer.send(frame(9, b"a") + frame(9, b"b") + text(b"echo") + frame(9, b"c"))
+
+    assert await peer.exactly(15) == b"\x8a\x01a" + b"\x8a\x01b" + b"\x81\x04echo" + b"\x8a\x01c"
+
+
+async def test_a_ping_within_a_fragmented_message_is_answered_before_it(port: Port) -> None:
+    link, ear, peer = await joined(port)
+    ear.on_message = link.write
+    await peer.send(frame(1, b"ec", final=False) + frame(9, b"p") + frame(0, b"ho"))
+
+    assert await peer.exactly(9) == b"\x8a\x01p" + b"\x81\x04echo"
+
+
+async def test_pongs_mean_nothing(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(frame(10, b"unasked") + text(b"x"))
+
+    await eventually(lambda: ear.heard == [b"x"])
+
+
+async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_else(port: Port) -> None:
+    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    flood = frame(9, b"x" * 125) * 500
+    # Until the kernel takes no more: then the backlog is at its bound, and the pings go unanswered but are read.
+    for _ in range(400):
+        await peer.send(flood)
+        if link.backlog() > PONG_BACKLOG:
+            break
+    bound = PONG_BACKLOG + link_module.READ_BYTES
+    for _ in range(20):
+        await peer.send(flood)
+        assert link.backlog() <= bound
+    await peer.send(text(b"still heard"))
+
+    await eventually(lambda: ear.heard == [b"still heard"])
+    assert PONG_BACKLOG < link.backlog() <= bound
+
+
+async def test_a_message_that_is_announced_too_long_is_refused_before_it_takes_memory(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(b"\x81\xff" + (MESSAGE_BYTES + 1).to_bytes(8, "big") + b"mask")
+
+    assert await closed_with(peer) == Breach.MESSAGE_TOO_BIG
+    await eventually(lambda: ear.over == 1)
+
+
+async def test_a_message_of_many_small_fragments_takes_no_more_than_its_size(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    fragments = frame(1, b"x", final=False) + frame(0, b"y", final=False) * 20_000 + frame(0, b"z")
+    tracemalloc.start()
+    await peer.send(fragments)
+    await eventually(lambda: bool(ear.heard))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert ear.heard == [b"x" + b"y" * 20_000 + b"z"]
+    assert peak < 40 * 20_000 + (1 << 20)
+
+
+async def test_fragments_that_grow_too_long_together_are_refused(port: Port) -> None:
+    _, _, peer = await joined(port)
+    await peer.send(frame(1, b"x" * 1000, final=False) + frame(0, b"x" * 1000, final=False) * 70)
+
+    assert await closed_with(peer) == Breach.MESSAGE_TOO_BIG
+
+
+async def test_text_that_is_not_utf_8_is_refused(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(text(b"good") + text(b"\xff"))
+
+    assert await closed_with(peer) == Breach.INVALID_TEXT
+    assert ear.heard == [b"good"]
+
+
+@pytest.mark.parametrize("parts", [[b"\xc3", b"\xa9"], [b"\xf0\x9f", b"", b"\x98\x80"], [b"", b""]])
+async def test_a_character_may_cross_the_border_of_fragments(port: Port, parts: list[bytes]) -> None:
+    _, ear, peer = await joined(port)
+    for at, part in enumerate(parts):
+        await peer.send(frame(0 if at else 1, part, final=at == len(parts) - 1) + frame(9, b"between"))
+        assert await peer.exactly(9) == b"\x8a\x07between"
+
+    await eventually(lambda: ear.heard == [b"".join(parts)])
+
+
+@pytest.mark.parametrize(
+    "parts", [[b"\xc3", b"("], [b"\xed\xa0", b"\x80"], [b"ok", b"\xf4\x90\x80\x80"], [b"\xc3", b""]]
+)
+async def test_a_character_that_breaks_at_the_border_of_fragments_is_refused(port: Port, parts: list[bytes]) -> None:
+    link, ear, peer = await joined(port)
+    for at, part in enumerate(parts):
+        await peer.send(frame(0 if at else 1, part, final=at == len(parts) - 1))
+
+    assert await closed_with(peer) == Breach.INVALID_TEXT
+    assert (link.close_code, ear.heard) == (Breach.INVALID_TEXT, [])
+
+
+async def test_a_close_between_fragments_is_answered(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(frame(1, b"never whole", final=False) + close(1001))
+
+    assert await closed_with(peer) == 1001
+    await eventually(lambda: ear.over == 1)
+    assert ear.heard == []
+
+
+@pytest.mark.parametrize("bit", [0x40, 0x20, 0x10])
+@pytest.mark.parametrize("opcode", [0x1, 0x9])
+async def test_reserved_bits_are_refused(port: Port, bit: int, opcode: int) -> None:
+    _, _, peer = await joined(port)
+    await peer.send(bytes([0x80 | bit | opcode, 0x80]) + b"mask")
+
+    assert await closed_with(peer) == Breach.PROTOCOL_ERROR
+
+
+async def test_binary_is_refused(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(frame(2, b"x") + text(b"after") + close())
+
+    assert await closed_with(peer) == Breach.UNSUPPORTED_DATA
+    await eventually(lambda: ear.over == 1)
+    assert ear.heard == []
+
+
+# --- Ends -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1007, 1011, 3000, 4999, None])
+async def test_a_close_is_answered_with_its_code_and_nothing_after_it_counts(port: Port, code: int | None) -> None:
+    link, ear, peer = await joined(port)
+    await peer.send(close(code) + text(b"after"))
+
+    assert await closed_with(peer) == code
+    await eventually(lambda: ear.over == 1)
+    assert (link.close_code, ear.heard) == (code, [])
+
+
+@pytest.mark.parametrize("payload", [b"\x03", *(code.to_bytes(2, "big") for code in (0, 999, 1004, 1005, 1006, 1015))])
+async def test_a_close_that_nobody_may_send_is_a_violation(port: Port, payload: bytes) -> None:
+    link, _, peer = await joined(port)
+    await peer.send(frame(8, payload))
+
+    assert await closed_with(peer) == Breach.PROTOCOL_ERROR
+    assert link.close_code == Breach.PROTOCOL_ERROR
+
+
+async def test_who_says_goodbye_and_hangs_up_its_half_still_gets_all_that_was_written(port: Port) -> None:
+    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    while not link.backlog():
+        link.write(b"x" * PLENTY)
+    await peer.send(close(1000))
+    peer.socket.shutdown(socket.SHUT_WR)
+    await eventually(lambda: ear.over == 1)
+
+    data = await peer.rest()
+
+    assert data.endswith(b"\x88\x02\x03\xe8")
+    assert (len(data) - 4) % (PLENTY + 10) == 0
+    await eventually(lambda: not port.server._links)
+
+
+async def test_nothing_is_written_behind_a_close(port: Port) -> None:
+    link, _, peer = await joined(port)
+    link.write(b"before")
+    link.close(4000, "")
+    link.write(b"after")
+    link.close(4001, "")
+    await peer.send(frame(9, b"ping") + close(4000))
+
+    assert await peer.rest() == b"\x81\x06before" + b"\x88\x02\x0f\xa0"
+    assert link.close_code == 4000
+
+
+async def test_a_violation_is_told_though_the_client_goes_on_sending(port: Port) -> None:
+    """A socket that is closed with something unread in it throws away what the client has not read yet."""
+    _, ear, peer = await joined(port)
+    await peer.send(text(b"bad")[:1] + b"\x00" + b"more" * 50_000)
+
+    assert await closed_with(peer) == Breach.PROTOCOL_ERROR
+    peer.socket.close()
+    await eventually(lambda: not port.server._links)
+    assert ear.over == 1
+
+
+async def test_a_violation_after_the_close_of_the_node_does_not_hide_it(port: Port) -> None:
+    link, _, peer = await joined(port)
+    link.close(4200, "told")
+    await peer.send(b"\x81\x00" + b"more" * 50_000)
+
+    assert await closed_with(peer) == 4200
+    assert link.close_code == 4200
+
+
+async def test_messages_that_cross_a_close_mean_nothing(port: Port) -> None:
+    link, ear, peer = await joined(port)
+    link.close(4000, "going")
+    await peer.send(text(b"crossing") + frame(9, b"ping") + close(4000))
+
+    assert await closed_with(peer) == 4000
+    await eventually(lambda: not port.server._links)
+    assert (ear.heard, ear.over) == ([], 1)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_who_does_not_answer_a_close_is_dropped(port: Port, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
+    monkeypatch.setattr(link_module, "CLOSE_TIMEOUT", 0.05)
+    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    if not reads:
+        while not link.backlog():
+            link.write(b"x" * PLENTY)
+    link.close(4000, "going")
+
+    await eventually(lambda: not port.server._links)
+    assert ear.over == 1
+    assert link.backlog() == 0
+    assert link._socket.fileno() == -1
+    if reads:
+        assert await closed_with(peer) == 4000
+
+
+@pytest.mark.parametrize("how", ["half", "reset"])
+@pytest.mark.parametrize("state", ["open", "unsent", "closing", "closing with unsent", "failed"])
+async def test_a_break_in_any_state_ends_the_link_once(port: Port, state: str, how: str) -> None:
+    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    if "unsent" in state:
+        while not link.backlog():
+            link.write(b"x" * PLENTY)
+    if "closing" in state:
+        link.close(4000, "going")
+    if state == "failed":
+        await peer.send(b"\x81\x00")
+        await eventually(lambda: link.close_code == Breach.PROTOCOL_ERROR)
+
+    if how == "half":
+        peer.socket.shutdown(1)
+    else:
+        peer.reset()
+
+    await eventually(lambda: not port.server._links)
+    await eventually(lambda: ear.over == 1)
+    link.write(b"into the void")
+    link.close(4001, "too late")
+    link.pause()
+    link.resume()
+    link.abort()
+    await asyncio.sleep(0)
+    assert ear.over == 1
+    assert link._socket.fileno() == -1
+
+
+async def test_a_write_that_meets_a_broken_connection_ends_the_link_soon_but_not_at_once(port: Port) -> None:
+    """Whoever is just writing need not expect to lose its session meanwhile."""
+    link, ear, peer = await joined(port)
+    link.pause()  # so that only the write can notice
+    peer.reset()
+    while port.server._links:
+        link.write(b"x")
+        assert ear.over == 0
+        if port.server._links:
+            await asyncio.sleep(0)
+
+    await eventually(lambda: ear.over == 1)
+
+
+async def test_what_the_kernel_takes_in_pieces_arrives_whole(port: Port) -> None:
+    link, _, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    messages = [bytes([65 + number]) * (PLENTY + number) for number in range(5)]
+    for message in messages:
+        link.write(message)
+    assert link.backlog() > 0
+    link.close(4000, "after all that")
+
+    for message in messages:
+        assert await peer.exactly(10) == b"\x81\x7f" + len(message).to_bytes(8, "big")
+        assert await peer.exactly(len(message)) == message
+    assert await closed_with(peer) == 4000
+
+
+class Sluggish:
+    """A socket whose kernel takes one byte, then none, then one byte, and so on."""
+
+    def __init__(self, link: WebSocketLink) -> None:
+        self._socket = link._socket
+        self._turn = 0
+
+    def send(self, data: bytes) -> int:
+        self._turn += 1
+        if self._turn % 2:
+            raise BlockingIOError(errno.EAGAIN, "later")
+        return self._socket.send(memoryview(data)[:1])
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._socket, name)
+
+
+async def test_a_kernel_that_takes_single_bytes_gets_each_once(port: Port) -> None:
+    link, _, peer = await joined(port)
+    link._socket = Sluggish(link)  # type: ignore[assignment]
+    link.write(b"one")
+    link.write(b"two")
+    assert link.backlog() == 10
+    assert await peer.exactly(10) == b"\x81\x03one" + b"\x81\x03two"
+    await eventually(lambda: link.backlog() == 0)
+
+    await peer.send(close())
+    assert await closed_with(peer) == 1000

@@ -1,0 +1,38 @@
+"""Work that nobody waits for, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.adapters.memory import MemoryEventLog
+from gateway.app import background as background_module
+from gateway.app.background import Background
+
+
+async def test_a_cancellation_that_gets_lost_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in ``asyncio.wait_for`` of Python 3.11, if what it waits for is done at the same moment."""
+    monkeypatch.setattr(background_module, "CANCEL_AGAIN", 0.01)
+    monkeypatch.setattr(background_module, "RESTART_DELAY", 0.0)
+    background = Background(MemoryEventLog())
+    lost = 0
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal lost
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if lost == 3:
+                raise
+            lost += 1
+
+    background.forever(work, "work")
+    await begun.wait()
+
+    async with asyncio.timeout(20):
+        await background.close()
+    assert lost == 3
+    assert not background._tasks
