@@ -29,7 +29,7 @@ LOCAL := $(BIN)/python -m gateway.local
 
 .PHONY: help
 help: ## Tell what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo '  Variables: PORT_BASE=$(PORT_BASE) NODES=$(NODES) VENV=$(VENV) OPTIONS=…'
 
@@ -88,6 +88,14 @@ test: venv system ## Check everything: style, types, import contracts, then all 
 bench: venv system ## Measure the gateway and its peers in turn (about ten minutes; ONLY=fanout for one case)
 	@scripts/bench-packages
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) --json $(BENCH_JSON) $(OPTIONS)
+
+.PHONY: bench-publish
+bench-publish: venv ## Put what `make bench` measured into README and docs
+	@$(BIN)/python -m benchmarks.publish $(BENCH_JSON) $(OPTIONS)
+
+.PHONY: flames
+flames: venv system ## Draw where a node spends its CPU, into docs (about two minutes)
+	@$(BIN)/python -m benchmarks.flamegraph --py-spy $(BIN)/py-spy $(OPTIONS)
 
 .PHONY: lint
 lint: venv ## Check style, formatting, types and import contracts

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
 
 import click
 from rich.console import Console
 
 from benchmarks.catalogue import cases_by_name, systems_by_name
+from benchmarks.commandline import chosen_names, prepare_process
+from benchmarks.generator.driver import GeneratorFailed
 from benchmarks.placement import Placement
 from benchmarks.processes import scratch_folder
 from benchmarks.report import as_json, show, write_json
@@ -23,28 +21,29 @@ from benchmarks.terminal import TerminalSpectator
 DEFAULT_WIDTH = 160
 """Columns of the tables where there is no terminal to ask."""
 
+NOT_MEASURED = 2
+"""Exit code if nothing could be measured at all; wrong options have the same."""
 
-def _names(known: Mapping[str, object], text: str | None) -> list[str]:
-    """Split a list of names; all if there is none.
+
+class _NothingMeasured(click.ClickException):
+    """Shown to whoever typed the command."""
+
+    exit_code = NOT_MEASURED
+
+
+def _may_write(file: Path) -> None:
+    """Find out before the run, not after it, whether its results can be written.
 
     Raises:
-        click.BadParameter: one is not known.
+        click.BadParameter: they cannot.
     """
-    chosen = [each.strip() for each in (text or "").split(",") if each.strip()] or list(known)
-    if unknown := [each for each in chosen if each not in known]:
-        raise click.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
-    return chosen
-
-
-def _allow_many_connections() -> None:
-    """Raise the limit of open files as far as this user may: 10,000 connections need as many at either end."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _stop(number: int, _frame: object) -> NoReturn:
-    """Leave by an exception, so that everything that was started is stopped."""
-    sys.exit(128 + number)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if not file.stat().st_size:
+            file.unlink()  # a run that is broken off leaves no empty results
+    except OSError as reason:
+        raise click.BadParameter(f"cannot write {file}: {reason.strerror}") from reason
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,34 +61,40 @@ def main(
     """Measure the gateway and its peers in turn, on the same work.
 
     Exits with 1 if anything was lost, swapped or wrong anywhere, or did not start; a missed target is shown, and is no
-    failure.
+    failure. Exits with 2 if nothing could be measured.
     """
     all_cases, all_systems = cases_by_name(), systems_by_name()
     if listing:
+        click.echo("Cases, for --only (make bench ONLY=…):")
         for name, case in all_cases.items():
-            click.echo(f"{name:16} {case.title}")
+            click.echo(f"  {name:16} {case.title}, {case.rounds} x {', '.join(case.contestants)}")
+        click.echo("Systems, for --systems:")
         for name, system in all_systems.items():
-            click.echo(f"{name:16} {system.title}")
+            click.echo(f"  {name:16} {system.title}")
         return
-    chosen = _names(all_systems, systems)
+    chosen = chosen_names(all_systems, systems)
     plan = Plan(
-        cases=[all_cases[name]() for name in _names(all_cases, only)],
+        cases=[all_cases[name]() for name in chosen_names(all_cases, only)],
         systems=[all_systems[name]() for name in chosen],
         left_out=frozenset(all_systems) - frozenset(chosen),
         rounds=runs,
         quick=quick,
     )
-    signal.signal(signal.SIGTERM, _stop)
-    _allow_many_connections()
+    if json_file is not None:
+        _may_write(json_file)
+    prepare_process()
     console = Console()
     if not console.is_terminal:
         console = Console(width=DEFAULT_WIDTH)
     try:
         with scratch_folder("run") as folder, TerminalSpectator(console) as spectator:
             outcome = run(plan, Placement.of_this_machine(), folder, spectator)
-    except (SystemUnavailable, RuntimeError) as reason:
-        raise click.ClickException(str(reason)) from reason
+    except (SystemUnavailable, GeneratorFailed, RuntimeError) as reason:
+        raise _NothingMeasured(str(reason)) from reason
     show(plan, outcome, console)
+    if not outcome.results.rows and not outcome.broken:
+        reasons = "; ".join(outcome.unavailable.values()) or "none of the systems takes part in these cases"
+        raise _NothingMeasured(f"nothing was measured: {reasons}")
     if json_file is not None:
         write_json(json_file, as_json(plan, outcome, plan.systems))
     sys.exit(1 if outcome.failed else 0)

@@ -1,14 +1,12 @@
 """Pictures of how figures grow, as SVG: points, the straight line through them in logarithmic scales, its slope.
 
-``python -m benchmarks.plots results.json docs/explanation/pictures`` draws what a run with ``--json`` has measured.
+``python -m benchmarks.publish`` puts them into the documentation.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from benchmarks.cases.base import OURS, Row
 
 _INCHES: Final = (7.2, 4.2)
 """Fits the column of a rendered document."""
@@ -155,37 +155,39 @@ PICTURES: Final = (
 )
 
 
-def series_of(picture: Picture, rows: Iterable[Mapping[str, Any]]) -> list[Series]:
+def series_of(picture: Picture, rows: Iterable[Row]) -> list[Series]:
     """Collect the lines of a picture from the rows of a run: medians over the rounds, of ours alone.
 
     Args:
         picture: which.
-        rows: with ``case``, ``variant`` (``1,000 stored sessions``), ``contestant`` and ``values``.
+        rows: whose variants are such as ``1,000 stored sessions``.
     """
     found: dict[str, dict[float, list[float]]] = {}
     for row in rows:
-        match = re.fullmatch(rf"([\d,]+) {re.escape(picture.size)}", str(row["variant"]))
-        if row["case"] != picture.case or row["contestant"] != "gateway" or match is None:
+        match = re.fullmatch(rf"([\d,]+) {re.escape(picture.size)}", row.variant)
+        if row.case != picture.case or row.contestant != OURS or match is None:
             continue
         number = float(match[1].replace(",", ""))
         for name, label in picture.figures.items():
-            if name in row["values"]:
-                found.setdefault(label, {}).setdefault(number, []).append(row["values"][name])
+            if name in row.values:
+                found.setdefault(label, {}).setdefault(number, []).append(row.values[name])
     return [
         Series(label, [(number, median(measured)) for number, measured in sorted(sizes.items())])
         for label, sizes in found.items()
     ]
 
 
-def main(results: Path, folder: Path) -> None:
-    """Draw every picture for which *results* has at least two sizes, and say which."""
-    rows = json.loads(results.read_text())["rows"]
+def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Draw every picture for which there are at least two sizes.
+
+    Returns:
+        The files.
+    """
+    files = []
     for picture in PICTURES:
         lines = [each for each in series_of(picture, rows) if len(each.points) >= _LEAST_POINTS]
         if lines:
-            draw(folder / picture.file, title=picture.title, size=picture.size, value=picture.value, series=lines)
-            print(folder / picture.file)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+            file = folder / picture.file
+            draw(file, title=picture.title, size=picture.size, value=picture.value, series=lines)
+            files.append(file)
+    return files

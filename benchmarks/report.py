@@ -16,13 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.cases.base import OURS, Better, Case, Figure, Reference, Results
+from benchmarks.document import FORMAT
 from benchmarks.machine import commit, machine
 from benchmarks.runner import Outcome, Plan
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.verdict import Verdict, judge
-
-FORMAT: Final = 1
-"""Version of the JSON; grows when a field changes its meaning or goes away."""
 
 _VERDICTS: Final = {True: ("met", "green"), False: ("missed", "red"), None: ("not measured", "dim")}
 
@@ -157,6 +155,7 @@ def as_json(plan: Plan, outcome: Outcome, systems: Sequence[SystemUnderTest]) ->
         "commit": commit(),
         "machine": machine(),
         "quick": plan.quick,
+        "cases": {case.name: {"title": case.title, "about": case.about} for case in plan.cases},
         "systems": {
             each.name: {
                 "title": each.title,
