@@ -77,8 +77,11 @@ async def assert_nowhere(stack: Stack, secrets: Secrets, folder: Path, sessions:
     Returns:
         Figures.
     """
-    # HAProxy logs a request when its connection is over, in its own time.
+    # HAProxy logs a request when its connection is over, in its own time; and nodes write their lines a moment late.
     await eventually(lambda: "GET /v1/connect" in _logs(_files(folder))["haproxy.log"], "HAProxy logged a request")
+    await eventually(
+        lambda: any("resume_refused" in text for text in _logs(_files(folder)).values()), "a node logged a refusal"
+    )
     texts = _files(folder)
     logs = _logs(texts)
     nodes = "".join(logs[f"{node}.log"] for node in stack.node_names)

@@ -364,6 +364,38 @@ async def test_a_break_in_any_state_ends_the_link_once(port: Port, state: str, h
     assert link._socket.fileno() == -1
 
 
+@pytest.mark.parametrize(
+    "last", [text(b"last words"), frame(0x9), b"\x81\x80half"], ids=["message", "ping", "half a frame"]
+)
+async def test_a_break_right_behind_the_last_words_is_noticed(port: Port, last: bytes) -> None:
+    """Uvloop tells of a break once; whoever reads only the words then never hears of it."""
+    for _ in range(20):
+        _, ear, peer = await joined(port)
+        # Without a turn of the loop between them, so that both have come when the node looks.
+        assert peer.socket.send(last) == len(last)
+        peer.reset()
+        await eventually(lambda ear=ear: ear.over == 1)  # type: ignore[misc]
+
+
+async def test_a_client_that_never_stops_talking_does_not_hold_up_the_others(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    _, other_ear, other = await joined(port)
+    order: list[str] = []
+    words = text(b"x")
+
+    def go_on(_: bytes) -> None:
+        order.append("chatter")
+        if "other" not in order:
+            peer.socket.send(words)
+
+    ear.on_message = go_on
+    other_ear.on_message = lambda _: order.append("other")
+    await peer.send(words)
+    await other.send(text(b"y"))
+    await eventually(lambda: "other" in order)
+    assert order.index("other") < 100
+
+
 async def test_a_write_that_meets_a_broken_connection_ends_the_link_soon_but_not_at_once(port: Port) -> None:
     """Whoever is just writing need not expect to lose its session meanwhile."""
     link, ear, peer = await joined(port)
