@@ -14,12 +14,12 @@ from typing import Final
 
 from gateway.core import codec
 from gateway.core.frozen import SessionPolicy
-from gateway.core.messages import compose, single
+from gateway.core.messages import Copies, compose
 from gateway.core.outbox import Outbox
 from gateway.core.packets import Ack, LinkPacket, Pong
 from gateway.core.resend import ResendBuffer
 from gateway.core.runs import Outgoing, Run
-from gateway.core.transitions import Input, Role, State, step
+from gateway.core.transitions import ATTACHED, Input, Role, State, step
 from gateway.core.types import PacketId
 
 HEAD_BYTES: Final = 64
@@ -148,9 +148,9 @@ class Sender:
             snapshot: it is part of the answer to a selection and does not count against the outbox's bounds.
         """
         state = self.state
-        if state is not State.ATTACHED:
+        if state is not ATTACHED:
             state = self.state = step(state, Input.SUBMIT)
-        if state is State.ATTACHED or self.role is Role.CLIENT:
+        if state is ATTACHED or self.role is Role.CLIENT:
             if snapshot:
                 self._outbox.allow(run)
             else:
@@ -231,19 +231,19 @@ class Sender:
             self._told()
         return self._compose(links, first, runs, acks)
 
-    def send_now(self, run: Run, room: int) -> bytes | None:
+    def send_now(self, copies: Copies, room: int) -> bytes | None:
         """Number and write a run in one step, where nothing waits and all of it fits: ``submit_run`` and ``flush``.
 
         Args:
-            run: as for ``submit_run``.
+            copies: of the run, which sessions share.
             room: as for ``flush``.
 
         Returns:
             The only message there is to write; None if nothing was done, because it is not as simple as that.
         """
-        buffer = self._buffer
+        buffer, run = self._buffer, copies.run
         if (
-            self.state is not State.ATTACHED
+            self.state is not ATTACHED
             or run.size > room
             or self._outbox.count
             or self._links
@@ -260,7 +260,7 @@ class Sender:
         if self.received != self._acknowledged:
             received = self.received
             self._told()
-        return single(first, received, run)
+        return copies.message(first, received)
 
     def _compose(
         self, links: tuple[bytes, ...], sent: PacketId, runs: list[Run], acks: tuple[bytes, ...]

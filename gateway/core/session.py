@@ -27,7 +27,7 @@ from gateway.core.packets import (
 )
 from gateway.core.resend import ResendBuffer
 from gateway.core.sender import Sender
-from gateway.core.transitions import Input, Role, State, step
+from gateway.core.transitions import ATTACHED, Input, Role, State, step
 from gateway.core.types import PacketId, TokenGeneration
 
 __all__ = ["FrozenSession", "Received", "SessionMachine", "SessionPolicy"]
@@ -232,7 +232,7 @@ class SessionMachine(Sender):
         Raises:
             RemoteProtocolError: the peer acknowledges a packet that was never sent; the connection must be closed.
         """
-        if self.state is not State.ATTACHED:
+        if self.state is not ATTACHED:
             self.state = step(self.state, Input.RECEIVE)
         pinged, self._ping_pending = self._ping_pending, False
         self._heard = now

@@ -59,6 +59,10 @@ class State(Enum):
     """The session has ended."""
 
 
+ATTACHED: Final = State.ATTACHED
+"""For what is done for every packet: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
+
+
 class Input(Enum):
     """What can happen to a session machine."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 
 class Receiver(Protocol):
@@ -53,6 +54,15 @@ class Link(Protocol):
 
     def write(self, message: bytes) -> None:
         """Send one text message; its bytes are queued if the transport pushes back. No effect after a close."""
+
+    @classmethod
+    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
+        """Write to many connections, one message each; means the same as ``write`` for one after the other.
+
+        Args:
+            links: of this kind, each at most once.
+            messages: one for each of them; where neighbours are sent the same object, it is prepared once.
+        """
 
     def backlog(self) -> int:
         """Bytes written and not yet taken by the transport: the measure of push-back."""

@@ -225,6 +225,18 @@ async def test_the_backlog_tells_of_push_back(pair: Pair) -> None:
     await eventually(lambda: pair.link.backlog() == 0)
 
 
+async def test_to_write_to_many_is_to_write_to_each(pair: Pair) -> None:
+    """write_all: means the same as ``write`` for one after the other."""
+    link = pair.link
+    type(link).write_all([link], [b"first"])
+    link.write(b"second")
+    type(link).write_all([], [])
+    assert [await pair.next(), await pair.next()] == ["first", "second"]
+    link.close(GOING_AWAY.code, "over")
+    type(link).write_all([link], [b"into the void"])
+    assert await pair.next() == (GOING_AWAY.code, "over")
+
+
 class Ear:
     """A receiver that notes what it hears."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.core import codec
 from gateway.core.codes import FailoverReason, Outcome
 from gateway.core.errors import RemoteProtocolError
+from gateway.core.messages import Copies
 from gateway.core.packets import (
     Ack,
     Notice,
@@ -304,7 +305,7 @@ class ServerEnd(End):
         self.submitted += run.count
         before = self.machine.state
         twin = SessionMachine.thaw(self.machine.freeze())
-        message = self.machine.send_now(run, room)
+        message = self.machine.send_now(Copies(run), room)
         if message is None:
             assert self.machine.freeze() == twin.freeze(), "it did something, and said that it did nothing"
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from typing import Self
 
 from gateway.ports import Receiver
 
@@ -84,6 +86,12 @@ class LoopbackLink:
         if self.pushing_back:
             self.held_back += len(message)
         self._wake()
+
+    @classmethod
+    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
+        """See the port."""
+        for link, message in zip(links, messages, strict=True):
+            link.write(message)
 
     def backlog(self) -> int:
         """See the port."""

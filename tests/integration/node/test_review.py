@@ -263,6 +263,33 @@ async def test_one_broken_session_keeps_no_write_from_the_others(n1: TestNode, m
         assert await broken.closed() == INTERNAL_ERROR.code
 
 
+@pytest.mark.parametrize("method", ["backlog", "write_all"])
+async def test_a_bug_in_delivering_to_one_is_met_by_nobody_who_is_not_dropped(
+    n1: TestNode, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """P1: numbered and not written must not be followed by the next number. Who was written to together is dropped."""
+    async with RawClient(n1.url) as broken, RawClient(n1.url) as other, RawClient(n1.url) as publisher:
+        lost = held(n1, await broken.hello("mallory"))
+        await other.hello()
+        for each in (broken, other):
+            await each.send(subscribe(1, "a/**"))
+            await each.expect("reply")
+        await publisher.hello()
+        with monkeypatch.context() as patch:
+            if method == "backlog":
+                bad, backlog = lost.link, WebSocketLink.backlog
+                patch.setattr(WebSocketLink, "backlog", lambda link: failing() if link is bad else backlog(link))
+            else:
+                patch.setattr(WebSocketLink, "write_all", lambda _links, _messages: failing())
+            await publisher.send(publish(1, "a/x", 1))
+            await publisher.expect("reply")
+            assert await broken.closed() == INTERNAL_ERROR.code
+            if method == "backlog":
+                assert (await other.expect("update"))["topic"] == "a/x"
+            else:
+                assert await other.closed() == INTERNAL_ERROR.code
+
+
 async def test_one_broken_session_stops_no_clock_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_node(ping_interval=0.2) as node, RawClient(node.url) as broken, RawClient(node.url) as sound:
         bad, tick = held(node, await broken.hello("mallory")).machine, SessionMachine.tick

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core import codec
-from gateway.core.messages import compose
+from gateway.core.messages import Copies, compose
 from gateway.core.packets import Notice, Ping, SessionPacket
 from gateway.core.runs import Outgoing, Run, packets_of
 from gateway.core.types import PacketId
@@ -59,3 +59,20 @@ def test_however_packets_are_grouped_the_messages_say_the_same(limit: int, cuts:
     assert [packet.body for packet in numbered] == [Notice("n", "x" * length) for length in range(5)]
     for message in messages:
         assert len(message) <= limit or len(codec.decode_from_server(message)) == 1
+
+
+@pytest.mark.parametrize("run", [Run.of(BODIES[0]), Run(BODIES)])
+def test_sessions_with_the_same_numbers_share_the_message_itself(run: Run) -> None:
+    copies = Copies(run)
+
+    def composed(first: int, received: int | None) -> bytes:
+        packet_id = None if received is None else PacketId(received)
+        (message,) = compose((), PacketId(first), packet_id, [run], (), limit=1_000)
+        return message
+
+    shared = copies.message(PacketId(7), None)
+    assert shared == composed(7, None)
+    assert copies.message(PacketId(7), PacketId(3)) == composed(7, 3), "an acknowledgement is one session's alone"
+    assert copies.message(PacketId(7), None) is shared
+    assert copies.message(PacketId(8), None) == composed(8, None)
+    assert copies.message(PacketId(7), None) == shared

@@ -452,3 +452,49 @@ async def test_a_kernel_that_takes_single_bytes_gets_each_once(port: Port) -> No
 
     await peer.send(close())
     assert await closed_with(peer) == 1000
+
+
+# --- Many at once -----------------------------------------------------------------------------------------------------
+
+
+def fill(link: WebSocketLink) -> int:
+    """Leave no room in the kernel, unknown to the link; returns after how many bytes there was none."""
+    taken = 0
+    try:
+        while True:
+            taken += link._socket.send(b"x" * PLENTY)
+    except BlockingIOError:
+        return taken
+
+
+async def test_all_get_what_is_theirs(port: Port) -> None:
+    joint = [await joined(port) for _ in range(3)]
+    shared = b"the same"
+    WebSocketLink.write_all([link for link, _, _ in joint], [shared, shared, b"another"])
+
+    received = [await peer.exactly(2 + length) for (_, _, peer), length in zip(joint, (8, 8, 7), strict=True)]
+    assert received == [b"\x81\x08the same", b"\x81\x08the same", b"\x81\x07another"]
+
+
+async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port: Port) -> None:
+    """Between sound ones: a kernel without room, one that takes a part, a connection that breaks."""
+    first, full, partial, broken, last = [await joined(port, receive_buffer=SMALL_BUFFER) for _ in range(5)]
+    filled = fill(full[0])
+    broken[0]._socket.shutdown(socket.SHUT_WR)
+    huge = b"x" * (16 * PLENTY)
+    links = [each[0] for each in (first, full, partial, broken, last)]
+    WebSocketLink.write_all(links, [b"m", b"m", huge, b"m", b"m"])
+
+    assert await first[2].exactly(3) == b"\x81\x01m"
+    assert await last[2].exactly(3) == b"\x81\x01m"
+    assert 0 < partial[0].backlog() < len(huge)
+    await eventually(lambda: broken[1].over == 1)
+
+    WebSocketLink.write_all(links, [b"n"] * 5)
+
+    assert await first[2].exactly(3) == b"\x81\x01n"
+    assert await last[2].exactly(3) == b"\x81\x01n"
+    assert (await full[2].exactly(filled + 6))[filled:] == b"\x81\x01m" + b"\x81\x01n"
+    header = b"\x81\x7f" + len(huge).to_bytes(8, "big")
+    assert await partial[2].exactly(len(header) + len(huge) + 3) == header + huge + b"\x81\x01n"
+    assert [link.backlog() for link in links] == [0] * 5
