@@ -36,6 +36,11 @@ class Router(Executor):
 
     # --- for callers --------------------------------------------------------------------------------------------------
 
+    @property
+    def undivided(self) -> bool:
+        """Whether one command may name keys of several hash tags, as it may wherever there is no Redis Cluster."""
+        return self._only is not None
+
     def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
         """See ``Executor.submit``."""
         if self._only is not None:

@@ -32,8 +32,8 @@ _CACHED: Final = 65_536
 """Topics and sessions whose partition or hash is kept ready: some 10 MB, for the ones that publish most."""
 
 
-class _Step:
-    """Publishes that are one step of the grid: of one session in one partition.
+class _Part:
+    """Publishes of one session in one partition, to be executed one after the other.
 
     Attributes:
         command: the first of them.
@@ -56,14 +56,47 @@ class _Step:
 
     def takes(self, command: PublishCommand) -> bool:
         """Tell whether a publish in the same partition can be added."""
-        first = self.command
+        return self.size < PUBLISH_BYTES and len(self.places) < PUBLISH_COUNT and _have_in_common(self.command, command)
+
+
+class _Step:
+    """Publishes that are one step of the grid: of one session.
+
+    Attributes:
+        parts: those in each partition.
+        count: of publishes.
+        size: bytes of their values.
+    """
+
+    __slots__ = ("count", "parts", "size")
+
+    def __init__(self, part: _Part) -> None:
+        self.parts = [part]
+        self.count = len(part.places)
+        self.size = part.size
+
+    def takes(self, part: _Part) -> bool:
+        """Tell whether publishes in one more partition can be added."""
         return (
-            command.settled == first.settled
-            and (command.right is first.right or command.right == first.right)
-            and command.stored is first.stored
-            and self.size < PUBLISH_BYTES
-            and len(self.places) < PUBLISH_COUNT
+            self.size + part.size <= PUBLISH_BYTES
+            and self.count + len(part.places) <= PUBLISH_COUNT
+            and _have_in_common(self.parts[0].command, part.command)
         )
+
+    def add(self, part: _Part) -> None:
+        """Add them."""
+        self.parts.append(part)
+        self.count += len(part.places)
+        self.size += part.size
+
+
+def _have_in_common(first: PublishCommand, other: PublishCommand) -> bool:
+    """Tell whether two publishes have in common what a step says once."""
+    return (
+        other.settled == first.settled
+        and (other.right is first.right or other.right == first.right)
+        and other.stored is first.stored
+    )
 
 
 class RedisTopics:
@@ -89,18 +122,19 @@ class RedisTopics:
         """See ``TopicStore.publish``."""
         if not commands:
             return []
-        steps = self._steps(commands)
+        parts = self._parts(commands)
+        steps = self._steps(parts)
         try:
             replies = await self._batcher.submit([self._publish(each) for each in steps], gated=True)
             await self._see_to(replies)
         finally:
-            self._arrived(steps)
-        answers = [self._published(reply, step) for reply, step in zip(replies, steps, strict=True)]
-        if len(answers) == 1:
-            return answers[0]
+            self._arrived(parts)
         ordered: dict[int, Published | Fenced] = {}
-        for step, answer in zip(steps, answers, strict=True):
-            ordered.update(zip(step.places, answer, strict=True))
+        for step, reply in zip(steps, replies, strict=True):
+            if type(reply) is not list:
+                raise reply
+            for part, answer in zip(step.parts, reply, strict=True):
+                ordered.update(zip(part.places, self._published(answer, part), strict=True))
         return [ordered[place] for place in range(len(commands))]
 
     async def position(self, partition: int) -> StreamPosition:
@@ -148,64 +182,76 @@ class RedisTopics:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _steps(self, commands: Sequence[PublishCommand]) -> list[_Step]:
-        """Sort publishes into steps, so that those in one partition stay in order."""
-        steps: list[_Step] = []
-        newest: dict[int, _Step] = {}
-        step: _Step | None = None
+    def _parts(self, commands: Sequence[PublishCommand]) -> list[_Part]:
+        """Sort publishes by partition, so that those in one stay in order."""
+        parts: list[_Part] = []
+        newest: dict[int, _Part] = {}
         partition_of = self._partition
         for place, command in enumerate(commands):
             partition = partition_of(command.topic)
-            if step is None or partition != step.partition or not step.takes(command):
-                step = newest.get(partition)
-                if step is None or not step.takes(command):
-                    step = newest[partition] = _Step(command, partition)
-                    steps.append(step)
-            step.places.append(place)
-            step.publishes += (command.request, command.topic, command.value)
-            step.last = command.request
-            step.size += len(command.value)
+            part = newest.get(partition)
+            if part is None or not part.takes(command):
+                part = newest[partition] = _Part(command, partition)
+                parts.append(part)
+            part.places.append(place)
+            part.publishes += (command.request, command.topic, command.value)
+            part.last = command.request
+            part.size += len(command.value)
+        return parts
+
+    def _steps(self, parts: Sequence[_Part]) -> list[_Step]:
+        """Join parts into steps: where no Redis Cluster forbids it, one step is for several partitions."""
+        if not self._batcher.undivided:
+            return [_Step(part) for part in parts]
+        steps: list[_Step] = []
+        for part in parts:
+            if steps and steps[-1].takes(part):
+                steps[-1].add(part)
+            else:
+                steps.append(_Step(part))
         return steps
 
     def _publish(self, step: _Step) -> Command:
-        keys, partition = self._keys, step.partition
-        first = step.command
-        right = first.right
-        place = (partition, right.session)
-        previous = self._on_the_way.get(place, 0)
-        self._on_the_way[place] = step.last
-        return scripts.TOPIC_PUBLISH(
-            keys.values[partition],
-            keys.stream[partition],
-            keys.receipts(partition, right.session),
-            keys.closed[partition],
-            right.epoch,
-            first.settled,
+        first = step.parts[0].command
+        session = first.right.session
+        keys: list[Argument] = []
+        publishes: list[Argument] = []
+        values, stream, closed, receipts = self._keys.values, self._keys.stream, self._keys.closed, self._keys.receipts
+        for part in step.parts:
+            partition = part.partition
+            keys += (values[partition], stream[partition], receipts(partition, session), closed[partition])
+            place = (partition, session)
+            previous = self._on_the_way.get(place, 0)
+            self._on_the_way[place] = part.last
             # A request that is sent again is its own predecessor, and the one after it has not been sent yet.
-            previous if previous < first.request else 0,
+            publishes += (previous if previous < part.command.request else 0, len(part.places))
+            publishes += part.publishes
+        return scripts.TOPIC_PUBLISH.across(
+            len(step.parts),
+            *keys,
+            first.right.epoch,
+            first.settled,
             self._link.generation,
             self._link.stream_length,
-            self._short(right.session),
+            self._short(session),
             0 if first.stored else RECEIPT_LIFE_MS,
-            *step.publishes,
+            *publishes,
         )
 
-    def _arrived(self, steps: Sequence[_Step]) -> None:
-        for step in steps:
-            place = (step.partition, step.command.right.session)
-            if self._on_the_way.get(place) == step.last:
+    def _arrived(self, parts: Sequence[_Part]) -> None:
+        for part in parts:
+            place = (part.partition, part.command.right.session)
+            if self._on_the_way.get(place) == part.last:
                 del self._on_the_way[place]
 
-    def _published(self, reply: Any, step: _Step) -> list[Published | Fenced]:
+    def _published(self, reply: Any, part: _Part) -> list[Published | Fenced]:
         if type(reply) is list:
-            return _receipts(reply, step.partition)
+            return _receipts(reply, part.partition)
         if reply == b"fenced":
-            right = step.command.right
+            right = part.command.right
             why = f"session {right.session} has a newer owner than epoch {right.epoch}"
-            return [Fenced(why) for _ in step.places]
-        if reply == b"broken":
-            raise GridUnavailable("an earlier request of the session did not reach the grid")
-        raise reply
+            return [Fenced(why) for _ in part.places]
+        raise GridUnavailable("an earlier request of the session did not reach the grid")
 
     async def _see_to(self, replies: Sequence[Any]) -> None:
         """Have the grid adopted again if it is not what was adopted.
@@ -227,7 +273,7 @@ class RedisTopics:
 
 
 def _receipts(reply: list[Any], partition: int) -> list[Published | Fenced]:
-    """Read the answers to the publishes of one step; events of one step are numbered without a hole."""
+    """Read the answers to publishes in one partition; events of one step are numbered there without a hole."""
     first: bytes = reply[0]
     generation, _, text = first.partition(b"-")
     prefix = f"{partition}-{generation.decode()}-"

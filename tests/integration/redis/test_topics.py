@@ -11,7 +11,7 @@ import pytest
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.topics import RECEIPT_LIFE_MS
 from gateway.core.topics import topic_partition
-from gateway.core.types import EventId, TopicPath, Version
+from gateway.core.types import EventId, RequestNumber, TopicPath, Version
 from gateway.ports import GridUnavailable, Published, TopicValue
 from tests.integration.redis.support import (
     N1,
@@ -119,6 +119,48 @@ async def test_one_step_of_old_and_new_requests(bench: Bench) -> None:
         f"{PARTITION}-1-{number}" if number else "" for number in (1, 2, 0, 3, 4, 4, 3, 5)
     ]
     assert [int(value) for _, value in await stream_of(bench)] == [1, 2, 4, 5, 6]
+
+
+async def test_each_partition_of_one_step_has_its_own_answer(bench: Bench) -> None:
+    """Topics of many partitions are published in one step: duplicates, a fence and what is new there do not mix."""
+    n1 = await bench.grid()
+    publisher = Publisher(n1)
+    topics = [TopicPath(f"own-{number}/x") for number in range(40)]
+    places = [topic_partition(topic, 1) for topic in topics]
+    commands = [publisher.command(number)._replace(topic=topic) for number, topic in enumerate(topics, 1)]
+    first = await n1.topics.publish(commands)
+    assert [isinstance(each, Published) and each.duplicate for each in first] == [False] * len(topics)
+    assert [each.event.split("-")[0] for each in first if isinstance(each, Published)] == [str(each) for each in places]
+    again = await n1.topics.publish(
+        [*commands, *(publisher.command(number)._replace(topic=topic) for number, topic in enumerate(topics, 41))]
+    )
+    assert again[:40] == [each._replace(duplicate=True) for each in first if isinstance(each, Published)]
+    assert [each.version for each in again[40:] if isinstance(each, Published) and not each.duplicate] == [2] * 40
+    newer = Publisher(n1, epoch=2).right
+    await n1.topics.publish([publisher.command(81)._replace(topic=topics[0], right=newer)])
+    mixed = await n1.topics.publish([each._replace(request=RequestNumber(each.request + 81)) for each in commands])
+    fenced = [place == places[0] for place in places]
+    assert [is_fenced(each) for each in mixed] == fenced
+    assert any(fenced)
+    assert not all(fenced)
+
+
+async def test_a_step_that_ends_at_a_later_partition_is_repeated_without_a_duplicate(bench: Bench) -> None:
+    """One stream is of a newer generation: what the same step published elsewhere has its receipt, and is not lost."""
+    grid = await bench.grid()
+    publisher = Publisher(grid)
+    elsewhere = TopicPath("elsewhere/x")
+    place = topic_partition(elsewhere, 1)
+    assert place != PARTITION
+    await bench.server.call("XADD", f"{bench.prefix}:{{t{PARTITION}}}:stream", "7-*", "", "")
+    commands = [publisher.command(1)._replace(topic=elsewhere), publisher.command(2)]
+    with pytest.raises(GridUnavailable, match="generation"):
+        await grid.topics.publish(commands)
+    await until_up(grid)
+    before, now = await grid.topics.publish(commands)
+    assert before == Published(Version(1), EventId(f"{place}-1-1"), duplicate=True)
+    assert isinstance(now, Published)
+    assert (now.event, now.duplicate) == (f"{PARTITION}-8-1", False)
 
 
 async def test_receipts_that_are_not_settled_are_kept(bench: Bench) -> None:

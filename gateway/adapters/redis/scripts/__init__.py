@@ -22,24 +22,29 @@ class Script:
 
     Args:
         name: of its file, without ``.lua``.
-        keys: how many keys it takes.
+        keys: how many keys it takes, or takes of each partition that it is given.
 
     Attributes:
         text: its source.
         sha: by which Redis knows it once it is loaded.
     """
 
-    __slots__ = ("_head", "name", "sha", "text")
+    __slots__ = ("_head", "_keys", "name", "sha", "text")
 
     def __init__(self, name: str, *, keys: int) -> None:
         self.name = name
         self.text = resources.files(__name__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._keys = keys
         self._head: Command = (b"EVALSHA", self.sha.encode(), keys)
 
     def __call__(self, *keys_and_arguments: Argument) -> Command:
         """Make the command that runs it: its keys first, then its arguments."""
         return self._head + keys_and_arguments
+
+    def across(self, partitions: int, *keys_and_arguments: Argument) -> Command:
+        """Make the command that runs it on so many *partitions*: the keys of each, then all arguments."""
+        return (*self._head[:-1], self._keys * partitions, *keys_and_arguments)
 
 
 ADOPT: Final = Script("adopt", keys=5)
