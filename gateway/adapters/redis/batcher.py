@@ -36,7 +36,6 @@ from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.errors import GatewayError
-from gateway.core.rates import TokenBucket
 from gateway.ports import GridUnavailable, LeaseUnverified, Metrics
 
 PIPELINES_IN_FLIGHT: Final = 2
@@ -48,14 +47,6 @@ PIPELINE_COMMANDS: Final = 1000
 PIPELINE_ARGUMENTS: Final = 10_000
 """Arguments after which a pipeline is closed. A command has about ten, and each publish of many in one step three, so
 that this is some 15 to 20 ms of work for Redis, far below every time limit."""
-
-PIPELINES_PER_SECOND: Final = 400.0
-"""Pipelines begun in a second for as long as there are always more: 2.5 ms apart. A pipeline, and what its answers set
-in motion, has a fixed cost of some 0.2 ms, which a node that is nearly busy would pay more and more often. A node with
-less to do, and each of the few steps of a handshake, waits for nothing."""
-
-PIPELINE_BURST: Final = 40
-"""Pipelines that may follow each other without a pause."""
 
 _STALL: Final = 0.1
 """Seconds by which a timer may be late before the delay is blamed on this process and not on Redis."""
@@ -191,7 +182,6 @@ class Batcher(Executor):
         self._pending: deque[_Group] = deque()
         self._awaited: deque[_Group] = deque()
         self._flights: deque[_Flight] = deque()
-        self._pace = TokenBucket(PIPELINES_PER_SECOND, PIPELINE_BURST)
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -255,7 +245,6 @@ class Batcher(Executor):
                 while not self._pending or len(self._flights) >= PIPELINES_IN_FLIGHT:
                     self._work.clear()
                     await self._work.wait()
-                await keep_pace(self._pace)
                 groups = self._take()
                 if not groups:
                     self._settle()
@@ -355,15 +344,6 @@ class Batcher(Executor):
             for group in waiting:
                 group.fail(GridUnavailable("more is asked of the grid than it can do in time"))
         self._arm(max(overdue, _SHORTEST_LOOK))
-
-
-async def keep_pace(pace: TokenBucket) -> None:
-    """Wait until it is time for the next one, as *pace* has it."""
-    now = asyncio.get_running_loop().time
-    pause = pace.take(now())
-    while pause > 0:
-        await asyncio.sleep(pause)
-        pause = pace.take(now())
 
 
 async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -20,12 +20,11 @@ from hiredis import PushNotification
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AskError, MovedError, RedisError, ResponseError, TryAgainError
 
-from gateway.adapters.redis.batcher import abandon, keep_pace
+from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import RESP2, RESP3, Dialer, converse, discard, hear, hear_changes, pack, send
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import LONGEST_BACKOFF, SHORTEST_BACKOFF, Attachment, Link
 from gateway.adapters.redis.scripts import Command
-from gateway.core.rates import TokenBucket
 from gateway.ports import GridUnavailable
 
 BLOCK: Final = 2.0
@@ -39,13 +38,6 @@ READ_BYTES: Final = 4 * 1024 * 1024
 
 FEWEST_ENTRIES: Final = 16
 """Entries per stream and read when values are large; at 64 KiB each, 64 partitions are 64 MiB."""
-
-READS_PER_SECOND: Final = 300.0
-"""Reads begun in a second for as long as each finds something: 3.3 ms apart. A busy node reads less often and finds
-more, which spares it and Redis the fixed cost of a read; a node with less to do is told of every entry at once."""
-
-READ_BURST: Final = 30
-"""Reads that may follow each other without a pause."""
 
 _TURN_ENTRIES: Final = 64
 """Entries, of one stream or several, that are handed over in one turn of the loop: some 2 ms of it if each is for a
@@ -112,7 +104,6 @@ class Reader(ABC):
         self._source = source
         self._timeout = timeout
         self._count = READ_ENTRIES
-        self._pace = TokenBucket(READS_PER_SECOND, READ_BURST)
 
     @abstractmethod
     def wake(self) -> None:
@@ -150,11 +141,6 @@ class Reader(ABC):
             raise GridUnavailable("another Redis process answers")
         number: int = client
         return number
-
-    async def _ready(self) -> None:
-        """Wait until it is time for the next read."""
-        await self._source.room()
-        await keep_pace(self._pace)
 
     def _readings(self) -> Sequence[Reading]:
         if not self._topology.sharded:
@@ -235,7 +221,7 @@ class BlockingReader(Reader):
 
     async def _read(self, connection: AbstractConnection, client: int) -> None:
         """Read once what is wanted now."""
-        await self._ready()
+        await self._source.room()
         self._picked = self._wanted
         self._picked_up.set()
         if self._listed != self._wanted:
@@ -320,7 +306,7 @@ class TrackingReader(Reader):
 
     async def _read(self, connection: AbstractConnection) -> None:
         """Read once what has changed, or wait until something has."""
-        await self._ready()
+        await self._source.room()
         readings = self._readings()
         due = [each for each in readings if each.key in self._changed or self._tracked.get(each.key) is not each]
         self._tracked = {each.key: each for each in readings}

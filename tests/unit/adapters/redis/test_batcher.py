@@ -115,26 +115,6 @@ async def test_commands_gather_while_pipelines_are_in_flight() -> None:
     bench.close()
 
 
-async def test_many_pipelines_are_begun_at_a_pace_and_become_larger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIPELINE_BURST", 1)
-    monkeypatch.setattr(module, "PIPELINES_PER_SECOND", 2.0)
-    bench = await ready()
-    first = bench.batcher.submit([("A",)])
-    await bench.sent(1)
-    bench.connection.answer("a")
-    assert await first == ["a"]
-    later = []
-    for number in range(5):
-        later.append(bench.batcher.submit([("B", number)]))
-        await asyncio.sleep(0)
-    assert len(bench.connection.sent) == 1, "nothing is on the wire, and yet the next one waits"
-    await bench.sent(2)
-    assert bench.connection.sent[1] == pack([("B", number) for number in range(5)])
-    bench.connection.answer(0, 1, 2, 3, 4)
-    assert await asyncio.gather(*later) == [[number] for number in range(5)]
-    bench.close()
-
-
 async def test_call_all_splits_what_is_too_large_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIPELINE_COMMANDS", 3)
     monkeypatch.setattr(module, "PIPELINE_ARGUMENTS", 6)
