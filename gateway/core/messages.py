@@ -47,8 +47,8 @@ def single(first: PacketId, received: PacketId | None, run: Run) -> bytes:
 class Copies:
     """A run while it goes to many sessions: written once for those, one after the other, whose numbers are alike.
 
-    Sessions that began together are nearly always at the same number. Then not even the head of a message is written
-    anew, and the kernel copies from memory that is in the processor's cache.
+    Sessions that began together and selected the same are at the same number. Then not even the head of a message is
+    written anew. Where numbers differ, nothing is lost but the comparison.
 
     Args:
         run: what is sent.

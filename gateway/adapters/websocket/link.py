@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
-from itertools import islice
 from socket import SHUT_WR, socket
-from typing import Final, Self
+from typing import Final
 
 from gateway.adapters.websocket.frames import (
     BINARY,
@@ -27,8 +25,8 @@ from gateway.adapters.websocket.frames import (
     close_code,
     close_frame,
     pong_frame,
-    text_frame,
 )
+from gateway.adapters.websocket.writer import OPEN, FrameWriter, State
 from gateway.ports import Receiver
 
 CLOSE_TIMEOUT: Final = 10.0
@@ -43,29 +41,8 @@ READS_AT_ONCE: Final = 4
 PONG_BACKLOG: Final = 16 * 1024
 """Unsent bytes above which pings go unanswered: who asks and does not read gets no more."""
 
-_NO_BYTES: Final = bytearray()
-"""Stands for "nothing is unsent" at all links; never written to."""
 
-
-class _State(Enum):
-    """How far a connection is."""
-
-    OPEN = "open"
-    CLOSING = "closing"
-    """A close frame has been written and its answer is awaited; nothing else of the client is looked at."""
-    LEAVING = "leaving"
-    """Both close frames are there: the socket is closed as soon as nothing is unsent."""
-    FAILED = "failed"
-    """The client broke the rules and cannot be understood any more: what comes is thrown away until it hangs up."""
-    OVER = "over"
-    """The socket is closed."""
-
-
-_OPEN: Final = _State.OPEN
-"""For what is done for every message: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
-
-
-class WebSocketLink:
+class WebSocketLink(FrameWriter):
     """Implements ``gateway.ports.Link``.
 
     Args:
@@ -81,14 +58,10 @@ class WebSocketLink:
         "_frames",
         "_inbox",
         "_is_read",
-        "_loop",
         "_over",
         "_paused",
         "_receiver",
-        "_socket",
-        "_state",
         "_timer",
-        "_unsent",
         "_waiter",
         "address",
     )
@@ -101,18 +74,15 @@ class WebSocketLink:
         message_bytes: int,
         over: Callable[[WebSocketLink], None],
     ) -> None:
+        super().__init__(connection)
         self.address = address
-        self._socket = connection
-        self._loop = asyncio.get_running_loop()
         self._over = over
         self._frames = FrameReader(message_bytes)
         self._inbox: deque[bytes] | None = None
         """Messages nobody has wanted yet. None, as nearly always, costs nothing per connection."""
-        self._unsent = _NO_BYTES
         self._receiver: Receiver | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._state = _State.OPEN
         self._code: int | None = None
         self._paused = False
         self._is_read = False
@@ -137,7 +107,7 @@ class WebSocketLink:
     async def receive(self) -> bytes | None:
         """See the port."""
         while not (inbox := self._inbox):
-            if self._state is not _State.OPEN:
+            if self._state is not State.OPEN:
                 return None
             self._read_on()
             self._waiter = self._loop.create_future()
@@ -154,7 +124,7 @@ class WebSocketLink:
         """See the port."""
         self._receiver = receiver
         self._hand_over()
-        if self._state is not _State.OPEN:
+        if self._state is not State.OPEN:
             self._loop.call_soon(self._tell_end)
 
     def pause(self) -> None:
@@ -166,102 +136,24 @@ class WebSocketLink:
         """See the port."""
         self._paused = False
         self._hand_over()
-        if self._state is not _State.OPEN:
+        if self._state is not State.OPEN:
             self._loop.call_soon(self._tell_end)
-
-    def write(self, message: bytes) -> None:
-        """See the port."""
-        if self._state is _OPEN:
-            self._send(text_frame(message))
-
-    @classmethod
-    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
-        """See the port.
-
-        Nothing of Python runs between two ``send``: its code and what it touches would leave the processor's cache
-        with each of them, and clients on the same machine would fall asleep and have to be woken in between.
-        """
-        sockets = [link._socket for link in links if link._state is _OPEN and not link._unsent]  # noqa: SLF001 - its own
-        if len(sockets) < len(links) or len(links) == 1:
-            for link, message in zip(links, messages, strict=True):
-                link.write(message)
-            return
-        frames = _frames_of(messages)
-        sizes = list(map(len, frames))
-        sent: list[int] = []
-        while len(sent) < len(frames):
-            at = len(sent)
-            try:
-                # Should one fail, those before it have been noted.
-                sent.extend(map(socket.send, islice(sockets, at, None), islice(frames, at, None)))
-            except OSError:
-                at = len(sent)
-                links[at]._send(frames[at])  # noqa: SLF001 - its own
-                sent.append(sizes[at])
-        if sent != sizes:
-            for link, frame, taken in zip(links, frames, sent, strict=True):
-                if taken < len(frame):
-                    link._keep(frame, taken)  # noqa: SLF001 - its own
-
-    def backlog(self) -> int:
-        """See the port."""
-        return len(self._unsent)
 
     def close(self, code: int, reason: str) -> None:
         """See the port."""
-        if self._state is _State.OPEN:
+        if self._state is State.OPEN:
             self._code = code
             self._inbox = None
-            self._begin_close(_State.CLOSING, close_frame(code, reason))
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether a close frame has been written, or could not be."""
-        return self._state is not _State.OPEN
+            self._begin_close(State.CLOSING, close_frame(code, reason))
 
     def abort(self) -> None:
         """Close the socket at once."""
         self._end()
 
-    # --- Writing ------------------------------------------------------------------------------------------------------
-
-    def _send(self, frame: bytes) -> None:
-        if self._unsent:
-            self._unsent += frame
-            return
-        try:
-            sent = self._socket.send(frame)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._end()
-            return
-        if sent < len(frame):
-            self._keep(frame, sent)
-
-    def _keep(self, frame: bytes, sent: int) -> None:
-        """Keep what the kernel has not taken until it does."""
-        self._unsent = bytearray(memoryview(frame)[sent:])
-        self._loop.add_writer(self._socket.fileno(), self._on_writable)
-
-    def _on_writable(self) -> None:
-        try:
-            sent = self._socket.send(self._unsent)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._end()
-            return
-        del self._unsent[:sent]
-        if not self._unsent:
-            self._unsent = _NO_BYTES
-            self._loop.remove_writer(self._socket.fileno())
-            self._finish_close()
-
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
-        if not self._is_read and self._state is not _State.OVER:
+        if not self._is_read and self._state is not State.OVER:
             self._is_read = True
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
 
@@ -285,14 +177,14 @@ class WebSocketLink:
                 return
             if data:
                 self._take_in(data)
-            elif self._state is _State.LEAVING:
+            elif self._state is State.LEAVING:
                 self._read_no_more()  # it has said all it had to say, and gets what was written before
             else:
                 self._end()
         self._loop.call_soon(self._on_readable)
 
     def _take_in(self, data: bytes) -> None:
-        if self._state is not _OPEN and self._state is not _State.CLOSING:
+        if self._state is not OPEN and self._state is not State.CLOSING:
             return
         arrived, error = self._frames.feed(data)
         pings: list[bytes] = []
@@ -314,7 +206,7 @@ class WebSocketLink:
             self._fail(error)
 
     def _hear(self, opcode: int, message: bytes) -> None:
-        if self._state is not _OPEN:
+        if self._state is not OPEN:
             return
         if opcode == BINARY:
             self.close(Breach.UNSUPPORTED_DATA, "text messages only")
@@ -332,7 +224,7 @@ class WebSocketLink:
 
     def _answer(self, pings: list[bytes]) -> None:
         """Answer in one write: thousands of pings fit into one read."""
-        if self._state is _State.OPEN and len(self._unsent) <= PONG_BACKLOG:
+        if self._state is State.OPEN and len(self._unsent) <= PONG_BACKLOG:
             self._send(b"".join(map(pong_frame, pings)))
 
     def _hand_over(self) -> None:
@@ -357,52 +249,50 @@ class WebSocketLink:
         except FrameError as error:
             self._fail(error)
             return
-        if self._state is _State.OPEN:
+        if self._state is State.OPEN:
             self._code = code
-            self._begin_close(_State.LEAVING, close_frame(code))
-        elif self._state is _State.CLOSING:
-            self._state = _State.LEAVING
-            self._finish_close()
+            self._begin_close(State.LEAVING, close_frame(code))
+        elif self._state is State.CLOSING:
+            self._state = State.LEAVING
+            self._sent_all()
 
     def _fail(self, error: FrameError) -> None:
-        if self._state is _State.OPEN:
+        if self._state is State.OPEN:
             self._code = error.code
-            self._begin_close(_State.FAILED, close_frame(error.code, str(error)))
-        elif self._state is _State.CLOSING:
+            self._begin_close(State.FAILED, close_frame(error.code, str(error)))
+        elif self._state is State.CLOSING:
             # It is told to close already, and must get the chance to read that.
-            self._state = _State.FAILED
+            self._state = State.FAILED
             if not self._unsent:
-                self._finish_close()
+                self._sent_all()
 
-    def _begin_close(self, state: _State, frame: bytes) -> None:
+    def _begin_close(self, state: State, frame: bytes) -> None:
         self._state = state
         self._timer = self._loop.call_later(CLOSE_TIMEOUT, self._end)
         self._loop.call_soon(self._tell_end)
         self._read_on()  # for the answer, or for the end
         self._send(frame)
         if not self._unsent:
-            self._finish_close()
+            self._sent_all()
 
-    def _finish_close(self) -> None:
+    def _sent_all(self) -> None:
         """Do what comes after everything has been sent."""
-        if self._state is _State.LEAVING and not self._unsent:
+        if self._state is State.LEAVING and not self._unsent:
             self._end()
-        elif self._state is _State.FAILED:
+        elif self._state is State.FAILED:
             # A socket that is closed with something unread throws away what the client has not read yet.
             with suppress(OSError):
                 self._socket.shutdown(SHUT_WR)
 
     def _end(self) -> None:
-        if self._state is _State.OVER:
+        if self._state is State.OVER:
             return
-        self._state = _State.OVER
+        self._state = State.OVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._read_no_more()
-        if self._unsent:
-            self._loop.remove_writer(self._socket.fileno())
-            self._unsent = _NO_BYTES
+        self._forget_unsent()
         self._socket.close()
         # Not at once: whoever is just writing to this connection need not expect to lose its session meanwhile.
         self._loop.call_soon(self._tell_end)
@@ -415,16 +305,3 @@ class WebSocketLink:
         if receiver is not None:
             receiver.ended()
         self._wake()
-
-
-def _frames_of(messages: Sequence[bytes]) -> list[bytes]:
-    """Frame text messages; neighbours that are the same object get the same frame."""
-    frames: list[bytes] = []
-    last: bytes | None = None
-    frame = b""
-    for message in messages:
-        if message is not last:
-            last = message
-            frame = text_frame(message)
-        frames.append(frame)
-    return frames

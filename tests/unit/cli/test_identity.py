@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,20 +49,22 @@ def test_a_token_is_told_from_a_file_and_for_programs(run: Run, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "keys", "verdict", "code"),
+    ("make", "keys", "verdict", "code"),
     [
-        (token(), None, "not checked: no token keys are configured here", 0),
-        (token(OTHER_KEY), KEY, "not verified: the key that it names is not configured", 1),
-        (token()[:-43] + "A" * 43, KEY, "WRONG: the key that it names is configured, but did not make it", 1),
-        (token(life=-3600), KEY, "EXPIRED 60 min ago", 1),
-        (token(life=-3600), KEY, "verified", 1),
+        (token, None, "not checked: no token keys are configured here", 0),
+        (lambda: token(OTHER_KEY), KEY, "not verified: the key that it names is not configured", 1),
+        (lambda: token()[:-43] + "A" * 43, KEY, "WRONG: the key that it names is configured, but did not make it", 1),
+        (lambda: token(life=-3630), KEY, "EXPIRED 1 h 00 min ago", 1),
+        (lambda: token(life=-3600), KEY, "verified", 1),
     ],
 )
-def test_what_a_node_would_refuse_is_told(run: Run, text: str, keys: str | None, verdict: str, code: int) -> None:
-    result = run("token", "inspect", stdin=text, environment={"GATEWAY_TOKEN_KEYS": keys} if keys else {})
+def test_what_a_node_would_refuse_is_told(
+    run: Run, make: Callable[[], str], keys: str | None, verdict: str, code: int
+) -> None:
+    result = run("token", "inspect", stdin=make(), environment={"GATEWAY_TOKEN_KEYS": keys} if keys else {})
 
     assert result.code == code
-    assert verdict.replace("60 min", "1 h 00 min") in result.out
+    assert verdict in result.out
 
 
 @pytest.mark.parametrize("text", ["", "hello", "a.b", "x" * 5000, "\x00"])
