@@ -29,6 +29,8 @@ _QUEUED_CHUNKS: Final = 64
 """Chunks that may wait for their delay to pass; beyond, the sender feels back-pressure."""
 _RATE_SLICE_SECONDS: Final = 0.05
 """Under a bandwidth limit bytes leave in slices worth this time, so that they trickle instead of burst."""
+_BACKLOG: Final = 1024
+"""Connections that may wait to be accepted: whole crowds arrive at once."""
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on with zero seconds: closing answers with RST and drops what is unsent."""
 
@@ -92,8 +94,9 @@ class FaultProxy:
         self._target = (host, port)
         self._port = listen_port
         self._weather: _Weathers = {way: _Weather() for way in BOTH_WAYS}
-        self._listener: asyncio.Server | None = None
-        self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        self._listener: socket.socket | None = None
+        self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
@@ -112,13 +115,16 @@ class FaultProxy:
             OSError: the port is taken.
         """
         self._port = self._port or free_port()
-        self._listener = await asyncio.start_server(self._accept, LOOPBACK, self._port)
+        # Not a server of asyncio: up to Python 3.11 it forgets a connection that it accepts while it is closed.
+        self._listener = socket.create_server((LOOPBACK, self._port), backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._on_connection, self._listener)
 
     async def stop(self) -> None:
         """Stop listening and reset every connection; returns when all are gone."""
-        await self.refuse()
+        self.refuse()
         self.cut()
-        await asyncio.gather(*self._connections.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> int:
         """Reset every open connection, both halves, dropping what is under way.
@@ -160,14 +166,12 @@ class FaultProxy:
         for way in ways or BOTH_WAYS:
             self._weather[way].bytes_per_second = bytes_per_second
 
-    async def refuse(self) -> None:
+    def refuse(self) -> None:
         """Refuse new connections, as a port does on which nobody listens; open ones stay. ``start`` ends it."""
         if self._listener is not None:
-            # Not wait_closed(): from Python 3.12 on it waits for the open connections too.
+            asyncio.get_running_loop().remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
-            # The selector forgets the listening socket one turn of the loop later.
-            await asyncio.sleep(0)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -178,24 +182,32 @@ class FaultProxy:
     ) -> None:
         await self.stop()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_connection(self, listener: socket.socket) -> None:
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            return  # whoever it was has thought better of it
+        peer.setblocking(False)
+        task = asyncio.create_task(self._serve(peer), name="fault-proxy-connection")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, peer: socket.socket) -> None:
+        near = _Half(*await asyncio.open_connection(sock=peer))
         if self._listener is None:
-            # Accepted just before the listener was closed: nobody knows of it, so that nobody would ever cut it.
-            writer.transport.abort()
+            # Accepted just before the listener was closed, and unknown to ``cut``.
+            near.reset()
+            await near.close()
             return
         self.accepted += 1
-        near = _Half(reader, writer)
         connection = _Connection(near, self._weather, self.passed)
-        task = asyncio.current_task()
-        if task is None:
-            raise AssertionError("asyncio runs connection callbacks in a task")
-        self._connections[connection] = task
+        self._connections.add(connection)
         try:
             await connection.run(*self._target)
         except _Cut:
             self.cuts += 1
         finally:
-            del self._connections[connection]
+            self._connections.remove(connection)
 
 
 class _Half:

@@ -94,7 +94,7 @@ class Scene:
 
     async def lose(self) -> None:
         """Cut the client off, and wait until both it and its node know."""
-        await self._proxy.refuse()
+        self._proxy.refuse()
         self._proxy.cut()
         self._proxy.flow()
         await eventually(lambda: self.client.session.state is SessionState.RECOVERING, "the client has noticed")

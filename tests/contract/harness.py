@@ -307,7 +307,7 @@ class RedisHarness(Harness):
 
     async def cut(self, grid: Grid) -> None:
         for proxy in self._proxies_of[id(grid)].values():
-            await proxy.refuse()
+            proxy.refuse()
             proxy.cut()
         await eventually(lambda: grid.state is GridState.AWAY, message="the node notices that it is cut off")
 
@@ -326,7 +326,7 @@ class RedisHarness(Harness):
 
     async def go_away(self) -> None:
         for proxy in self._all_proxies():
-            await proxy.refuse()
+            proxy.refuse()
             proxy.cut()
         await eventually(lambda: all(grid.state is GridState.AWAY for grid in self._grids))
 

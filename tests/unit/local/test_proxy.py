@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -220,7 +221,7 @@ async def test_limit_bounds_the_bandwidth(proxy: FaultProxy, client: Client) -> 
 
 async def test_refuse_turns_new_connections_away_and_keeps_open_ones(proxy: FaultProxy, client: Client) -> None:
     await client.exchange(b"before")
-    await proxy.refuse()
+    proxy.refuse()
 
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(LOOPBACK, proxy.port)
@@ -260,3 +261,18 @@ async def test_a_target_that_resets_resets_the_client() -> None:
         writer.close()
         await until(lambda: proxy.connections == 0)
     server.close()
+
+
+@pytest.mark.parametrize("turns", range(10))
+async def test_a_connection_that_is_just_arriving_is_not_left_behind(turns: int) -> None:
+    """Asyncio takes some turns of the loop from accepting it to letting it be used."""
+    with socket.create_server((LOOPBACK, 0)) as target, socket.socket() as client:
+        proxy = FaultProxy(LOOPBACK, target.getsockname()[1])
+        await proxy.start()
+        client.setblocking(False)
+        client.connect_ex((LOOPBACK, proxy.port))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await proxy.stop()
+        gc.collect()  # which complains of what nobody has closed
+        assert asyncio.all_tasks() == {asyncio.current_task()}
