@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from gateway.core.selectors import ANY, ONE, Selector
-from gateway.core.topics import SEPARATOR
+from gateway.core.topics import SEPARATOR, is_reserved
 from gateway.core.types import TopicPath
 
 V = TypeVar("V")
@@ -99,7 +99,12 @@ class SelectorMap(Generic[V]):
         """
         found = [self._literals[topic]] if topic in self._literals else []
         active = _with_anys([self._root])
-        for segment in topic.split(SEPARATOR):
+        segments = topic.split(SEPARATOR)
+        if is_reserved(topic):
+            # No wildcard in the first place stands for a root of the system.
+            root = self._root.children.get(segments.pop(0))
+            active = [] if root is None else _with_anys([root])
+        for segment in segments:
             following: list[_Node[V]] = []
             for node in active:
                 children = node.children

@@ -8,17 +8,25 @@ A selector is written like a topic path, and two of its segments are special:
 A ``*`` within a segment (``AC*``) is refused rather than read literally, because whoever writes it means a pattern.
 Users never supply regular expressions, so no selector can make a node think for longer than the bounds below say.
 
+**System topics.** A wildcard in the first place never stands for a first segment that begins with ``$``: who selects
+``**`` wants the application's topics, and must name ``$gateway/**`` to see the system's.
+
 **Canonical form.** ``parse_selector`` rewrites each run of wildcards: all ``*`` of the run first, then one ``**`` if
 there was any (``**/*/**`` becomes ``*/**``: "one or more"). A selector that is nothing but ``*/**`` becomes ``**``,
-since a topic has at least one segment anyway. Then *two selectors match the same topics exactly if their canonical
-texts are equal*. To see it, take a canonical selector other than ``**``, let n be the number of its segments that are
-not ``**``, and let x be a segment that occurs nowhere in it:
+since a topic has at least one segment anyway. And a ``**`` in the first place becomes ``*/**`` in front of a literal
+that begins with ``$``: if it stood for nothing, the topic would be the system's. Then *two selectors match the same
+topics exactly if their canonical texts are equal*. To see it, take a canonical selector other than ``**``, let n be the
+number of its segments that are not ``**``, and let x be a segment that occurs nowhere in it and does not begin with
+``$``:
 
 1. Its shortest topics have n segments, and they agree exactly in its literal segments. So the set of topics tells n,
    and where among the n the literals are.
 2. Between two literals (or before the first, or after the last) lies a run of wildcards. Replace every ``*`` by x, drop
    every ``**``, and put one more x into that run. As the literals must still meet themselves, the result is matched
    exactly if that run has a ``**``. So the set tells which runs have one, and canonical runs have it at their end.
+
+System topics are no exception: what stands in the first place is a literal in all of these topics, or x in those
+that matter, because a ``$`` never follows a run at the beginning that could be empty.
 
 A canonical selector with a ``**`` has at most ``MAX_SEGMENTS - 1`` other segments, so every topic used is a valid one.
 ``*`` and ``**`` differ by step 2, and ``**`` is the only canonical selector without literals and with n = 0.
@@ -35,7 +43,16 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.core.errors import InvalidSelector
-from gateway.core.topics import SEPARATOR, TOPIC_PARTITIONS, partition_of, shown, split_path
+from gateway.core.topics import (
+    MAX_SEGMENTS,
+    SEPARATOR,
+    SYSTEM_SIGN,
+    TOPIC_PARTITIONS,
+    is_reserved,
+    partition_of,
+    shown,
+    split_path,
+)
 from gateway.core.types import TopicPath
 
 ONE: Final = "*"
@@ -104,6 +121,10 @@ def _parse(text: str) -> Selector:
     canonical = _canonical(written)
     if (count := canonical.count(ANY)) > MAX_ANY:
         raise InvalidSelector(f"a selector has at most {MAX_ANY} '**', but {shown(text)} has {count}")
+    if len(canonical) > MAX_SEGMENTS:
+        raise InvalidSelector(
+            f"a '**' before a segment that begins with '$' stands for at least one, and {shown(text)} leaves no room"
+        )
     return Selector(SEPARATOR.join(canonical), canonical, ONE not in canonical and ANY not in canonical)
 
 
@@ -120,7 +141,23 @@ def _canonical(written: list[str]) -> tuple[str, ...]:
         result.append(segment)
     if in_open_run:
         result.append(ANY)
-    return (ANY,) if result == [ONE, ANY] else tuple(result)
+    if result == [ONE, ANY]:
+        return (ANY,)
+    if result[0] == ANY and len(result) > 1 and result[1].startswith(SYSTEM_SIGN):
+        result.insert(0, ONE)
+    return tuple(result)
+
+
+def begins_with_wildcard(selector: Selector) -> bool:
+    """Tell whether the first segment is a wildcard, so that the selector matches none of the system's topics."""
+    return selector.segments[0] in {ONE, ANY}
+
+
+def _are_strangers(one: Selector, other: Selector) -> bool:
+    """Tell whether one names a root of the system, and the other has a wildcard there, which never stands for it."""
+    return (is_reserved(one.text) and begins_with_wildcard(other)) or (
+        is_reserved(other.text) and begins_with_wildcard(one)
+    )
 
 
 def literal_selector(topic: TopicPath) -> Selector:
@@ -132,7 +169,7 @@ def literal_selector(topic: TopicPath) -> Selector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Automaton:
+class Automaton:
     """A selector as sets of states; bit i stands for "i segments of the selector have been used up".
 
     Attributes:
@@ -155,7 +192,8 @@ class _Automaton:
 
 
 @lru_cache(maxsize=_CACHED_SELECTORS)
-def _automaton(selector: Selector) -> _Automaton:
+def automaton_of(selector: Selector) -> Automaton:
+    """Make the automaton of a selector; the same object as long as it is remembered."""
     by_text: dict[str, int] = {}
     literals = ones = anys = flexible = 0
     in_flexible_run = False  # read backwards, for in canonical form a run's '**' is its last segment
@@ -172,7 +210,7 @@ def _automaton(selector: Selector) -> _Automaton:
             in_flexible_run = False
         if in_flexible_run:
             flexible |= state
-    return _Automaton(
+    return Automaton(
         by_text, literals, ones, anys, flexible, end=1 << len(selector.segments), start=1 | ((1 & anys) << 1)
     )
 
@@ -182,7 +220,7 @@ def _closed(states: int, anys: int) -> int:
     return states | ((states & anys) << 1)
 
 
-def _step(states: int, leading_on: int, anys: int) -> int:
+def step(states: int, leading_on: int, anys: int) -> int:
     """Use up one segment: from *leading_on* states to the next one, while ``**`` swallow it and remain."""
     return _closed(((states & leading_on) << 1) | (states & anys), anys)
 
@@ -195,11 +233,13 @@ def matches(selector: Selector, topic: TopicPath) -> bool:
     """
     if selector.literal:
         return selector.text == topic
-    automaton = _automaton(selector)
+    if is_reserved(topic) and begins_with_wildcard(selector):
+        return False
+    automaton = automaton_of(selector)
     by_text, ones, anys = automaton.by_text, automaton.ones, automaton.anys
     states = automaton.start
     for segment in topic.split(SEPARATOR):
-        states = _step(states, ones | by_text.get(segment, 0), anys)
+        states = step(states, ones | by_text.get(segment, 0), anys)
         if not states:
             return False
     return bool(states & automaton.end)
@@ -228,18 +268,23 @@ def covers(wide: Selector, narrow: Selector) -> bool:
     else take the blocks before s from A and the others from B. Either way the ``**`` lies between two blocks now, which
     are at least as far apart as those of A, so this one alignment serves none, many and all numbers between. By
     induction over its ``**`` one alignment serves all of *narrow*, and the run over the symbols finds it.
+
+    System topics change nothing as long as both begin alike: a topic that *narrow* matches and *wide* does not remains
+    one when a fresh segment takes the place of the first, which a wildcard of each stands for.
     """
     if wide.literal or narrow.literal:
         # What covers a literal selector is what matches its topic; a literal selector covers no other.
         return wide.text == narrow.text or (narrow.literal and matches(wide, TopicPath(narrow.text)))
-    automaton = _automaton(wide)
+    if _are_strangers(wide, narrow):
+        return False
+    automaton = automaton_of(wide)
     anys = automaton.anys
     states = automaton.start
     for segment in narrow.segments:
         if segment == ANY:
             states = _closed(states & automaton.flexible, anys)
         else:
-            states = _step(states, automaton.ones | automaton.by_text.get(segment, 0), anys)
+            states = step(states, automaton.ones | automaton.by_text.get(segment, 0), anys)
         if not states:
             return False
     return bool(states & automaton.end)
@@ -255,7 +300,9 @@ def overlaps(one: Selector, other: Selector) -> bool:
         return matches(other, TopicPath(one.text))
     if other.literal:
         return matches(one, TopicPath(other.text))
-    automaton = _automaton(other)
+    if _are_strangers(one, other):
+        return False
+    automaton = automaton_of(other)
     anys, everything = automaton.anys, automaton.literals | automaton.ones
     states = automaton.start
     for segment in one.segments:
@@ -264,9 +311,9 @@ def overlaps(one: Selector, other: Selector) -> bool:
             first = states & -states
             states = (automaton.end << 1) - first
         elif segment == ONE:
-            states = _step(states, everything, anys)
+            states = step(states, everything, anys)
         else:
-            states = _step(states, automaton.ones | automaton.by_text.get(segment, 0), anys)
+            states = step(states, automaton.ones | automaton.by_text.get(segment, 0), anys)
         if not states:
             return False
     return bool(states & automaton.end)

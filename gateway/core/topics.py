@@ -19,6 +19,12 @@ from gateway.core.types import SessionId, TopicPath
 SEPARATOR: Final = "/"
 """Between segments; it can be part of none."""
 
+SYSTEM_SIGN: Final = "$"
+"""Begins the first segment of the topics that belong to the system; see ``is_reserved``."""
+
+SYSTEM_ROOT: Final = "$gateway"
+"""The root of the topics by which the gateway tells of itself."""
+
 MAX_PATH_BYTES: Final = 1024
 """Longest topic path or selector, in bytes of UTF-8: long enough for any hierarchy that people read, and short enough
 that a path never outweighs the value it names by much. It is a key in the grid and travels with every update."""
@@ -61,6 +67,14 @@ def parse_topic(text: str) -> TopicPath:
 def segments(topic: TopicPath) -> list[str]:
     """Split a validated path into its segments; there is at least one."""
     return topic.split(SEPARATOR)
+
+
+def is_reserved(path: str) -> bool:
+    """Tell whether a topic path, or a selector with a literal first segment, belongs to the system.
+
+    Nobody but the system publishes there, and no wildcard in the first place of a selector stands for its root.
+    """
+    return path.startswith(SYSTEM_SIGN)
 
 
 def split_path(text: str, *, noun: str, refusal: type[RequestRefused]) -> list[str]:

@@ -13,6 +13,9 @@ from gateway.core.types import TopicPath
 LETTERS = ("a", "b")
 """What selectors are made of in these tests; two are enough for a literal to be the wrong one."""
 
+SYSTEM = "$r"
+"""A segment that begins with the sign of the system: in the first place no wildcard stands for it."""
+
 FRESH = "x"
 """A segment that occurs in no selector here, as a topic always can have one: the alphabet of segments is endless."""
 
@@ -20,14 +23,14 @@ FRESH = "x"
 def selector_texts(*, max_segments: int = 6, max_anys: int = 3) -> st.SearchStrategy[str]:
     """Selectors as users write them, canonical or not."""
     return (
-        st.lists(st.sampled_from((*LETTERS, "*", "**")), min_size=1, max_size=max_segments)
+        st.lists(st.sampled_from((*LETTERS, SYSTEM, "*", "**")), min_size=1, max_size=max_segments)
         .filter(lambda segments: segments.count("**") <= max_anys)
         .map("/".join)
     )
 
 
 def topics(*, max_segments: int = 6) -> st.SearchStrategy[TopicPath]:
-    return st.lists(st.sampled_from((*LETTERS, FRESH)), min_size=1, max_size=max_segments).map(
+    return st.lists(st.sampled_from((*LETTERS, SYSTEM, FRESH)), min_size=1, max_size=max_segments).map(
         lambda segments: parse_topic("/".join(segments))
     )
 
@@ -37,7 +40,7 @@ def all_topics(*, max_segments: int) -> list[TopicPath]:
     return [
         parse_topic("/".join(segments))
         for length in range(1, max_segments + 1)
-        for segments in product((*LETTERS, FRESH), repeat=length)
+        for segments in product((*LETTERS, SYSTEM, FRESH), repeat=length)
     ]
 
 
@@ -46,13 +49,14 @@ def all_selector_texts(*, max_segments: int) -> list[str]:
     return [
         "/".join(segments)
         for length in range(1, max_segments + 1)
-        for segments in product((*LETTERS, "*", "**"), repeat=length)
+        for segments in product((*LETTERS, SYSTEM, "*", "**"), repeat=length)
     ]
 
 
 def naive_matches(selector: str, topic: str) -> bool:
     """The definition of matching, word for word, in exponential time."""
-    return _naive(selector.split("/"), topic.split("/"))
+    pattern = selector.split("/")
+    return not (topic.startswith("$") and pattern[0] in {"*", "**"}) and _naive(pattern, topic.split("/"))
 
 
 def _naive(pattern: Sequence[str], segments: Sequence[str]) -> bool:
@@ -73,5 +77,6 @@ def instances(selector: str, *, most: int) -> Iterator[TopicPath]:
         for segment in selector.split("/")
     ]
     for choice in product(*choices):
-        if path := "/".join(segment for part in choice for segment in part):
+        path = "/".join(segment for part in choice for segment in part)
+        if path and naive_matches(selector, path):
             yield TopicPath(path)

@@ -28,6 +28,13 @@ def test_a_topic_finds_every_selector_that_matches_it_once() -> None:
     assert found(selectors, "a/b/c") == ["**", "*/*/**", "a/**", "a/b/*"]
 
 
+def test_a_root_of_the_system_is_found_by_its_name_alone() -> None:
+    selectors = filled("**", "*/nodes", "**/nodes", "$gateway/**", "$gateway/*", "$gateway/nodes", "a/$gateway/**")
+    assert found(selectors, "$gateway/nodes") == ["$gateway/*", "$gateway/**", "$gateway/nodes"]
+    assert found(selectors, "$other/nodes") == []
+    assert found(selectors, "a/$gateway") == ["**", "a/$gateway/**"]
+
+
 def test_ways_that_meet_are_followed_once() -> None:
     assert found(filled("**/a/**/a/**", "**/a/**"), "a/a/a/a/a") == ["**/a/**", "**/a/**/a/**"]
 

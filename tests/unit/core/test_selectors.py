@@ -33,6 +33,10 @@ from gateway.core.topics import MAX_PATH_BYTES, MAX_SEGMENTS, parse_topic, topic
         ("**/a/**/*/b/*", "**/a/*/**/b/*"),
         ("*/a", "*/a"),
         ("**/**/**/**/**/**/a", "**/a"),
+        ("**/$a", "*/**/$a"),
+        ("**/**/$a/**", "*/**/$a/**"),
+        ("**/*/$a", "*/**/$a"),
+        ("a/**/$a", "a/**/$a"),
     ],
 )
 def test_the_canonical_form(written: str, canonical: str) -> None:
@@ -58,6 +62,7 @@ def test_equality_is_by_text() -> None:
         ("a/\ud800", "U+D800"),
         ("prices/AC*", "'*' stands for a whole segment and cannot be a part of one, but is in 'AC*'"),
         ("***", "is in '***'"),
+        ("/".join(["**", *["$a"] * (MAX_SEGMENTS - 1)]), "leaves no room"),
         ("a/*b/**", "is in '*b'"),
         ("/".join(["*"] * (MAX_SEGMENTS + 1)), f"at most {MAX_SEGMENTS} segments"),
         ("x" * (MAX_PATH_BYTES + 1), f"at most {MAX_PATH_BYTES} bytes"),
@@ -151,6 +156,19 @@ def test_covering(wide: str, narrow: str, expected: bool) -> None:
 def test_overlapping(one: str, other: str, expected: bool) -> None:
     assert overlaps(parse_selector(one), parse_selector(other)) is expected
     assert overlaps(parse_selector(other), parse_selector(one)) is expected
+
+
+def test_no_wildcard_stands_for_a_root_of_the_system() -> None:
+    node = parse_topic("$gateway/nodes")
+    for text in ("**", "*/**", "*/nodes", "*/*", "**/nodes", "**/$gateway/nodes", "nodes/**"):
+        selector = parse_selector(text)
+        assert not matches(selector, node), text
+        assert not covers(selector, parse_selector("$gateway/*")), text
+        assert not overlaps(selector, parse_selector("$gateway/**")), text
+        assert not overlaps(parse_selector("$gateway/**"), selector), text
+    for text in ("$gateway/**", "$gateway/*", "$gateway/nodes", "**/$x", "a/*"):
+        assert matches(parse_selector(text), parse_topic(text.replace("**", "x").replace("*", "nodes")))
+    assert covers(parse_selector("$gateway/**"), parse_selector("$gateway/*"))
 
 
 def test_partitions() -> None:

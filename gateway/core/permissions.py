@@ -1,0 +1,370 @@
+"""Who may do what: roles, and the permissions that they add up to.
+
+```text
+principal ─┐
+roles      ├─► Policy ─► Permissions: select, publish (selectors), properties (names), admin (actions)
+properties ┘
+```
+
+Roles only ever add. There is nothing that takes away what another role gives, so the order of roles means nothing, what
+is allowed of a selector can be said in selectors, and a value that cannot be filled in gives less and never more.
+
+**A session's own values.** A segment of a permission may be ``${principal}``, or ``${property.NAME}`` for a property
+that the authenticator gave (one that a client has set itself proves nothing). It stands for exactly that one segment. A
+value that is no segment (it has a ``/``, is empty, has a wildcard in it) or begins with ``$`` does not fit, and then
+this one entry gives nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from gateway.core.errors import InvalidSelector
+from gateway.core.selections import NOTHING, Selections
+from gateway.core.selector_sets import Common, common, is_covered
+from gateway.core.selectors import ANY, Selector, matches, parse_selector
+from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, shown
+from gateway.core.types import TopicPath
+
+K = TypeVar("K")
+
+ADMIN_ACTIONS: Final[Mapping[str, str]] = {
+    "configuration:read": "see the effective configuration, without secrets",
+    "nodes:drain": "drain a node, and let it serve again",
+    "nodes:read": "see nodes",
+    "revocations:read": "see what is revoked",
+    "revocations:write": "revoke sessions, principals and credentials, and take it back",
+    "sessions:close": "end sessions",
+    "sessions:move": "move sessions to another node",
+    "sessions:notify": "send notices to sessions",
+    "sessions:read": "see sessions",
+    "topics:read": "see topics, their values and who is subscribed",
+    "topics:write": "set and delete topics",
+}
+"""Everything an administrator may do, with what it means."""
+
+EVERYTHING: Final = "*"
+"""Stands for every property, every action, or in ``sessions:*`` every action of a kind."""
+
+PRINCIPAL: Final = "principal"
+"""Name of the value that is the session's principal."""
+
+PROPERTY_PREFIX: Final = "property."
+"""Begins the names of the values that are its properties."""
+
+MAX_REMEMBERED: Final = 4096
+"""Answers remembered per set of permissions, for topics and for selectors: about a megabyte. What is asked beyond that
+is forgotten and found anew, at some microseconds each."""
+
+_PLACEHOLDER: Final = re.compile(r"\$\{(principal|property\.[^{}$/*]{1,64})\}")
+
+
+class Template:
+    """A selector of a policy, in which the values of a session may be left open; make one with ``parse_template``.
+
+    Attributes:
+        text: as written.
+        names: of the values that it leaves open: ``principal``, ``property.team``.
+    """
+
+    __slots__ = ("_selector", "names", "text")
+
+    def __init__(self, text: str, names: tuple[str, ...], selector: Selector | None) -> None:
+        self.text = text
+        self.names = names
+        self._selector = selector
+        """Of a template that leaves nothing open."""
+
+    def __repr__(self) -> str:
+        return f"<Template {self.text}>"
+
+    def bind(self, values: Mapping[str, str]) -> Selector | None:
+        """Fill in the values of a session.
+
+        Args:
+            values: by name.
+
+        Returns:
+            The selector; None if a value is missing or does not fit, so that the session is given nothing by this.
+        """
+        if self._selector is not None:
+            return self._selector
+        filled: list[str] = []
+        for segment in self.text.split(SEPARATOR):
+            found = _PLACEHOLDER.fullmatch(segment)
+            value = segment if found is None else values.get(found[1], "")
+            if found is not None and not fits_segment(value):
+                return None
+            filled.append(value)
+        try:
+            return parse_selector(SEPARATOR.join(filled))
+        except InvalidSelector:
+            return None  # it has become too long, or has control characters
+
+
+def fits_segment(value: str) -> bool:
+    """Tell whether a value can stand for one segment of a permission, and for nothing else."""
+    return bool(value) and SEPARATOR not in value and "*" not in value and not value.startswith(SYSTEM_SIGN)
+
+
+def parse_template(text: str) -> Template:
+    """Read a selector of a policy.
+
+    Raises:
+        InvalidSelector: it is none, or has a placeholder that is unknown or not a whole segment. The message says so.
+    """
+    segments = text.split(SEPARATOR)
+    names: list[str] = []
+    for number, segment in enumerate(segments):
+        if found := _PLACEHOLDER.fullmatch(segment):
+            names.append(found[1])
+            segments[number] = "x"  # any that fits: what is checked here is the rest
+        elif "${" in segment:
+            raise InvalidSelector(
+                f"a placeholder is a segment, ${{principal}} or ${{property.NAME}}, and {shown(segment)} is neither"
+            )
+    selector = parse_selector(SEPARATOR.join(segments))
+    return Template(text, tuple(dict.fromkeys(names)), None if names else selector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a role gives.
+
+    Attributes:
+        select: topics that may be selected.
+        publish: topics that may be published to.
+        properties: names of properties that clients may set; ``*`` for all.
+        admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
+            colon.
+    """
+
+    select: tuple[Template, ...] = ()
+    publish: tuple[Template, ...] = ()
+    properties: frozenset[str] = frozenset()
+    admin: frozenset[str] = frozenset()
+
+
+class Narrowed(NamedTuple):
+    """What permissions leave of a list of selections.
+
+    Attributes:
+        selections: what is left; the very same list if it is all.
+        withdrawn: the selectors of it that were selected and may not be, or not entirely.
+    """
+
+    selections: Selections
+    withdrawn: tuple[Selector, ...]
+
+
+class Permissions:
+    """What one session may do. Sessions with the same roles and values share one object, and what it remembers.
+
+    Attributes:
+        roles: whose permissions these are together.
+        select: topics that may be selected.
+        publish: topics that may be published to.
+        properties: names of properties that may be set; ``*`` for all.
+        publishes_all: whether every topic may be published to that is not the system's, so that nobody has to ask.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_may_publish",
+        "_may_receive",
+        "_may_select",
+        "properties",
+        "publish",
+        "publishes_all",
+        "roles",
+        "select",
+    )
+
+    def __init__(
+        self,
+        roles: frozenset[str],
+        *,
+        select: Iterable[Selector] = (),
+        publish: Iterable[Selector] = (),
+        properties: frozenset[str] = frozenset(),
+    ) -> None:
+        self.roles = roles
+        self.select = tuple(dict.fromkeys(select))
+        self.publish = tuple(dict.fromkeys(publish))
+        self.properties = properties
+        self.publishes_all = any(each.text == ANY for each in self.publish)
+        self._may_select: dict[Selector, bool] = {}
+        self._may_publish: dict[str, bool] = {}
+        self._may_receive: dict[str, bool] = {}
+
+    def __repr__(self) -> str:
+        return f"<Permissions of {', '.join(sorted(self.roles)) or 'no role'}>"
+
+    def may_select(self, selector: Selector) -> bool:
+        """Tell whether all that a selector matches may be selected; see ``selector_sets.is_covered``."""
+        known = self._may_select.get(selector)
+        if known is None:
+            known = _remember(self._may_select, selector, is_covered(selector, self.select))
+        return known
+
+    def allowed(self, selector: Selector) -> Common:
+        """Find the part of a selector that may be selected."""
+        return Common((selector,), complete=True) if self.may_select(selector) else common(selector, self.select)
+
+    def may_receive(self, topic: TopicPath) -> bool:
+        """Tell whether the values of a topic may be sent to the session."""
+        known = self._may_receive.get(topic)
+        if known is None:
+            known = _remember(self._may_receive, topic, any(matches(each, topic) for each in self.select))
+        return known
+
+    def may_publish(self, topic: TopicPath) -> bool:
+        """Tell whether a topic may be published to. Whether it is the system's is not asked here."""
+        known = self._may_publish.get(topic)
+        if known is None:
+            known = _remember(self._may_publish, topic, any(matches(each, topic) for each in self.publish))
+        return known
+
+    def may_set(self, name: str) -> bool:
+        """Tell whether the session's client may set, change and remove a property."""
+        return name in self.properties or EVERYTHING in self.properties
+
+    def narrow(self, selections: Selections, *, most: int) -> Narrowed:
+        """Take out of a list what may not be selected, and leave the rest in force as it was.
+
+        In the place of an entry that is allowed only in part comes that part, so that the same entry decides for each
+        topic as before.
+
+        Args:
+            selections: a session's.
+            most: entries of the longest list that may come out; of an entry whose part has no room in it, nothing is
+                left.
+        """
+        withdrawn = [each.selector for each in selections if each.selects and not self.may_select(each.selector)]
+        if not withdrawn:
+            return Narrowed(selections, ())
+        room = most - len(selections) + len(withdrawn)
+        narrowed = NOTHING
+        for entry in selections:
+            if not entry.selects:
+                narrowed = narrowed.deselect(entry.selector)
+                continue
+            parts = self.allowed(entry.selector).selectors
+            if parts != (entry.selector,):
+                if len(parts) > room:
+                    continue
+                room -= len(parts)
+            for part in parts:
+                narrowed = narrowed.select(part)
+        return Narrowed(narrowed, tuple(dict.fromkeys(withdrawn)))
+
+
+def _remember(known: dict[K, bool], key: K, answer: bool) -> bool:
+    if len(known) >= MAX_REMEMBERED:
+        known.clear()
+    known[key] = answer
+    return answer
+
+
+class Policy:
+    """Roles, and who has them.
+
+    Args:
+        roles: by name.
+        default: names of the roles that everybody has.
+        principals: names of the roles that single principals have besides.
+
+    Attributes:
+        roles: as given.
+        default: as given.
+        principals: as given.
+    """
+
+    def __init__(
+        self,
+        roles: Mapping[str, Role],
+        *,
+        default: Iterable[str] = (),
+        principals: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        self.roles = dict(roles)
+        self.default = frozenset(default)
+        self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
+        self._names: dict[frozenset[str], tuple[str, ...]] = {}
+        # Forgotten with the last session that has them.
+        self._permissions: WeakValueDictionary[tuple[object, ...], Permissions] = WeakValueDictionary()
+
+    def roles_of(self, principal: str, given: Iterable[str] = ()) -> frozenset[str]:
+        """Tell which roles a session has.
+
+        Args:
+            principal: whose session it is.
+            given: roles that the authenticator gave; those that the policy does not know mean nothing.
+        """
+        named = self.default.union(given, self.principals.get(principal, ()))
+        return named.intersection(self.roles)
+
+    def permissions_of(
+        self, principal: str, given: Iterable[str] = (), properties: Mapping[str, str] | None = None
+    ) -> Permissions:
+        """Add up what a session may do.
+
+        Args:
+            principal: whose session it is.
+            given: roles that the authenticator gave.
+            properties: properties that the authenticator gave.
+
+        Returns:
+            The permissions; the same object for the same roles and values, as long as somebody keeps it.
+        """
+        roles = self.roles_of(principal, given)
+        values = {PRINCIPAL: principal}
+        if properties:
+            values |= {PROPERTY_PREFIX + name: value for name, value in properties.items()}
+        key = (roles, *map(values.get, self._open_names(roles)))
+        found = self._permissions.get(key)
+        if found is None:
+            several = [self.roles[name] for name in sorted(roles)]
+            found = self._permissions[key] = Permissions(
+                roles,
+                select=_bound((template for role in several for template in role.select), values),
+                publish=_bound((template for role in several for template in role.publish), values),
+                properties=frozenset().union(*(role.properties for role in several)),
+            )
+        return found
+
+    def admin_actions(self, roles: Iterable[str]) -> frozenset[str]:
+        """Tell which of ``ADMIN_ACTIONS`` an administrator with these roles may do; unknown roles mean nothing."""
+        given = frozenset[str]().union(*(self.roles[name].admin for name in roles if name in self.roles))
+        return frozenset(action for action in ADMIN_ACTIONS if given & {action, EVERYTHING, kind_of(action)})
+
+    def _open_names(self, roles: frozenset[str]) -> tuple[str, ...]:
+        known = self._names.get(roles)
+        if known is None:
+            templates = (each for name in roles for each in (*self.roles[name].select, *self.roles[name].publish))
+            known = self._names[roles] = tuple(sorted({name for each in templates for name in each.names}))
+        return known
+
+
+def kind_of(action: str) -> str:
+    """Make of ``sessions:read`` the ``sessions:*`` that stands for all of its kind."""
+    return f"{action.partition(':')[0]}:{EVERYTHING}"
+
+
+def _bound(templates: Iterable[Template], values: Mapping[str, str]) -> Iterable[Selector]:
+    return (selector for each in templates if (selector := each.bind(values)) is not None)
+
+
+OPEN: Final = Policy(
+    {
+        "everybody": Role(
+            select=(parse_template(ANY),), publish=(parse_template(ANY),), properties=frozenset({EVERYTHING})
+        )
+    },
+    default=("everybody",),
+)
+"""Of a node without a policy: everybody may do everything with every topic that is not the system's."""

@@ -1,0 +1,200 @@
+"""Roles added up, values filled in, lists narrowed."""
+
+from __future__ import annotations
+
+import gc
+from weakref import ref
+
+import pytest
+
+from gateway.core import permissions as module
+from gateway.core.errors import InvalidSelector
+from gateway.core.permissions import ADMIN_ACTIONS, OPEN, Permissions, Policy, Role, parse_template
+from gateway.core.selections import NOTHING, Selections
+from gateway.core.selectors import parse_selector
+from gateway.core.types import TopicPath
+
+
+def role(*, select: tuple[str, ...] = (), publish: tuple[str, ...] = (), **others: frozenset[str]) -> Role:
+    return Role(select=tuple(map(parse_template, select)), publish=tuple(map(parse_template, publish)), **others)
+
+
+def permissions(*select: str, publish: tuple[str, ...] = ()) -> Permissions:
+    return Permissions(frozenset({"test"}), select=map(parse_selector, select), publish=map(parse_selector, publish))
+
+
+def texts(*selectors: object) -> list[str]:
+    return [str(each) for each in selectors]
+
+
+# --- Roles ------------------------------------------------------------------------------------------------------------
+
+
+def test_roles_come_from_three_places_and_unknown_ones_mean_nothing() -> None:
+    policy = Policy(
+        {"all": role(), "named": role(), "given": role(), "other": role()},
+        default=["all"],
+        principals={"alice": ["named"]},
+    )
+    assert policy.roles_of("alice", ["given", "stranger"]) == {"all", "named", "given"}
+    assert policy.roles_of("bob") == {"all"}
+
+
+def test_permissions_are_the_sum_of_the_roles() -> None:
+    policy = Policy(
+        {
+            "a": role(select=("a/**",), publish=("a/x",), properties=frozenset({"team"})),
+            "b": role(select=("b/**",), properties=frozenset({"desk"})),
+        }
+    )
+    both = policy.permissions_of("alice", ["a", "b"])
+    assert both.may_select(parse_selector("a/*"))
+    assert both.may_select(parse_selector("b/*"))
+    assert both.may_publish(TopicPath("a/x"))
+    assert not both.may_publish(TopicPath("b/x"))
+    assert both.may_set("team")
+    assert both.may_set("desk")
+    assert not both.may_set("other")
+    assert repr(both) == "<Permissions of a, b>"
+    nothing = policy.permissions_of("alice")
+    assert not nothing.may_select(parse_selector("a/x"))
+    assert not nothing.may_publish(TopicPath("a/x"))
+    assert repr(nothing) == "<Permissions of no role>"
+
+
+def test_sessions_with_the_same_roles_and_values_share_permissions_which_go_with_the_last() -> None:
+    policy = Policy({"plain": role(select=("a",)), "own": role(select=("users/${principal}",))})
+    assert policy.permissions_of("alice", ["plain"]) is policy.permissions_of("bob", ["plain"])
+    alice = policy.permissions_of("alice", ["own"])
+    assert alice is policy.permissions_of("alice", ["own"], {"irrelevant": "x"})
+    assert alice is not policy.permissions_of("bob", ["own"])
+    gone = ref(alice)
+    del alice
+    gc.collect()
+    assert gone() is None
+
+
+def test_answers_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 2)
+    some = permissions("a/**", publish=("a/**",))
+    for number in range(5):
+        assert some.may_publish(TopicPath(f"a/{number}"))
+        assert some.may_receive(TopicPath(f"a/{number}"))
+        assert not some.may_select(parse_selector(f"b/{number}"))
+    assert len(some._may_publish) <= 2
+    assert len(some._may_receive) <= 2
+    assert len(some._may_select) <= 2
+
+
+def test_without_a_policy_everything_is_allowed_but_the_system_s() -> None:
+    everybody = OPEN.permissions_of("anybody", ["whatever"])
+    assert everybody.publishes_all
+    assert everybody.may_select(parse_selector("**"))
+    assert everybody.may_set("anything")
+    assert not everybody.may_select(parse_selector("$gateway/**"))
+    assert not everybody.may_receive(TopicPath("$gateway/nodes/n1"))
+    assert not everybody.may_publish(TopicPath("$gateway/nodes/n1"))
+    assert OPEN.admin_actions(["everybody"]) == frozenset()
+
+
+# --- Administrators ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "actions"),
+    [
+        ({"*"}, set(ADMIN_ACTIONS)),
+        ({"sessions:read", "nodes:drain"}, {"sessions:read", "nodes:drain"}),
+        ({"topics:*"}, {"topics:read", "topics:write"}),
+        (set(), set()),
+    ],
+)
+def test_what_administrators_may_do(given: set[str], actions: set[str]) -> None:
+    policy = Policy({"operator": Role(admin=frozenset(given))})
+    assert policy.admin_actions(["operator", "unknown"]) == actions
+    assert policy.admin_actions(["unknown"]) == frozenset()
+
+
+# --- A session's own values -------------------------------------------------------------------------------------------
+
+
+def bound(text: str, **values: str) -> str | None:
+    selector = parse_template(text).bind({name.replace("__", "."): value for name, value in values.items()})
+    return None if selector is None else selector.text
+
+
+def test_values_take_the_place_of_their_segments() -> None:
+    assert bound("users/${principal}/**", principal="alice") == "users/alice/**"
+    assert bound("${principal}/inbox", principal="alice") == "alice/inbox"
+    assert bound("teams/${property.team}/${principal}", principal="alice", property__team="fx") == "teams/fx/alice"
+    assert bound("plain/**") == "plain/**"
+    assert parse_template("a/${principal}/${principal}").names == ("principal",)
+    assert repr(parse_template("a/${principal}")) == "<Template a/${principal}>"
+
+
+@pytest.mark.parametrize(
+    "value", ["", "a/b", "*", "**", "a*", "/", "$gateway", "${principal}", "a\nb", "\ud800", "x" * 1100]
+)
+def test_a_value_that_is_no_segment_gives_nothing(value: str) -> None:
+    assert bound("users/${principal}/**", principal=value) is None
+    assert bound("${principal}/**", principal=value) is None
+
+
+def test_a_value_that_is_missing_gives_nothing() -> None:
+    assert bound("teams/${property.team}", principal="alice") is None
+    policy = Policy({"own": role(select=("users/${principal}/**", "public"), publish=("users/${principal}/**",))})
+    assert texts(*policy.permissions_of("a/b", ["own"]).select) == ["public"]
+    assert policy.permissions_of("a/b", ["own"]).publish == ()
+
+
+@pytest.mark.parametrize("text", ["users/x${principal}", "users/${name}", "${}", "a/${property.}/b", "a/${principal"])
+def test_placeholders_are_known_and_whole_segments(text: str) -> None:
+    with pytest.raises(InvalidSelector, match="placeholder"):
+        parse_template(text)
+
+
+@pytest.mark.parametrize("text", ["", "a//b", "a/b*", "**/**/a/**/b/**/c/**/d/**", "${principal}//x"])
+def test_templates_are_selectors(text: str) -> None:
+    with pytest.raises(InvalidSelector):
+        parse_template(text)
+
+
+# --- What is left of a list -------------------------------------------------------------------------------------------
+
+
+def narrowed(wire: list[str], *select: str, most: int = 100) -> tuple[list[str], list[str]]:
+    left, withdrawn = permissions(*select).narrow(Selections.from_wire(wire), most=most)
+    return list(left.to_wire()), texts(*withdrawn)
+
+
+def test_a_list_that_is_allowed_stays_the_very_same() -> None:
+    selections = Selections.from_wire(["+a/**", "-a/secret"])
+    left, withdrawn = permissions("a/**").narrow(selections, most=100)
+    assert left is selections
+    assert withdrawn == ()
+
+
+def test_what_is_not_allowed_is_taken_out_and_the_rest_decides_as_before() -> None:
+    assert narrowed(["+a/**", "+b/**", "-a/secret"], "a/**") == (["+a/**", "-a/secret"], ["b/**"])
+    assert narrowed(["+a/**", "-a/public/x", "+b"], "a/public/**") == (
+        ["+a/public/**", "-a/public/x"],
+        ["a/**", "b"],
+    )
+    assert narrowed(["+a", "-b/**", "+b/x"], "c") == ([], ["a", "b/x"])
+
+
+def test_the_part_has_to_have_room_in_the_list() -> None:
+    many = [f"a/{number}" for number in range(5)]
+    assert narrowed(["+a/*", "+b"], "b", *many, most=6) == ([f"+{each}" for each in many] + ["+b"], ["a/*"])
+    assert narrowed(["+a/*", "+b"], "b", *many, most=5) == (["+b"], ["a/*"])
+
+
+def test_nothing_is_left_of_nothing() -> None:
+    assert permissions().narrow(NOTHING, most=1) == (NOTHING, ())
+
+
+def test_the_allowed_part_of_a_selector_is_named() -> None:
+    some = permissions("prices/public/**", "prices/*/delayed", "news")
+    assert texts(*some.allowed(parse_selector("prices/**")).selectors) == ["prices/public/**", "prices/*/delayed"]
+    assert texts(*some.allowed(parse_selector("news")).selectors) == ["news"]
+    assert some.allowed(parse_selector("other/**")).selectors == ()
