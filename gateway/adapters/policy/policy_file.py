@@ -1,0 +1,224 @@
+"""The policy file: TOML with roles, and who has them.
+
+```toml
+default = ["reader"]                       # roles that everybody has
+
+[roles.reader]
+select = ["prices/**", "users/${principal}/**"]
+
+[roles.trader]
+publish = ["orders/${principal}/*"]
+properties = ["desk"]
+
+[principals]                               # roles besides those that the authenticator gives
+alice = ["trader"]
+```
+
+It is read strictly. A key that nobody knows is most often one that was misspelt, and a permission that silently does
+not exist is found out by the wrong person.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.adapters.policy.lines import Lines
+from gateway.core.errors import GatewayError, InvalidSelector
+from gateway.core.permissions import ADMIN_ACTIONS, EVERYTHING, Policy, Role, Template, kind_of, parse_template
+from gateway.core.topics import SEPARATOR, SYSTEM_ROOT, is_reserved
+
+LARGEST_FILE: Final = 16 * 1024**2
+"""Bytes: some hundred thousand principals; beyond, roles belong into the credentials."""
+
+LONGEST_NAME: Final = 256
+"""Characters of a role's or a principal's name."""
+
+LONGEST_PROPERTY: Final = 64
+"""Characters of a property's name (protocol section 9.3)."""
+
+_TOP: Final = ("default", "roles", "principals")
+_OF_A_ROLE: Final = ("select", "publish", "properties", "admin")
+_ACTIONS: Final = (EVERYTHING, *sorted({kind_of(action) for action in ADMIN_ACTIONS}), *ADMIN_ACTIONS)
+
+
+class PolicyProblem(NamedTuple):
+    """One thing that is wrong with a policy file.
+
+    Attributes:
+        place: file, line as far as it is known, and key.
+        complaint: what is wrong.
+        remedy: what to do.
+    """
+
+    place: str
+    complaint: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.complaint}; {self.remedy}"
+
+
+class PolicyFileError(GatewayError):
+    """The policy cannot be used. All that is wrong is told at once.
+
+    Attributes:
+        problems: at least one.
+    """
+
+    def __init__(self, problems: list[PolicyProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, problems)))
+
+
+def read_policy(file: Path) -> Policy:
+    """Read a policy; blocks while it reads.
+
+    Raises:
+        PolicyFileError: the file cannot be read, or something in it is wrong.
+    """
+
+    def refuse(complaint: str, remedy: str) -> PolicyFileError:
+        return PolicyFileError([PolicyProblem(str(file), complaint, remedy)])
+
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise refuse(f"the file is larger than {LARGEST_FILE // 1024**2} MiB", "have the authenticator give roles")
+        text = file.read_text("utf-8")
+        content = tomllib.loads(text)
+    except OSError as error:
+        raise refuse(
+            f"the policy cannot be read ({error.strerror or error})", "name a file that this user may read"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise refuse(f"the file is not TOML ({error})", "correct it") from None
+    reader = _Reader(file, Lines(text))
+    policy = reader.policy(content)
+    if reader.problems:
+        raise PolicyFileError(reader.problems)
+    return policy
+
+
+class _Reader:
+    """Turns what a file says into a policy, and collects what is wrong."""
+
+    def __init__(self, file: Path, lines: Lines) -> None:
+        self._file = file
+        self._lines = lines
+        self.problems: list[PolicyProblem] = []
+
+    def policy(self, content: Mapping[str, object]) -> Policy:
+        self._check_keys(content, _TOP, ())
+        roles = {
+            name: self._role(name, table)
+            for name, table in self._table(content, "roles", "is a table of roles such as [roles.reader]").items()
+        }
+        if not roles:
+            self._complain(
+                ("roles",), "the policy has no role, so nobody could do anything", "add one such as [roles.reader]"
+            )
+        default = self._roles(content.get("default", []), ("default",), roles)
+        principals = {
+            name: self._roles(given, ("principals", name), roles)
+            for name, given in self._table(content, "principals", 'has lines such as alice = ["reader"]').items()
+        }
+        return Policy(roles, default=default, principals=principals)
+
+    def _role(self, name: str, table: object) -> Role:
+        where = ("roles", name)
+        if not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
+            self._complain(where, "the name of the role cannot be used", f"use 1 to {LONGEST_NAME} visible characters")
+        if not isinstance(table, dict):
+            self._complain(where, "a role is a table", f"write [roles.{name}] above its permissions")
+            return Role()
+        self._check_keys(table, _OF_A_ROLE, where)
+        return Role(
+            select=tuple(self._selectors(table, (*where, "select"))),
+            publish=tuple(self._selectors(table, (*where, "publish"))),
+            properties=frozenset(self._properties(table, (*where, "properties"))),
+            admin=frozenset(self._actions(table, (*where, "admin"))),
+        )
+
+    def _selectors(self, table: Mapping[str, object], where: tuple[str, ...]) -> Iterator[Template]:
+        for text in self._texts(table.get(where[-1], []), where):
+            try:
+                template = parse_template(text)
+            except InvalidSelector as error:
+                self._complain(where, f"{text!r} is not a selector: {error}", "correct it", text)
+                continue
+            root = text.partition(SEPARATOR)[0]
+            if is_reserved(root) and not root.startswith("${"):
+                if where[-1] == "publish":
+                    self._complain(where, f"{text!r}: only the gateway publishes below {root!r}", "remove it", text)
+                elif root != SYSTEM_ROOT:
+                    self._complain(
+                        where, f"{text!r}: there is nothing below {root!r}", f"say {SYSTEM_ROOT}, or remove it", text
+                    )
+            yield template
+
+    def _properties(self, table: Mapping[str, object], where: tuple[str, ...]) -> Iterator[str]:
+        for name in self._texts(table.get(where[-1], []), where):
+            if is_reserved(name):
+                self._complain(where, f"{name!r} is the server's, and no client may set it", "remove it", name)
+            elif not 0 < len(name) <= LONGEST_PROPERTY or (EVERYTHING in name and name != EVERYTHING):
+                self._complain(
+                    where,
+                    f"{name!r} is not the name of a property",
+                    f"use 1 to {LONGEST_PROPERTY} characters, or '*' alone for all properties",
+                    name,
+                )
+            else:
+                yield name
+
+    def _actions(self, table: Mapping[str, object], where: tuple[str, ...]) -> Iterator[str]:
+        for action in self._texts(table.get(where[-1], []), where):
+            if action in _ACTIONS:
+                yield action
+            else:
+                self._complain(where, f"there is no action {action!r}", _meant(action, _ACTIONS), action)
+
+    def _roles(self, given: object, where: tuple[str, ...], known: Mapping[str, Role]) -> list[str]:
+        names = list(self._texts(given, where))
+        for name in names:
+            if name not in known:
+                self._complain(where, f"there is no role {name!r}", _meant(name, tuple(known)), name)
+        return names
+
+    # --- Shapes -------------------------------------------------------------------------------------------------------
+
+    def _table(self, content: Mapping[str, object], key: str, shape: str) -> Mapping[str, object]:
+        table = content.get(key, {})
+        if isinstance(table, dict):
+            return table
+        self._complain((key,), f"{key} {shape}", "correct it")
+        return {}
+
+    def _texts(self, given: object, where: tuple[str, ...]) -> Iterator[str]:
+        if not isinstance(given, list):
+            self._complain(where, "this is not a list", f'write {where[-1]} = ["…", "…"]')
+            return
+        for each in given:
+            if isinstance(each, str):
+                yield each
+            else:
+                self._complain(where, f"{each!r} is not a text", "put it into quotes")
+
+    def _check_keys(self, table: Mapping[str, object], known: tuple[str, ...], where: tuple[str, ...]) -> None:
+        for key in table:
+            if key not in known:
+                self._complain((*where, key), "there is no such key", _meant(key, known))
+
+    def _complain(self, where: tuple[str, ...], complaint: str, remedy: str, entry: str | None = None) -> None:
+        line = self._lines.find(where, entry)
+        place = f"{self._file}:{line}" if line else str(self._file)
+        name = ".".join(part if part.isprintable() else repr(part) for part in where)
+        self.problems.append(PolicyProblem(f"{place}: {name}", complaint, remedy))
+
+
+def _meant(word: str, known: tuple[str, ...]) -> str:
+    close = get_close_matches(word, known, n=1)
+    choice = f"there are {', '.join(known)}" if known else "define it as [roles.NAME]"
+    return f"did you mean {close[0]!r}? ({choice})" if close else choice
