@@ -85,7 +85,7 @@ test: venv system ## Check everything: style, types, import contracts, then all 
 	@$(BIN)/python -m pytest -q -m cluster $(OPTIONS)
 
 .PHONY: bench
-bench: venv system ## Measure the gateway and its peers in turn (about ten minutes; ONLY=fanout for one case)
+bench: venv system ## Measure the gateway and its peers in turn (about a quarter of an hour; ONLY=fanout for one case)
 	@scripts/bench-packages
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) --json $(BENCH_JSON) $(OPTIONS)
 
