@@ -153,6 +153,7 @@ class Gateway:
             serve=self.node.serve,
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,
+            metrics=self.metrics,
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,
         )

@@ -176,7 +176,7 @@ class Connections:
             return
         if not self._take_in(session, link, packets):
             return
-        pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets))
+        pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets) or 1)
         self._slow_down(session, link, pause)
 
     def _take_ack(self, session: Session, link: Link, bucket: TokenBucket | None, received: PacketId) -> None:

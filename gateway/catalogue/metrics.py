@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
 from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
 
 
@@ -156,6 +157,21 @@ EVENT_LOOP_LAG_SECONDS = Metric(
 DRAINING = Metric("gateway_draining", Kind.GAUGE, "1 while the node drains, else 0.")
 RATE_LIMITED_SECONDS = Metric(
     "gateway_rate_limited_seconds_total", Kind.COUNTER, "Time for which reading from clients was paused by rate limits."
+)
+
+UPGRADES_REFUSED = Metric(
+    "gateway_upgrades_refused_total",
+    Kind.COUNTER,
+    "Connections to the client port that did not become a WebSocket, by reason.",
+    "reason",
+    tuple(each.value for each in UpgradeRefusal),
+)
+FRAME_VIOLATIONS = Metric(
+    "gateway_frame_violations_total",
+    Kind.COUNTER,
+    "WebSockets closed because their client broke a rule of RFC 6455, by rule.",
+    "rule",
+    tuple(each.value for each in FrameRule),
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))

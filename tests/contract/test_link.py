@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from gateway.adapters.memory import LoopbackLink
+from gateway.adapters.memory import LoopbackLink, MemoryMetrics
 from gateway.adapters.websocket.server import WebSocketServer
 from gateway.adapters.websocket.upgrade import CONNECT_PATH
 from gateway.core.codec import SUBPROTOCOL
@@ -122,7 +122,9 @@ async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
         links.put_nowait(link)
         await over.wait()
 
-    server = WebSocketServer("127.0.0.1", 0, serve=serve, accepting=lambda: True, message_bytes=MESSAGE_BYTES)
+    server = WebSocketServer(
+        "127.0.0.1", 0, serve=serve, accepting=lambda: True, message_bytes=MESSAGE_BYTES, metrics=MemoryMetrics()
+    )
     await server.start()
     url = f"ws://127.0.0.1:{server.port}{CONNECT_PATH}"
     async with connect(url, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, proxy=None) as client:

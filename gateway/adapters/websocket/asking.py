@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from socket import SHUT_WR, socket
+from socket import SHUT_WR
+from ssl import SSLError
 from typing import Final, Protocol
 
+from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader
+from gateway.catalogue.refusals import UpgradeRefusal as Why
 
 REQUEST_TIMEOUT: Final = 10.0
 """Seconds from the connection to the end of the request, however the bytes trickle in: a healthy client sends them at
@@ -22,7 +25,7 @@ the other side has not read yet."""
 class Begin(Protocol):
     """Goes on with a connection that has been upgraded."""
 
-    def __call__(self, connection: socket, peer: str, request: Request) -> None:
+    def __call__(self, connection: Connection, peer: str, request: Request) -> None:
         """Take it over, with what came behind the request."""
 
 
@@ -34,32 +37,41 @@ class Asking:
         peer: its address.
         answer: grants a request by returning the answer; raises ``Refusal`` if it does not.
         begin: called if it was granted.
+        refused: called with the reason if it was not.
         over: called when this object has nothing to do any more.
     """
 
-    __slots__ = ("_answer", "_begin", "_connection", "_loop", "_over", "_peer", "_reader", "_timer")
+    __slots__ = ("_answer", "_begin", "_connection", "_loop", "_over", "_peer", "_reader", "_refused", "_timer")
 
     def __init__(
         self,
-        connection: socket,
+        connection: Connection,
         peer: str,
         *,
         answer: Callable[[Request], bytes],
         begin: Begin,
+        refused: Callable[[Why], None],
         over: Callable[[Asking], None],
     ) -> None:
         self._connection = connection
         self._peer = peer
         self._answer = answer
         self._begin = begin
+        self._refused = refused
         self._over = over
         self._reader: RequestReader | None = RequestReader()
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(REQUEST_TIMEOUT, self._on_late)
         self._loop.add_reader(connection.fileno(), self._on_readable)
 
-    def end(self) -> None:
-        """Close the connection."""
+    def end(self, reason: Why = Why.GONE) -> None:
+        """Close the connection.
+
+        Args:
+            reason: why, unless it has been refused already.
+        """
+        if self._reader is not None:
+            self._refused(reason)
         self._let_go()
         self._connection.close()
 
@@ -75,6 +87,9 @@ class Asking:
         try:
             data = self._connection.recv(HEAD_BYTES)
         except BlockingIOError:
+            return
+        except SSLError:
+            self.end(Why.TLS)
             return
         except OSError:
             data = b""
@@ -104,18 +119,23 @@ class Asking:
     def _on_late(self) -> None:
         if self._reader is not None and self._reader.has_begun:
             self._refuse(
-                Refusal(HTTPStatus.REQUEST_TIMEOUT, f"a request must be complete in {REQUEST_TIMEOUT:g} seconds")
+                Refusal(
+                    Why.SLOW,
+                    HTTPStatus.REQUEST_TIMEOUT,
+                    f"a request must be complete in {REQUEST_TIMEOUT:g} seconds",
+                )
             )
         else:
-            self.end()  # it has asked nothing, so there is nothing to answer
+            self.end(Why.SILENT)  # it has asked nothing, so there is nothing to answer
 
     def _refuse(self, refusal: Refusal, *, has_body: bool = True) -> None:
-        if not self._reply(refusal.response(has_body=has_body)) or not self._hang_up():
-            self.end()
-            return
+        self._refused(refusal.reason)
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+        if not self._reply(refusal.response(has_body=has_body)) or not self._hang_up():
+            self.end()
+            return
         self._timer.cancel()
         self._timer = self._loop.call_later(LINGER_TIMEOUT, self.end)
 

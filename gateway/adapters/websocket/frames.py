@@ -12,6 +12,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, TypeAlias
 
+from gateway.catalogue.refusals import FrameRule as Rule
+
 TEXT: Final = 0x1
 BINARY: Final = 0x2
 CLOSE: Final = 0x8
@@ -52,6 +54,10 @@ _SENDABLE: Final = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 10
 _OF_LIBRARIES: Final = range(3000, 5000)
 """Close codes of libraries and applications."""
 
+MOST_IDLE_FRAMES: Final = 1024
+"""Pings, pongs and empty fragments that may come without a message between them (protocol 1.5). Messages are limited by
+their rate and pause a client that sends too many; these would cost a node as much and be limited by nothing."""
+
 Frame: TypeAlias = tuple[int, bytes]
 """Opcode and payload: of a whole message, or of a control frame."""
 
@@ -62,6 +68,7 @@ class Breach(IntEnum):
     PROTOCOL_ERROR = 1002
     UNSUPPORTED_DATA = 1003
     INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
     MESSAGE_TOO_BIG = 1009
 
 
@@ -112,11 +119,11 @@ def close_code(payload: bytes) -> int | None:
         return None
     code = int.from_bytes(payload[:_STATUS_BYTES], "big")
     if len(payload) < _STATUS_BYTES or (code not in _SENDABLE and code not in _OF_LIBRARIES):
-        raise FrameError(Breach.PROTOCOL_ERROR, "a close frame has a code that nobody may send")
+        raise FrameError(Rule.CLOSE, Breach.PROTOCOL_ERROR, "a close frame has a code that nobody may send")
     try:
         payload[_STATUS_BYTES:].decode()
     except UnicodeDecodeError:
-        raise FrameError(Breach.INVALID_TEXT, "the reason of a close frame is not UTF-8") from None
+        raise FrameError(Rule.NOT_UTF_8, Breach.INVALID_TEXT, "the reason of a close frame is not UTF-8") from None
     return code
 
 
@@ -124,11 +131,13 @@ class FrameError(Exception):
     """The client broke RFC 6455.
 
     Attributes:
+        rule: that it broke.
         code: with which to close.
     """
 
-    def __init__(self, code: Breach, message: str) -> None:
+    def __init__(self, rule: Rule, code: Breach, message: str) -> None:
         super().__init__(message)
+        self.rule = rule
         self.code = code
 
 
@@ -139,7 +148,7 @@ class FrameReader:
         most: largest message, in bytes.
     """
 
-    __slots__ = ("_begun", "_fragments", "_most", "_rest")
+    __slots__ = ("_begun", "_fragments", "_idle", "_most", "_rest")
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -148,6 +157,8 @@ class FrameReader:
         self._fragments: bytearray | None = None
         self._begun = 0
         """Opcode of the message of which there are fragments."""
+        self._idle = 0
+        """Frames since the last message that carried nothing."""
 
     def feed(self, data: bytes) -> tuple[list[Frame], FrameError | None]:
         """Take in bytes.
@@ -200,6 +211,7 @@ class FrameReader:
         payload = _unmask(data[body:following], data[at:body], size)
         if first == _TEXT_FINAL and self._fragments is None:
             frames.append((TEXT, _text(payload)))
+            self._idle = 0
         else:
             self._take(first, payload, frames)
         return following
@@ -207,29 +219,35 @@ class FrameReader:
     def _check(self, first: int, second: int, size: int) -> None:
         """Refuse a frame by its head, before its payload is waited for."""
         if not second & _MASKED:
-            raise FrameError(Breach.PROTOCOL_ERROR, "a frame of a client must be masked")
+            raise FrameError(Rule.UNMASKED, Breach.PROTOCOL_ERROR, "a frame of a client must be masked")
         if first & _RESERVED:
-            raise FrameError(Breach.PROTOCOL_ERROR, "a frame has reserved bits, but no extension was agreed on")
+            raise FrameError(
+                Rule.RESERVED_BITS, Breach.PROTOCOL_ERROR, "a frame has reserved bits, but no extension was agreed on"
+            )
         form = second & ~_MASKED
         if form > _LENGTH_7_BITS and size <= (_LENGTH_7_BITS if form == _IN_2_BYTES else _LENGTH_16_BITS):
-            raise FrameError(Breach.PROTOCOL_ERROR, "a length takes more bytes than it needs")
+            raise FrameError(Rule.LENGTH, Breach.PROTOCOL_ERROR, "a length takes more bytes than it needs")
         opcode = first & 0x0F
         if opcode & _CONTROL:
             if opcode > PONG:
-                raise FrameError(Breach.PROTOCOL_ERROR, f"there is no opcode {opcode}")
+                raise FrameError(Rule.OPCODE, Breach.PROTOCOL_ERROR, f"there is no opcode {opcode}")
             if size > _LENGTH_7_BITS or not first & _FINAL:
-                raise FrameError(Breach.PROTOCOL_ERROR, "a control frame is too long or not whole")
+                raise FrameError(Rule.CONTROL, Breach.PROTOCOL_ERROR, "a control frame is too long or not whole")
             return
         if opcode > BINARY:
-            raise FrameError(Breach.PROTOCOL_ERROR, f"there is no opcode {opcode}")
+            raise FrameError(Rule.OPCODE, Breach.PROTOCOL_ERROR, f"there is no opcode {opcode}")
         if (opcode == _CONTINUATION) is (self._fragments is None):
-            raise FrameError(Breach.PROTOCOL_ERROR, "a message begins within another, or goes on without one")
+            raise FrameError(
+                Rule.ORDER, Breach.PROTOCOL_ERROR, "a message begins within another, or goes on without one"
+            )
         if size + (0 if self._fragments is None else len(self._fragments)) > self._most:
-            raise FrameError(Breach.MESSAGE_TOO_BIG, f"a message has at most {self._most} bytes")
+            raise FrameError(Rule.TOO_BIG, Breach.MESSAGE_TOO_BIG, f"a message has at most {self._most} bytes")
 
     def _take(self, first: int, payload: bytes, frames: list[Frame]) -> None:
         opcode = first & 0x0F
         if opcode & _CONTROL:
+            if opcode != CLOSE:
+                self._count_idle()
             frames.append((opcode, payload))
             return
         if self._fragments is None:
@@ -241,6 +259,18 @@ class FrameReader:
         if first & _FINAL:
             whole, self._fragments = bytes(self._fragments), None
             frames.append((self._begun, _text(whole) if self._begun == TEXT else whole))
+            self._idle = 0
+        elif not payload:
+            self._count_idle()
+
+    def _count_idle(self) -> None:
+        self._idle += 1
+        if self._idle > MOST_IDLE_FRAMES:
+            raise FrameError(
+                Rule.IDLE_FRAMES,
+                Breach.POLICY_VIOLATION,
+                f"at most {MOST_IDLE_FRAMES} pings, pongs and empty fragments may come without a message",
+            )
 
 
 def _text(payload: bytes) -> bytes:
@@ -249,7 +279,7 @@ def _text(payload: bytes) -> bytes:
         try:
             payload.decode()
         except UnicodeDecodeError:
-            raise FrameError(Breach.INVALID_TEXT, "a text message is not UTF-8") from None
+            raise FrameError(Rule.NOT_UTF_8, Breach.INVALID_TEXT, "a text message is not UTF-8") from None
     return payload
 
 

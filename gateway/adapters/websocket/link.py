@@ -11,9 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from socket import SHUT_WR, socket
-from typing import Final
+from socket import SHUT_WR
+from typing import ClassVar, Final
 
+from gateway.adapters.websocket.connections import Connection, TlsConnection
 from gateway.adapters.websocket.frames import (
     BINARY,
     CLOSE,
@@ -26,17 +27,19 @@ from gateway.adapters.websocket.frames import (
     close_frame,
     pong_frame,
 )
-from gateway.adapters.websocket.writer import OPEN, FrameWriter, State
+from gateway.adapters.websocket.writer import OPEN, FrameWriter, Send, State
+from gateway.catalogue.refusals import FrameRule
 from gateway.ports import Receiver
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds a client gets to take what is on its way and the close frame after it; then the socket is closed."""
 
-READ_BYTES: Final = 64 * 1024
-"""Most bytes of one read: what one client sends must not hold up the others for long."""
+READ_BYTES: Final = 16 * 1024
+"""Most bytes of one read, after which the others get their turn: at worst they are nearly three thousand pings, which
+take some 5 ms. Also what ``TlsConnection`` wants to be asked for."""
 
 READS_AT_ONCE: Final = 4
-"""Reads of one client in one turn of the loop, for the same reason; nearly always the second finds nothing."""
+"""Smaller reads of one client in one turn of the loop, for the same reason; nearly always the second finds nothing."""
 
 PONG_BACKLOG: Final = 16 * 1024
 """Unsent bytes above which pings go unanswered: who asks and does not read gets no more."""
@@ -49,6 +52,7 @@ class WebSocketLink(FrameWriter):
         connection: after the upgrade, not blocking.
         address: where the client comes from.
         message_bytes: largest message accepted.
+        violated: called with the rule that the client has broken, if it is closed for that.
         over: called once the socket is closed.
     """
 
@@ -62,20 +66,23 @@ class WebSocketLink(FrameWriter):
         "_paused",
         "_receiver",
         "_timer",
+        "_violated",
         "_waiter",
         "address",
     )
 
     def __init__(
         self,
-        connection: socket,
+        connection: Connection,
         address: str,
         *,
         message_bytes: int,
+        violated: Callable[[FrameRule], None],
         over: Callable[[WebSocketLink], None],
     ) -> None:
         super().__init__(connection)
         self.address = address
+        self._violated = violated
         self._over = over
         self._frames = FrameReader(message_bytes)
         self._inbox: deque[bytes] | None = None
@@ -177,6 +184,8 @@ class WebSocketLink(FrameWriter):
                 return
             if data:
                 self._take_in(data)
+                if len(data) == READ_BYTES:
+                    break
             elif self._state is State.LEAVING:
                 self._read_no_more()  # it has said all it had to say, and gets what was written before
             else:
@@ -209,6 +218,7 @@ class WebSocketLink(FrameWriter):
         if self._state is not OPEN:
             return
         if opcode == BINARY:
+            self._violated(FrameRule.BINARY)
             self.close(Breach.UNSUPPORTED_DATA, "text messages only")
             return
         if self._receiver is not None and not self._paused and not self._inbox:
@@ -258,6 +268,7 @@ class WebSocketLink(FrameWriter):
 
     def _fail(self, error: FrameError) -> None:
         if self._state is State.OPEN:
+            self._violated(error.rule)
             self._code = error.code
             self._begin_close(State.FAILED, close_frame(error.code, str(error)))
         elif self._state is State.CLOSING:
@@ -305,3 +316,11 @@ class WebSocketLink(FrameWriter):
         if receiver is not None:
             receiver.ended()
         self._wake()
+
+
+class SecureWebSocketLink(WebSocketLink):
+    """The same over TLS; its connection is a ``TlsConnection``."""
+
+    __slots__ = ()
+
+    SEND: ClassVar[Send] = TlsConnection.send

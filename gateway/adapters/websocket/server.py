@@ -7,12 +7,17 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from ssl import SSLContext
 from typing import Any, Final
 
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
 from gateway.adapters.websocket.asking import Asking
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.connections import Connection, TlsConnection
+from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
 from gateway.adapters.websocket.upgrade import Refusal, Request, accept
+from gateway.catalogue import metrics as catalogue
+from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
+from gateway.ports import Metrics
 
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
@@ -44,6 +49,8 @@ class WebSocketServer:
         serve: serves a link: the whole conversation, or its beginning if the link is given a receiver.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
+        metrics: where it is counted who is turned away, and why.
+        tls: tells how to speak TLS with the connection that has just come; None to speak none.
         origins: exact values of the Origin header that are allowed; ``*`` for all. A request without one is no browser
             and is allowed.
         trusted_proxies: whose X-Forwarded-For is believed.
@@ -57,6 +64,8 @@ class WebSocketServer:
         serve: Callable[[WebSocketLink], Coroutine[Any, Any, None]],
         accepting: Callable[[], bool],
         message_bytes: int,
+        metrics: Metrics,
+        tls: Callable[[], SSLContext] | None = None,
         origins: Sequence[str] = (),
         trusted_proxies: Sequence[Network] = (),
     ) -> None:
@@ -65,6 +74,8 @@ class WebSocketServer:
         self._serve = serve
         self._accepting = accepting
         self._message_bytes = message_bytes
+        self._metrics = metrics
+        self._tls = tls
         self._origins = frozenset(origins)
         self._addresses = ClientAddresses(trusted_proxies)
         self._listeners: list[socket.socket] = []
@@ -104,7 +115,7 @@ class WebSocketServer:
         """Stop listening and drop what is still connected."""
         self._stop_listening()
         for asking in list(self._requests):
-            asking.end()
+            asking.end(UpgradeRefusal.UNAVAILABLE)
         # Links that were told to close get a moment for it; others are not waited for.
         for link in [each for each in self._links if not each.is_closing]:
             link.abort()
@@ -147,9 +158,19 @@ class WebSocketServer:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self._requests) >= MOST_REQUESTS:
-                next(iter(self._requests)).end()
-            asking = Asking(connection, peer[0], answer=self._answer, begin=self._begin, over=self._answered)
-            self._requests[asking] = None
+                next(iter(self._requests)).end(UpgradeRefusal.CROWDED_OUT)
+            try:
+                self._ask(connection if self._tls is None else TlsConnection(connection, self._tls()), peer[0])
+            except OSError:
+                # It has ended before it was looked at.
+                connection.close()
+                self._refused(UpgradeRefusal.GONE)
+
+    def _ask(self, connection: Connection, peer: str) -> None:
+        asking = Asking(
+            connection, peer, answer=self._answer, begin=self._begin, refused=self._refused, over=self._answered
+        )
+        self._requests[asking] = None
 
     def _accept_again(self, listener: socket.socket) -> None:
         if listener in self._listeners:
@@ -157,6 +178,12 @@ class WebSocketServer:
 
     def _answered(self, asking: Asking) -> None:
         self._requests.pop(asking, None)
+
+    def _refused(self, reason: UpgradeRefusal) -> None:
+        self._metrics.add(catalogue.UPGRADES_REFUSED, label=reason)
+
+    def _violated(self, rule: FrameRule) -> None:
+        self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)
 
     def _answer(self, request: Request) -> bytes:
         """Grant a request.
@@ -166,18 +193,20 @@ class WebSocketServer:
         """
         if not self._accepting():
             raise Refusal(
+                UpgradeRefusal.UNAVAILABLE,
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "this node takes no new connections; try another",
                 {"Retry-After": "1"},
             )
         return accept(request, self._origins)
 
-    def _begin(self, connection: socket.socket, peer: str, request: Request) -> None:
+    def _begin(self, connection: Connection, peer: str, request: Request) -> None:
         """Serve what has become a WebSocket."""
-        link = WebSocketLink(
+        link = (WebSocketLink if self._tls is None else SecureWebSocketLink)(
             connection,
             self._addresses.client((peer,), request.headers.get(b"x-forwarded-for")),
             message_bytes=self._message_bytes,
+            violated=self._violated,
             over=self._ended,
         )
         self._links.add(link)

@@ -18,6 +18,7 @@ from urllib.parse import unquote_plus
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.codec import SUBPROTOCOL
 
 CONNECT_PATH: Final = "/v1/connect"
@@ -57,12 +58,16 @@ class Refusal(Exception):
     """The request is not served.
 
     Attributes:
+        reason: as it is counted.
         status: of the answer.
         headers: of the answer, besides the usual ones.
     """
 
-    def __init__(self, status: HTTPStatus, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, reason: Why, status: HTTPStatus, sentence: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(sentence)
+        self.reason = reason
         self.status = status
         self.headers = headers or {}
 
@@ -142,20 +147,26 @@ class RequestReader:
             # What is wrong behind the head, in a body or in another request, is of no interest: none is served.
             if not self._complete:
                 self.close()
-                raise Refusal(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1") from None
+                raise Refusal(Why.MALFORMED, HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1") from None
         if self._read - len(rest) > HEAD_BYTES:
             self.close()
             raise Refusal(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request has at most {HEAD_BYTES} bytes"
+                Why.HEAD_TOO_LONG,
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"the head of a request has at most {HEAD_BYTES} bytes",
             )
         if not self._complete:
             return None
         method, version = parser.get_method(), parser.get_http_version()
         self.close()
         if version != "1.1":
-            raise Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this is not a request of HTTP/1.1")
+            raise Refusal(Why.HTTP_VERSION, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this is not a request of HTTP/1.1")
         if self._is_ambiguous or b"host" not in self._headers:
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Host is missing, or a header is there twice that a request has once")
+            raise Refusal(
+                Why.AMBIGUOUS,
+                HTTPStatus.BAD_REQUEST,
+                "Host is missing, or a header is there twice that a request has once",
+            )
         if authority := _AUTHORITY.match(self._target):
             self._target = self._target[authority.end() :]
         return Request(method, self._target, self._upgrades, self._headers, rest)
@@ -208,11 +219,12 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
     headers = request.headers
     path, _, query = request.target.partition(b"?")
     if path != CONNECT_PATH.encode():
-        raise Refusal(HTTPStatus.NOT_FOUND, f"there is only GET {CONNECT_PATH} here")
+        raise Refusal(Why.PATH, HTTPStatus.NOT_FOUND, f"there is only GET {CONNECT_PATH} here")
     if request.method != b"GET":
-        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})
+        raise Refusal(Why.METHOD, HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})
     if not request.upgrades or b"websocket" not in _listed(headers.get(b"upgrade", b"").lower()):
         raise Refusal(
+            Why.NO_UPGRADE,
             HTTPStatus.UPGRADE_REQUIRED,
             "this is a WebSocket endpoint",
             {"Upgrade": "websocket", "Connection": "Upgrade, close"},
@@ -222,21 +234,26 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
         unquote_plus(pair.partition("=")[0]) for pair in query.decode("latin-1").split("&")
     ):
         raise Refusal(
-            HTTPStatus.BAD_REQUEST, "tokens and secrets do not belong into a URL; send them in the first packet"
+            Why.SECRET_IN_URL,
+            HTTPStatus.BAD_REQUEST,
+            "tokens and secrets do not belong into a URL; send them in the first packet",
         )
     if headers.get(b"sec-websocket-version") != _VERSION:
         raise Refusal(
+            Why.WEBSOCKET_VERSION,
             HTTPStatus.UPGRADE_REQUIRED,
             "this is version 13 of the WebSocket protocol",
             {"Upgrade": "websocket", "Connection": "Upgrade, close", "Sec-WebSocket-Version": _VERSION.decode()},
         )
     if SUBPROTOCOL.encode() not in _listed(headers.get(b"sec-websocket-protocol", b"")):
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol")
+        raise Refusal(
+            Why.SUBPROTOCOL, HTTPStatus.BAD_REQUEST, f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol"
+        )
     if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
-        raise Refusal(HTTPStatus.BAD_REQUEST, "a request that opens a WebSocket has no body")
+        raise Refusal(Why.BODY, HTTPStatus.BAD_REQUEST, "a request that opens a WebSocket has no body")
     key = headers.get(b"sec-websocket-key", b"")
     if not _is_nonce(key):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64")
+        raise Refusal(Why.WEBSOCKET_KEY, HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64")
     return _SWITCH % b64encode(sha1(key + _ACCEPT_KEY, usedforsecurity=False).digest())
 
 
@@ -246,7 +263,9 @@ def _listed(value: bytes) -> list[bytes]:
 
 def _check_origin(origin: bytes | None, allowed: frozenset[str]) -> None:
     if origin is not None and ANY_ORIGIN not in allowed and origin.decode("latin-1") not in allowed:
-        raise Refusal(HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see the setting 'origins'")
+        raise Refusal(
+            Why.ORIGIN, HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see the setting 'origins'"
+        )
 
 
 def _is_nonce(key: bytes) -> bool:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import islice
 from socket import socket
-from typing import Final, Self
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
+from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import text_frame
+
+Send: TypeAlias = Callable[[Any, bytes], int]
+"""A connection's method ``send``, unbound."""
 
 _NO_BYTES: Final = bytearray()
 """Stands for "nothing is unsent" at all links; never written to."""
@@ -39,15 +43,20 @@ OPEN: Final = State.OPEN
 
 
 class FrameWriter(ABC):
-    """Writes to one socket for as long as its link is open.
+    """Writes to one connection for as long as its link is open.
 
     Args:
         connection: not blocking.
+
+    Attributes:
+        SEND: how connections of this kind of links are written to.
     """
 
     __slots__ = ("_loop", "_socket", "_state", "_unsent")
 
-    def __init__(self, connection: socket) -> None:
+    SEND: ClassVar[Send] = socket.send
+
+    def __init__(self, connection: Connection) -> None:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._state = State.OPEN
@@ -83,11 +92,12 @@ class FrameWriter(ABC):
         frames = _frames_of(messages)
         sizes = list(map(len, frames))
         sent: list[int] = []
+        send = cls.SEND
         while len(sent) < len(frames):
             at = len(sent)
             try:
                 # Should one fail, those before it have been noted.
-                sent.extend(map(socket.send, islice(sockets, at, None), islice(frames, at, None)))
+                sent.extend(map(send, islice(sockets, at, None), islice(frames, at, None)))
             except OSError:
                 at = len(sent)
                 links[at]._send(frames[at])  # noqa: SLF001 - its own

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
+from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
@@ -68,6 +69,7 @@ class Port:
         self.links: list[WebSocketLink] = []
         self.ears: list[Ear] = []
         self.listens = True
+        self.metrics = MemoryMetrics()
         self.is_accepting = True
         self.server = WebSocketServer(
             host,
@@ -75,6 +77,7 @@ class Port:
             serve=self._serve,
             accepting=lambda: self.is_accepting,
             message_bytes=MESSAGE_BYTES,
+            metrics=self.metrics,
             origins=["https://app.example"],
         )
         self._sockets = ExitStack()

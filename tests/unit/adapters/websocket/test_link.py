@@ -11,8 +11,10 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import link as link_module
-from gateway.adapters.websocket.frames import Breach
+from gateway.adapters.websocket.frames import MOST_IDLE_FRAMES, Breach
 from gateway.adapters.websocket.link import PONG_BACKLOG, WebSocketLink
+from gateway.catalogue import metrics as catalogue
+from gateway.catalogue.refusals import FrameRule
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import MESSAGE_BYTES, Ear, Peer, Port
 
@@ -40,6 +42,10 @@ async def joined(port: Port, *, receive_buffer: int | None = None) -> tuple[WebS
     peer = await port.upgraded(receive_buffer=receive_buffer)
     await eventually(lambda: len(port.links) > before)
     return port.links[-1], port.ears[-1], peer
+
+
+def violations(port: Port) -> dict[str, float]:
+    return port.metrics.counts(catalogue.FRAME_VIOLATIONS)
 
 
 async def closed_with(peer: Peer) -> int | None:
@@ -137,7 +143,7 @@ async def test_pongs_mean_nothing(port: Port) -> None:
 
 async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_else(port: Port) -> None:
     link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
-    flood = frame(9, b"x" * 125) * 500
+    flood = frame(9, b"x" * 125) * 500 + text(b"")
     # Until the kernel takes no more: then the backlog is at its bound, and the pings go unanswered but are read.
     for _ in range(400):
         await peer.send(flood)
@@ -149,8 +155,26 @@ async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_e
         assert link.backlog() <= bound
     await peer.send(text(b"still heard"))
 
-    await eventually(lambda: ear.heard == [b"still heard"])
+    await eventually(lambda: b"still heard" in ear.heard)
     assert PONG_BACKLOG < link.backlog() <= bound
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [frame(9), frame(10, b"x" * 125), frame(1, b"x", final=False) + frame(0, final=False)],
+    ids=["pings", "pongs", "empty fragments"],
+)
+async def test_frames_that_carry_nothing_are_borne_only_so_often(port: Port, idle: bytes) -> None:
+    """Messages are limited by their rate; these would be limited by nothing."""
+    _, ear, peer = await joined(port)
+    begin, more = (idle[: -len(frame(0, final=False))], frame(0, final=False)) if idle[0] == 1 else (b"", idle)
+    await peer.send(begin + more * MOST_IDLE_FRAMES)
+    await peer.send(frame(0) if begin else text(b"x"))
+    await eventually(lambda: len(ear.heard) == 1)
+    await peer.send(begin + more * (MOST_IDLE_FRAMES + 1))
+
+    assert await closed_with(peer) == Breach.POLICY_VIOLATION
+    assert violations(port) == {"idle_frames": 1}
 
 
 async def test_a_message_that_is_announced_too_long_is_refused_before_it_takes_memory(port: Port) -> None:
@@ -236,6 +260,39 @@ async def test_binary_is_refused(port: Port) -> None:
     assert await closed_with(peer) == Breach.UNSUPPORTED_DATA
     await eventually(lambda: ear.over == 1)
     assert ear.heard == []
+
+
+BROKEN: list[tuple[bytes, int, str]] = [
+    (b"\x81\x00", 1002, "unmasked"),
+    (b"\xc1\x80mask", 1002, "reserved_bits"),
+    (b"\x81\xfe\x00\x01maskx", 1002, "length"),
+    (b"\x83\x80mask", 1002, "opcode"),
+    (b"\x8b\x80mask", 1002, "opcode"),
+    (b"\x09\x80mask", 1002, "control"),
+    (b"\x89\xfe\x00\x7emask", 1002, "control"),
+    (b"\x80\x80mask", 1002, "order"),
+    (frame(1, b"x", final=False) + text(b"y"), 1002, "order"),
+    (b"\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xffmask", 1009, "too_big"),
+    (b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xffmask", 1009, "too_big"),
+    (text(b"\xff"), 1007, "not_utf_8"),
+    (frame(2, b"x"), 1003, "binary"),
+    (close(1005), 1002, "close"),
+]
+"""Frames, the code they are answered with, and the rule they break."""
+
+
+@pytest.mark.parametrize(("data", "code", "rule"), BROKEN, ids=[f"{at}-{each[2]}" for at, each in enumerate(BROKEN)])
+async def test_each_violation_is_counted_once_by_its_rule(port: Port, data: bytes, code: int, rule: str) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(data + data)
+
+    assert await closed_with(peer) == code
+    await eventually(lambda: ear.over == 1)
+    assert violations(port) == {rule: 1}
+
+
+def test_all_rules_are_those_that_can_be_broken() -> None:
+    assert {rule for _, _, rule in BROKEN} | {FrameRule.IDLE_FRAMES} == set(FrameRule)
 
 
 # --- Ends -------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from websockets.frames import Frame, Opcode
 from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.upgrade import HEAD_BYTES
+from gateway.catalogue import metrics as catalogue
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import REQUEST, Peer, Port
 
@@ -30,6 +31,10 @@ def text(message: str) -> bytes:
 
 def descriptors() -> list[int]:
     return [int(each.name) for each in Path("/proc/self/fd").iterdir()]
+
+
+def refusals(port: Port) -> dict[str, float]:
+    return port.metrics.counts(catalogue.UPGRADES_REFUSED)
 
 
 def status(answer: bytes) -> int:
@@ -82,38 +87,38 @@ async def test_a_second_request_is_not_taken_for_a_part_of_the_first(port: Port)
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
+    ("data", "expected", "reason"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
-        (REQUEST + b"X: y\n\r\n", 400),
-        (REQUEST + b"X: y\r\n folded\r\n\r\n", 400),
-        (REQUEST + b"X: y\0z\r\n\r\n", 400),
-        (REQUEST + b"X : y\r\n\r\n", 400),
-        (REQUEST + b"Host: other.example\r\n\r\n", 400),
-        (REQUEST.replace(b"Host: gateway.example\r\n", b"") + b"\r\n", 400),
-        (REQUEST + b"Origin: https://app.example\r\nOrigin: https://app.example\r\n\r\n", 400),
-        (REQUEST + b"Origin: https://app.example.evil\r\n\r\n", 403),
-        (REQUEST + b"Origin: https://app.example:443\r\n\r\n", 403),
-        (REQUEST + b"Origin: null\r\n\r\n", 403),
-        (REQUEST + b"Origin:\r\n\r\n", 403),
-        (REQUEST + b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 400),
-        (REQUEST + b"Sec-WebSocket-Version: 13\r\n\r\n", 400),
-        (REQUEST + b"Content-Length: 0\r\nContent-Length: 5\r\n\r\n", 400),
-        (REQUEST + b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (REQUEST + b"Transfer-Encoding: identity\r\n\r\n", 400),
-        (REQUEST + b"Content-Length: 5\r\n\r\n", 400),
-        (REQUEST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (REQUEST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n", 505),
-        (REQUEST.replace(b"HTTP/1.1", b"HTTP/3.7") + b"\r\n", 400),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
-        (REQUEST.replace(b"GET", b"OPTIONS") + b"\r\n", 405),
-        (REQUEST.replace(b"GET", b"HEAD") + b"\r\n", 405),
-        (REQUEST.replace(b"GET /v1/connect", b"CONNECT gateway.example:80") + b"\r\n", 404),
-        (REQUEST.replace(b"/v1/connect", b"http://gateway.example") + b"\r\n", 404),
-        (REQUEST.replace(b"/v1/connect", b"http://gateway.example?/v1/connect") + b"\r\n", 404),
-        (REQUEST + b"X: %b\r\n\r\n" % (b"y" * HEAD_BYTES), 431),
-        (REQUEST + b"X: y\r\n" * (HEAD_BYTES // 6) + b"\r\n", 431),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "malformed"),
+        (REQUEST + b"X: y\n\r\n", 400, "malformed"),
+        (REQUEST + b"X: y\r\n folded\r\n\r\n", 400, "malformed"),
+        (REQUEST + b"X: y\0z\r\n\r\n", 400, "malformed"),
+        (REQUEST + b"X : y\r\n\r\n", 400, "malformed"),
+        (REQUEST + b"Host: other.example\r\n\r\n", 400, "ambiguous"),
+        (REQUEST.replace(b"Host: gateway.example\r\n", b"") + b"\r\n", 400, "ambiguous"),
+        (REQUEST + b"Origin: https://app.example\r\nOrigin: https://app.example\r\n\r\n", 400, "ambiguous"),
+        (REQUEST + b"Origin: https://app.example.evil\r\n\r\n", 403, "origin"),
+        (REQUEST + b"Origin: https://app.example:443\r\n\r\n", 403, "origin"),
+        (REQUEST + b"Origin: null\r\n\r\n", 403, "origin"),
+        (REQUEST + b"Origin:\r\n\r\n", 403, "origin"),
+        (REQUEST + b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 400, "ambiguous"),
+        (REQUEST + b"Sec-WebSocket-Version: 13\r\n\r\n", 400, "ambiguous"),
+        (REQUEST + b"Content-Length: 0\r\nContent-Length: 5\r\n\r\n", 400, "malformed"),
+        (REQUEST + b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "malformed"),
+        (REQUEST + b"Transfer-Encoding: identity\r\n\r\n", 400, "body"),
+        (REQUEST + b"Content-Length: 5\r\n\r\n", 400, "body"),
+        (REQUEST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "body"),
+        (REQUEST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "malformed"),
+        (REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n", 505, "http_version"),
+        (REQUEST.replace(b"HTTP/1.1", b"HTTP/3.7") + b"\r\n", 400, "malformed"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "malformed"),
+        (REQUEST.replace(b"GET", b"OPTIONS") + b"\r\n", 405, "method"),
+        (REQUEST.replace(b"GET", b"HEAD") + b"\r\n", 405, "method"),
+        (REQUEST.replace(b"GET /v1/connect", b"CONNECT gateway.example:80") + b"\r\n", 404, "path"),
+        (REQUEST.replace(b"/v1/connect", b"http://gateway.example") + b"\r\n", 404, "path"),
+        (REQUEST.replace(b"/v1/connect", b"http://gateway.example?/v1/connect") + b"\r\n", 404, "path"),
+        (REQUEST + b"X: %b\r\n\r\n" % (b"y" * HEAD_BYTES), 431, "head_too_long"),
+        (REQUEST + b"X: y\r\n" * (HEAD_BYTES // 6) + b"\r\n", 431, "head_too_long"),
     ],
     ids=[
         "TLS",
@@ -148,7 +153,9 @@ async def test_a_second_request_is_not_taken_for_a_part_of_the_first(port: Port)
         "many headers",
     ],
 )
-async def test_a_refusal_is_read_in_full_and_ends_the_connection(port: Port, data: bytes, expected: int) -> None:
+async def test_a_refusal_is_read_in_full_is_counted_and_ends_the_connection(
+    port: Port, data: bytes, expected: int, reason: str
+) -> None:
     """Also by a client that has sent more than was looked at: closing with unread bytes would throw the answer away."""
     peer = await port.dial()
     await peer.send(data + b"more" * 20_000)
@@ -163,6 +170,7 @@ async def test_a_refusal_is_read_in_full_and_ends_the_connection(port: Port, dat
     peer.socket.close()
     await eventually(lambda: not port.server._requests)
     assert not port.links
+    assert refusals(port) == {reason: 1}
 
 
 @pytest.mark.parametrize(
@@ -203,6 +211,7 @@ async def test_who_gives_up_in_the_middle_of_the_request_is_let_go(port: Port) -
 
     assert await peer.rest() == b""
     await eventually(lambda: not port.server._requests)
+    assert refusals(port) == {"gone": 1}
 
 
 async def test_a_node_that_takes_nobody_says_so_to_everybody(port: Port) -> None:
@@ -214,6 +223,7 @@ async def test_a_node_that_takes_nobody_says_so_to_everybody(port: Port) -> None
 
     assert status(answer) == 503
     assert b"\r\nRetry-After: 1\r\n" in answer
+    assert refusals(port) == {"unavailable": 1}
 
 
 # --- Time and numbers -------------------------------------------------------------------------------------------------
@@ -236,6 +246,7 @@ async def test_who_sends_a_byte_now_and_then_is_told_that_it_took_too_long(
     await asyncio.gather(trickling, return_exceptions=True)
 
     assert status(answer) == 408
+    assert refusals(port) == {"slow": 1}
 
 
 async def test_who_says_nothing_is_dropped_without_a_word(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +255,7 @@ async def test_who_says_nothing_is_dropped_without_a_word(port: Port, monkeypatc
 
     assert await peer.rest() == b""
     await eventually(lambda: not port.server._requests)
+    assert refusals(port) == {"silent": 1}
 
 
 async def test_who_is_refused_and_stays_is_dropped(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +265,7 @@ async def test_who_is_refused_and_stays_is_dropped(port: Port, monkeypatch: pyte
     await peer.until(b"\r\n\r\n")
 
     await eventually(lambda: not port.server._requests)
+    assert refusals(port) == {"path": 1}, "once"
 
 
 async def test_those_who_say_nothing_make_room_for_others(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +274,7 @@ async def test_those_who_say_nothing_make_room_for_others(port: Port, monkeypatc
     await eventually(lambda: len(port.server._requests) == 3)
 
     assert [await peer.rest() for peer in silent[:2]] == [b"", b""]
+    assert refusals(port) == {"crowded_out": 2}
     await port.upgraded()
     await silent[4].send(REQUEST + b"\r\n")
     assert status(await silent[4].until(b"\r\n\r\n")) == 101
@@ -475,4 +489,6 @@ async def test_small_messages_are_not_held_back(port: Port) -> None:
     await port.upgraded()
     await eventually(lambda: len(port.links) == 1)
 
-    assert port.links[0]._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    connection = port.links[0]._socket
+    assert isinstance(connection, socket.socket)
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
