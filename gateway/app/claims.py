@@ -91,7 +91,9 @@ class Claims:
             return None
         started = self._clock.monotonic()
         try:
-            result = await self._once_verified(lambda: self._persistence.claim(session, claims.generation, attempt))
+            result = await self._once_verified(
+                lambda: self._persistence.claim(session, claims.generation, attempt, now=self._clock.wall())
+            )
         except LeaseUnverified:
             raise grid_unavailable() from None
         except GridUnavailable:
@@ -115,7 +117,11 @@ class Claims:
         try:
             result = await self._once_verified(
                 lambda: self._grid.sessions.claim(
-                    claims.session, by=self._me, generation=claims.generation, attempt=attempt
+                    claims.session,
+                    by=self._me,
+                    generation=claims.generation,
+                    attempt=attempt,
+                    now=self._clock.wall(),
                 )
             )
         except GridUnavailable:

@@ -9,7 +9,7 @@ from gateway.app.claims import Claims, ClusterView
 from gateway.app.context import Context
 from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
-from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
+from gateway.app.refusals import HandshakeRefused, authentication_unavailable, grid_unavailable, refusal
 from gateway.app.requests import Requests, check_properties
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
@@ -20,10 +20,13 @@ from gateway.core.errors import RequestRefused
 from gateway.core.packets import Hello, Resume
 from gateway.core.types import Epoch, NodeRef, TokenGeneration
 from gateway.ports import (
+    AuthenticationUnavailable,
     Authenticator,
     Credentials,
+    CredentialsRefused,
     Fenced,
     GridUnavailable,
+    Identity,
     Link,
     Ownership,
     SessionRecord,
@@ -37,8 +40,8 @@ MAX_CLIENT_TYPE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Who clients are.
+class Authorities:
+    """Who says who clients are.
 
     Attributes:
         authenticator: decides it at hello.
@@ -57,7 +60,7 @@ class Handshake:
         persistence: for writes of sessions held here.
         sessions: the sessions held here.
         requests: makes lanes.
-        identity: who clients are, and the tokens they come back with.
+        authorities: who says who clients are, and signs the tokens they come back with.
         cluster: what is known of the other nodes and of the grid.
     """
 
@@ -68,7 +71,7 @@ class Handshake:
         persistence: Persistence,
         sessions: Sessions,
         requests: Requests,
-        identity: Identity,
+        authorities: Authorities,
         cluster: ClusterView,
     ) -> None:
         self._me = context.me
@@ -81,11 +84,11 @@ class Handshake:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
-        self._authenticator = identity.authenticator
-        self._signer = identity.signer
+        self._authenticator = authorities.authenticator
+        self._signer = authorities.signer
         self._claims = Claims(context, persistence=persistence, sessions=sessions, cluster=cluster)
         self._greeter = Greeter(
-            context, persistence=persistence, sessions=sessions, requests=requests, signer=identity.signer
+            context, persistence=persistence, sessions=sessions, requests=requests, signer=authorities.signer
         )
 
     # --- Hello --------------------------------------------------------------------------------------------------------
@@ -102,21 +105,17 @@ class Handshake:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
-        credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
-        principal = await self._authenticator.authenticate(credentials)
-        if principal is None:
-            self._log.emit(events.AUTHENTICATION_REFUSED, principal=packet.principal[:64], address=link.address)
-            raise HandshakeRefused(
-                ErrorCode.UNAUTHENTICATED, "the principal and secret were not accepted", UNAUTHENTICATED
-            )
+        identity = await self._authenticate(
+            Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
+        )
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
             id=self._clock.session_id(),
-            principal=principal,
+            principal=identity.principal,
             properties={**packet.properties, CLIENT_TYPE_PROPERTY: packet.client[:MAX_CLIENT_TYPE]},
             window=window,
             owner=self._me,
-        )
+        ).shows(identity)
         session = self._greeter.make(record)
         try:
             await self._persistence.create(session)
@@ -128,8 +127,35 @@ class Handshake:
         self._greeter.welcome(session, link, Outcome.CREATED)
         self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)
-        self._log.emit(events.SESSION_OPENED, session=session.id, principal=principal)
+        self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
         return session
+
+    async def _authenticate(self, credentials: Credentials) -> Identity:
+        """Ask who shows these credentials.
+
+        Raises:
+            HandshakeRefused: nobody, or it cannot be told now.
+        """
+        refused = "nobody accepts them"
+        try:
+            identity = await self._authenticator.authenticate(credentials)
+        except CredentialsRefused as error:
+            identity, refused = None, str(error)
+        except AuthenticationUnavailable as error:
+            self._log.emit(events.AUTHENTICATION_UNAVAILABLE, error=str(error))
+            raise authentication_unavailable() from None
+        if identity is None:
+            self._log.emit(
+                events.AUTHENTICATION_REFUSED,
+                principal=credentials.principal[:64],
+                address=credentials.address,
+                reason=refused,
+            )
+            # Why, is the operator's matter: whoever tries names and secrets shall learn nothing.
+            raise HandshakeRefused(
+                ErrorCode.UNAUTHENTICATED, "the principal and secret were not accepted", UNAUTHENTICATED
+            )
+        return identity
 
     # --- Resume -------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from gateway.app.clock import Clock
 from gateway.app.connection import Connections
 from gateway.app.context import Context
 from gateway.app.drain import Drain
-from gateway.app.handshake import Handshake, Identity
+from gateway.app.handshake import Authorities, Handshake
 from gateway.app.membership import Membership
 from gateway.app.persistence import Persistence
 from gateway.app.policy import NodePolicy
@@ -90,7 +90,7 @@ class Node:
             persistence=self._persistence,
             sessions=self.sessions,
             requests=requests,
-            identity=Identity(authenticator=authenticator, signer=signer),
+            authorities=Authorities(authenticator=authenticator, signer=signer),
             cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
         )
         self.connections = Connections(

@@ -77,8 +77,10 @@ class Persistence:
             await self._grid.sessions.create(replace(session.record(), connected=True))
             session.saved = generation
 
-    async def claim(self, session: Session, generation: TokenGeneration, attempt: Attempt) -> ClaimResult:
-        """Claim a session that this node holds already.
+    async def claim(
+        self, session: Session, generation: TokenGeneration, attempt: Attempt, *, now: float
+    ) -> ClaimResult:
+        """Claim a session that this node holds already, at *now* in seconds since 1970.
 
         If the grid turns out to hold a newer one, or none, the result of the claim says so.
 
@@ -87,7 +89,9 @@ class Persistence:
         """
         if self.must_restore(session):
             await self.restore([session])
-        return await self._grid.sessions.claim(session.id, by=session.owner, generation=generation, attempt=attempt)
+        return await self._grid.sessions.claim(
+            session.id, by=session.owner, generation=generation, attempt=attempt, now=now
+        )
 
     async def verify(self, session: Session) -> None:
         """Make sure that the session is this node's, if that is not certain, before anything is written in its name.

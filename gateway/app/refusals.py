@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.codes import GRID_UNAVAILABLE, REFUSED, STALE_ATTEMPT, TRY_LATER, CloseCode, ErrorCode
+from gateway.core.codes import (
+    AUTHENTICATION_UNAVAILABLE,
+    GRID_UNAVAILABLE,
+    REFUSED,
+    STALE_ATTEMPT,
+    TRY_LATER,
+    UNAUTHENTICATED,
+    CloseCode,
+    ErrorCode,
+)
 from gateway.core.errors import GatewayError
 from gateway.core.packets import Error
 
@@ -35,6 +44,8 @@ _REFUSALS: Final[dict[ErrorCode, tuple[str, CloseCode]]] = {
     ErrorCode.SESSION_UNKNOWN: ("there is no such session; open a new one", REFUSED),
     ErrorCode.SESSION_EXPIRED: ("the session's window is over; open a new one", REFUSED),
     ErrorCode.SESSION_CLOSED: ("the session was closed; open a new one", REFUSED),
+    ErrorCode.CREDENTIALS_EXPIRED: ("the session's credentials ended; show fresh ones with the resume", REFUSED),
+    ErrorCode.UNAUTHENTICATED: ("the credentials are those of another principal than the session's", UNAUTHENTICATED),
     ErrorCode.NOT_REPLICATED: ("sessions are not replicated and this node does not hold this one", REFUSED),
 }
 
@@ -48,6 +59,16 @@ def refusal(reason: ErrorCode) -> HandshakeRefused:
 def grid_unavailable() -> HandshakeRefused:
     """Say that the grid is needed and away."""
     return HandshakeRefused(ErrorCode.GRID_UNAVAILABLE, "the grid is away; try again", GRID_UNAVAILABLE, COME_AGAIN)
+
+
+def authentication_unavailable() -> HandshakeRefused:
+    """Say that somebody who has to be asked does not answer."""
+    return HandshakeRefused(
+        ErrorCode.AUTHENTICATION_UNAVAILABLE,
+        "whether the credentials are good cannot be told now; try again",
+        AUTHENTICATION_UNAVAILABLE,
+        COME_AGAIN,
+    )
 
 
 def grid_recovering() -> HandshakeRefused:

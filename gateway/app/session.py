@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.core import codec
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CLIENT_TYPE_PROPERTY = "$client"
 """The one fixed property that is replicated: another node has no way to learn it."""
 
+PRINCIPAL_PREFIX = "$principal."
+"""Before the names of properties that the credentials vouch for: nobody else can set them."""
+
 
 class Session:
     """One session that this node owns.
@@ -42,6 +45,10 @@ class Session:
         id: of the session.
         principal: who it belongs to.
         properties: user-defined properties, and ``$client``.
+        roles: of the principal.
+        principal_properties: what its credentials vouch for.
+        credential_expires: when they end, in seconds since 1970; None if they do not.
+        credential: their id; None if they have none.
         selections: what it is sent.
         window: seconds it survives without a connection.
         owner: this node.
@@ -76,6 +83,8 @@ class Session:
         "attempt",
         "confirmed",
         "conflated",
+        "credential",
+        "credential_expires",
         "dropped",
         "ending",
         "epoch",
@@ -89,12 +98,14 @@ class Session:
         "owner",
         "paused",
         "principal",
+        "principal_properties",
         "properties",
         "proved",
         "publish_partitions",
         "renew_at",
         "resuming",
         "retained",
+        "roles",
         "saved",
         "selecting",
         "selections",
@@ -139,6 +150,10 @@ class Session:
         self.confirmed: TokenGeneration = record.confirmed
         self.attempt: Attempt = record.attempt
         self.publish_partitions: frozenset[int] = record.publish_partitions
+        self.roles: frozenset[str] = record.roles
+        self.principal_properties: Mapping[str, str] = record.principal_properties
+        self.credential_expires: float | None = record.credential_expires
+        self.credential: str | None = record.credential
         self.saved = saved
 
     def __repr__(self) -> str:
@@ -169,11 +184,16 @@ class Session:
             attempt=self.attempt,
             connected=self.connected,
             publish_partitions=self.publish_partitions,
+            roles=self.roles,
+            principal_properties=self.principal_properties,
+            credential_expires=self.credential_expires,
+            credential=self.credential,
         )
 
     def all_properties(self) -> dict[str, str]:
-        """Return the user's and the server's properties."""
-        return self.properties | self.fixed
+        """Return the user's, the principal's and the server's properties."""
+        vouched = {f"{PRINCIPAL_PREFIX}{name}": value for name, value in self.principal_properties.items()}
+        return self.properties | vouched | self.fixed
 
     # --- Replies and what the client has seen of them -----------------------------------------------------------------
 

@@ -66,7 +66,16 @@ SESSION_FENCED = LogEvent(
 )
 RESUME_REFUSED = LogEvent("resume_refused", Level.INFO, "A resume was refused.", ("reason", "address"))
 AUTHENTICATION_REFUSED = LogEvent(
-    "authentication_refused", Level.WARNING, "A hello with credentials that are not accepted.", ("principal", "address")
+    "authentication_refused",
+    Level.WARNING,
+    "Credentials that are not accepted, and why; the client is not told.",
+    ("principal", "address", "reason"),
+)
+AUTHENTICATION_UNAVAILABLE = LogEvent(
+    "authentication_unavailable",
+    Level.WARNING,
+    "Whether credentials are good cannot be told, because something outside does not answer; the client asks again.",
+    ("error",),
 )
 CONNECTION_FAILED = LogEvent(
     "connection_failed",

@@ -147,12 +147,22 @@ def _read_token(source: str) -> str:
 
 @click.command("hash-secret")
 @click.argument("principal")
-def hash_secret_command(principal: str) -> None:
+@click.option("--role", "roles", multiple=True, metavar="NAME", help="A role of the principal; may be repeated.")
+@click.option(
+    "--property", "given", multiple=True, metavar="NAME=VALUE", help="A property of the principal; may be repeated."
+)
+def hash_secret_command(principal: str, roles: tuple[str, ...], given: tuple[str, ...]) -> None:
     """Make the line of PRINCIPAL for the file of static users.
 
     Reads the secret from the terminal, unseen, or from the first line of standard input. To add a user:
-    gateway hash-secret alice >> users
+    gateway hash-secret alice --role trader >> users
     """
+    properties: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or name in properties:
+            raise click.UsageError(f"--property takes NAME=VALUE, each name once; not {each!r}")
+        properties[name] = value
     if sys.stdin.isatty():
         secret = str(click.prompt("Secret", hide_input=True, confirmation_prompt="Again", err=True))
     else:
@@ -164,7 +174,7 @@ def hash_secret_command(principal: str) -> None:
             f"gateway: warning: a secret below {SHORT_SECRET} characters is soon guessed from its hash", err=True
         )
     try:
-        line = users_line(principal, hash_secret(secret))
+        line = users_line(principal, hash_secret(secret), roles, properties)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     click.echo(line)

@@ -73,11 +73,15 @@ PING_TIMEOUT = CloseCode(4002, "ping_timeout", "The peer was silent for longer t
 OUT_OF_ORDER = CloseCode(4003, "out_of_order", "A packet id was skipped; resuming resynchronises both sides.")
 FENCED = CloseCode(4004, "fenced", "Another node owns this session now.")
 INTERNAL_ERROR = CloseCode(4005, "internal_error", "The node failed on this connection; the session is kept.")
+CREDENTIALS_EXPIRED = CloseCode(4006, "credentials_expired", "The session's credentials ended; resume with fresh ones.")
 
 GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is away.")
 TRY_LATER = CloseCode(4101, "try_later", "The node is recovering and cannot tell yet whether it knows the session.")
 HANDSHAKE_TIMEOUT = CloseCode(4102, "handshake_timeout", "No hello or resume came in time.")
 STALE_ATTEMPT = CloseCode(4103, "stale_attempt", "A later resume attempt of this session was already served.")
+AUTHENTICATION_UNAVAILABLE = CloseCode(
+    4104, "authentication_unavailable", "Whether the credentials are good cannot be told now."
+)
 
 PROTOCOL_ERROR = CloseCode(4200, "protocol_error", "The peer sent something the protocol does not allow.")
 UNAUTHENTICATED = CloseCode(4201, "unauthenticated", "The principal and secret were not accepted.")
@@ -95,10 +99,12 @@ CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
     OUT_OF_ORDER,
     FENCED,
     INTERNAL_ERROR,
+    CREDENTIALS_EXPIRED,
     GRID_UNAVAILABLE,
     TRY_LATER,
     HANDSHAKE_TIMEOUT,
     STALE_ATTEMPT,
+    AUTHENTICATION_UNAVAILABLE,
     PROTOCOL_ERROR,
     UNAUTHENTICATED,
     REFUSED,
@@ -166,6 +172,8 @@ class ErrorCode(StrEnum):
     SESSION_EXPIRED = "session_expired"
     SESSION_CLOSED = "session_closed"
     NOT_REPLICATED = "not_replicated"
+    CREDENTIALS_EXPIRED = "credentials_expired"
+    AUTHENTICATION_UNAVAILABLE = "authentication_unavailable"
     TRY_LATER = "try_later"
     # Of the connection.
     PROTOCOL_ERROR = "protocol_error"
@@ -198,6 +206,14 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.SESSION_EXPIRED, False, "The session's window ended before it was resumed."),
         ErrorSpec(ErrorCode.SESSION_CLOSED, False, "The session was closed."),
         ErrorSpec(ErrorCode.NOT_REPLICATED, False, "Sessions are not replicated and this node does not hold this one."),
+        ErrorSpec(
+            ErrorCode.CREDENTIALS_EXPIRED, False, "The session's credentials ended; resume it with fresh ones (4.2)."
+        ),
+        ErrorSpec(
+            ErrorCode.AUTHENTICATION_UNAVAILABLE,
+            True,
+            "Whether the credentials are good cannot be told now; try again.",
+        ),
         ErrorSpec(ErrorCode.TRY_LATER, True, "The grid has just come back and not all sessions are restored yet."),
         ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),
         ErrorSpec(ErrorCode.UNKNOWN_PACKET_TYPE, False, "The packet's type is not known; the message names it."),

@@ -14,7 +14,16 @@ Two rules hold for all of the grid's ports:
 
 from gateway.ports.errors import Fenced, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
-from gateway.ports.identity import Authenticator, Credentials, TokenClaims, TokenRefused, TokenSigner
+from gateway.ports.identity import (
+    AuthenticationUnavailable,
+    Authenticator,
+    Credentials,
+    CredentialsRefused,
+    Identity,
+    TokenClaims,
+    TokenRefused,
+    TokenSigner,
+)
 from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LeaseTable, NodeDirectory
 from gateway.ports.sessions import (
@@ -42,11 +51,13 @@ from gateway.ports.topics import (
 )
 
 __all__ = [
+    "AuthenticationUnavailable",
     "Authenticator",
     "ClaimRefused",
     "ClaimResult",
     "Claimed",
     "Credentials",
+    "CredentialsRefused",
     "Ended",
     "EventLog",
     "Fenced",
@@ -54,6 +65,7 @@ __all__ = [
     "GridChange",
     "GridState",
     "GridUnavailable",
+    "Identity",
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",

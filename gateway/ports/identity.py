@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,21 +16,73 @@ class Credentials:
     """What a client says and shows of itself.
 
     Attributes:
-        principal: who it says it is.
+        principal: who it says it is; empty if its proof shall tell.
         secret: its proof, or None.
         address: where it comes from, as far as trusted proxies tell.
     """
 
-    principal: str
+    principal: str = ""
     secret: str | None = field(default=None, repr=False)
     address: str = ""
 
 
-class Authenticator(Protocol):
-    """Decides who a client is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a client has proved to be.
 
-    async def authenticate(self, credentials: Credentials) -> str | None:
-        """Return the principal the session will belong to, or None to refuse. Must not block the loop."""
+    Attributes:
+        principal: who the session will belong to.
+        roles: what it may be taken for; a policy says what they permit.
+        properties: what is vouched for of the principal, by name; clients see them as ``$principal.<name>`` and cannot
+            change them.
+        expires: when the credentials end, in seconds since 1970 (UTC), or None if they do not; a leeway for clocks is
+            in it.
+        credential: id of the credentials (such as the ``jti`` of a JWT), by which they can be revoked; None if they
+            have none. Not secret.
+    """
+
+    principal: str
+    roles: frozenset[str] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    expires: float | None = None
+    credential: str | None = None
+
+
+class CredentialsRefused(GatewayError):
+    """An authenticator refuses credentials.
+
+    The message says why, for the operator's log. It never repeats a secret, and no client is told.
+
+    Attributes:
+        final: True if the credentials are this authenticator's matter, so that nobody else is to be asked; False if
+            another one may accept them.
+    """
+
+    def __init__(self, message: str, *, final: bool = True) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class AuthenticationUnavailable(GatewayError):
+    """Whether the credentials are good cannot be told now, because something outside does not answer.
+
+    The message says what, for the operator's log, and never repeats a secret.
+    """
+
+
+class Authenticator(Protocol):
+    """Decides who a client is. Fails closed: nobody is let in because something does not work."""
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """Tell who shows these credentials. Must not block the loop, and must end within some seconds.
+
+        Returns:
+            Who it is; None if these are no credentials of the kind that this authenticator takes.
+
+        Raises:
+            CredentialsRefused: they are refused; whether another authenticator may be asked, the error says.
+            AuthenticationUnavailable: it cannot be told now; asking again later makes sense.
+        """
 
 
 @dataclass(frozen=True, slots=True)

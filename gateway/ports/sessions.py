@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.ports.identity import Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,12 @@ class SessionRecord:
         attempt: of the last resume served; 0 before the first.
         connected: False while its window runs.
         publish_partitions: topic partitions that may hold publish receipts of it.
+        roles: of the principal, as its credentials gave them.
+        principal_properties: what the credentials vouch for of the principal.
+        credential_expires: when the credentials end, in seconds since 1970; None if they do not.
+        credential: id of the credentials, by which they can be revoked; None if they have none.
+
+    The last four are empty in a record that a node before these fields wrote.
     """
 
     id: SessionId
@@ -42,6 +49,20 @@ class SessionRecord:
     attempt: Attempt = Attempt(0)
     connected: bool = True
     publish_partitions: frozenset[int] = frozenset()
+    roles: frozenset[str] = frozenset()
+    principal_properties: Mapping[str, str] = field(default_factory=dict)
+    credential_expires: float | None = None
+    credential: str | None = None
+
+    def shows(self, identity: Identity) -> SessionRecord:
+        """Return the record with what newer credentials of its principal give in place of the older."""
+        return replace(
+            self,
+            roles=identity.roles,
+            principal_properties=dict(identity.properties),
+            credential_expires=identity.expires,
+            credential=identity.credential,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +74,15 @@ class SessionChanges:
         selections: all selections after the change.
         publish_partitions: all partitions after the change.
         confirmed: the new oldest accepted token generation; never lowers the stored one.
+        identity: whose roles, properties, expiry and credential take the place of the stored ones; of the same
+            principal.
     """
 
     properties: Mapping[str, str] | None = None
     selections: tuple[str, ...] | None = None
     publish_partitions: frozenset[int] | None = None
     confirmed: TokenGeneration | None = None
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +119,8 @@ class ClaimRefused:
     """A claim was refused and nothing was changed.
 
     Attributes:
-        reason: TOKEN_SUPERSEDED, STALE_ATTEMPT, SESSION_UNKNOWN, SESSION_CLOSED or SESSION_EXPIRED.
+        reason: TOKEN_SUPERSEDED, STALE_ATTEMPT, SESSION_UNKNOWN, SESSION_CLOSED, SESSION_EXPIRED, CREDENTIALS_EXPIRED
+            or, for an identity of another principal, UNAUTHENTICATED.
     """
 
     reason: ErrorCode
@@ -140,7 +165,14 @@ class SessionStore(Protocol):
         """
 
     async def claim(
-        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+        self,
+        session: SessionId,
+        *,
+        by: NodeRef,
+        generation: TokenGeneration,
+        attempt: Attempt,
+        now: float = 0.0,
+        identity: Identity | None = None,
     ) -> ClaimResult:
         """Make *by* the owner, at once and whoever owned it (no waiting for failure detection).
 
@@ -148,6 +180,11 @@ class SessionStore(Protocol):
         the stored one, unless it equals it and the owner is *by* already (the same claim asked again, which answers as
         it did then); as SESSION_EXPIRED if the window ended, though the reaper was not there yet. A generation above
         the stored one is proof that the grid was rolled back; counting goes on from it.
+
+        Credentials are looked at in the same step. Without *identity*, it is refused as CREDENTIALS_EXPIRED if those of
+        the session ended at *now* (seconds since 1970, by the claimant's clock) or before. With it, it is refused as
+        UNAUTHENTICATED if the principal is another one; else its roles, properties, expiry and credential take the
+        place of the stored ones.
 
         Raises:
             GridUnavailable: see the module.

@@ -23,6 +23,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     Grid,
+    Identity,
     Ownership,
     PublishCommand,
     Published,
@@ -77,9 +78,25 @@ def right(record: SessionRecord, *, owner: NodeRef | None = None, epoch: int | N
     )
 
 
-async def claim(grid: Grid, record: SessionRecord, by: NodeRef, *, generation: int, attempt: int) -> ClaimResult:
+async def claim(
+    grid: Grid,
+    record: SessionRecord,
+    by: NodeRef,
+    *,
+    generation: int,
+    attempt: int,
+    now: float = 0.0,
+    identity: Identity | None = None,
+) -> ClaimResult:
     """Claim a session."""
-    return await grid.sessions.claim(record.id, by=by, generation=TokenGeneration(generation), attempt=Attempt(attempt))
+    return await grid.sessions.claim(
+        record.id,
+        by=by,
+        generation=TokenGeneration(generation),
+        attempt=Attempt(attempt),
+        now=now,
+        identity=identity,
+    )
 
 
 def claimed(result: ClaimResult) -> Claimed:

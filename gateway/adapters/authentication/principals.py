@@ -17,8 +17,9 @@ They can forge lines of logs, reverse the direction of text, or cannot be encode
 
 def is_valid_principal(principal: str) -> bool:
     """Tell whether *principal* may be the name of somebody: not empty, not too long, nothing invisible in it."""
-    return (
-        0 < len(principal) <= LONGEST_PRINCIPAL
-        and principal == principal.strip()
-        and not any(unicodedata.category(character) in _FORBIDDEN_CATEGORIES for character in principal)
-    )
+    return 0 < len(principal) <= LONGEST_PRINCIPAL and principal == principal.strip() and is_visible(principal)
+
+
+def is_visible(text: str) -> bool:
+    """Tell whether *text* has no characters that forge, hide or cannot be encoded."""
+    return not any(unicodedata.category(character) in _FORBIDDEN_CATEGORIES for character in text)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from gateway.adapters.authentication.secret_hashes import LONGEST_SECRET, SecretHash
-from gateway.adapters.authentication.users_file import read_users
-from gateway.ports import Credentials
+from gateway.adapters.authentication.users_file import StaticUser, read_users
+from gateway.ports import Credentials, CredentialsRefused, Identity
 
 DEFAULT_CONCURRENCY: Final = 2
 """Verifications at the same time. Each takes a core (the interpreter's lock is not held) and some MiB."""
@@ -44,13 +44,16 @@ class StaticAuthenticator:
             UsersFileError: the file cannot be used; the message names the line.
         """
         self._file = file
-        self._users: Mapping[str, SecretHash] = {}
+        self._users: Mapping[str, StaticUser] = {}
         self._nobody: SecretHash
         self._verified: OrderedDict[bytes, None] = OrderedDict()
         self._digest_key = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
         self._slots = asyncio.Semaphore(concurrency)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=_BACKGROUND)
         self.reload()
+
+    def __len__(self) -> int:
+        return len(self._users)
 
     def reload(self) -> int:
         """Read the file again, for SIGHUP; blocks while it reads. Sessions that exist are not touched.
@@ -67,32 +70,42 @@ class StaticAuthenticator:
         self._verified.clear()
         return len(users)
 
-    async def authenticate(self, credentials: Credentials) -> str | None:
-        """Return the principal if the secret is its own, else None. The slow part runs in a thread.
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """Tell who it is if the secret is the principal's own. The slow part runs in a thread.
 
         At most ``concurrency`` verifications run; further callers wait their turn, and leave it when cancelled.
+
+        Returns:
+            Who it is; None if the file does not hold the principal, or there is no secret of a possible length.
+
+        Raises:
+            CredentialsRefused: the file holds the principal, and the secret is not its own.
         """
         principal, secret = credentials.principal, credentials.secret
-        # Refused alike for everybody, so that nothing can be learnt from how fast it is.
+        # Passed over alike for everybody, so that nothing can be learnt from how fast it is.
         if secret is None or len(secret) > LONGEST_SECRET:
             return None
-        hashed = self._users.get(principal)
-        digest = self._digest(principal, secret, hashed or self._nobody)
-        if self._is_remembered(digest):
-            return principal
+        user = self._users.get(principal)
+        hashed = self._nobody if user is None else user.hashed
+        digest = self._digest(principal, secret, hashed)
+        if user is not None and self._is_remembered(digest):
+            return user.identity
         async with self._slots:
             # Another client of the same user may have been verified while this one waited.
-            if self._is_remembered(digest):
-                return principal
+            if user is not None and self._is_remembered(digest):
+                return user.identity
             loop = asyncio.get_running_loop()
-            matches = await loop.run_in_executor(self._threads, (hashed or self._nobody).matches, secret)
-        # A reload during the verification wins: what it removed is not remembered.
-        if hashed is None or not matches or self._users.get(principal) != hashed:
+            matches = await loop.run_in_executor(self._threads, hashed.matches, secret)
+        if user is None:
             return None
+        # A reload during the verification wins: what it removed is not let in, and not remembered.
+        user = self._users.get(principal)
+        if not matches or user is None or user.hashed != hashed:
+            raise CredentialsRefused("the secret is not the one in the file of users")
         self._verified[digest] = None
         while len(self._verified) > REMEMBERED:
             self._verified.popitem(last=False)
-        return principal
+        return user.identity
 
     def close(self) -> None:
         """Let the threads end; callers that still wait are cancelled."""
@@ -114,7 +127,7 @@ class StaticAuthenticator:
         return True
 
 
-def _unknown_user(users: Mapping[str, SecretHash]) -> SecretHash:
+def _unknown_user(users: Mapping[str, StaticUser]) -> SecretHash:
     """The hash that stands for principals that do not exist: as costly as most, and matched by no secret."""
-    (parameters, _), *_ = Counter(hashed.parameters for hashed in users.values()).most_common(1)
+    (parameters, _), *_ = Counter(user.hashed.parameters for user in users.values()).most_common(1)
     return SecretHash(parameters, os.urandom(16), hmac.digest(os.urandom(32), b"nobody", hashlib.sha256))

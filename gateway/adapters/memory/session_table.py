@@ -21,6 +21,7 @@ from gateway.ports import (
     ClaimResult,
     Ended,
     Fenced,
+    Identity,
     Ownership,
     Restored,
     SessionChanges,
@@ -131,9 +132,17 @@ class SessionTable:
             raise Fenced(f"session {record.id} exists and belongs to {stored.record.owner}")
 
     def claim(
-        self, session: SessionId, by: NodeRef, generation: TokenGeneration, attempt: Attempt, now: float
+        self,
+        session: SessionId,
+        by: NodeRef,
+        generation: TokenGeneration,
+        attempt: Attempt,
+        now: float,
+        *,
+        wall: float,
+        identity: Identity | None,
     ) -> ClaimResult:
-        """See ``SessionStore.claim``."""
+        """See ``SessionStore.claim``; *wall* is the claimant's clock in seconds since 1970."""
         partition = self._partition_of(session, now)
         stored = partition.sessions.get(session)
         if stored is None:
@@ -149,8 +158,12 @@ class SessionTable:
             return Claimed(_copy(partition.sessions[session].record), stored.previous)
         if attempt <= record.attempt:
             return ClaimRefused(ErrorCode.STALE_ATTEMPT)
+        if identity is None and record.credential_expires is not None and record.credential_expires <= wall:
+            return ClaimRefused(ErrorCode.CREDENTIALS_EXPIRED)
+        if identity is not None and identity.principal != record.principal:
+            return ClaimRefused(ErrorCode.UNAUTHENTICATED)
         claimed = replace(
-            record,
+            record if identity is None else record.shows(identity),
             owner=by,
             epoch=Epoch(record.epoch + 1),
             confirmed=generation,
@@ -167,7 +180,7 @@ class SessionTable:
         stored = self._owned(right, now)
         record = stored.record
         stored.record = replace(
-            record,
+            record if changes.identity is None else record.shows(changes.identity),
             properties=record.properties if changes.properties is None else dict(changes.properties),
             selections=record.selections if changes.selections is None else tuple(changes.selections),
             publish_partitions=(
@@ -289,4 +302,4 @@ def _fresh(record: SessionRecord, now: float) -> _Stored:
 
 
 def _copy(record: SessionRecord) -> SessionRecord:
-    return replace(record, properties=dict(record.properties))
+    return replace(record, properties=dict(record.properties), principal_properties=dict(record.principal_properties))

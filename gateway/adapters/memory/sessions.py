@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.adapters.memory.connection import Connection
 from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
-from gateway.ports import ClaimResult, Ended, Ownership, Restored, SessionChanges, SessionRecord
+from gateway.ports import ClaimResult, Ended, Identity, Ownership, Restored, SessionChanges, SessionRecord
 
 
 class MemorySessionStore:
@@ -21,10 +21,19 @@ class MemorySessionStore:
         await self._connection.run(lambda grid, now: grid.sessions.create(record, now))
 
     async def claim(
-        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+        self,
+        session: SessionId,
+        *,
+        by: NodeRef,
+        generation: TokenGeneration,
+        attempt: Attempt,
+        now: float = 0.0,
+        identity: Identity | None = None,
     ) -> ClaimResult:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.sessions.claim(session, by, generation, attempt, now))
+        return await self._connection.run(
+            lambda grid, time: grid.sessions.claim(session, by, generation, attempt, time, wall=now, identity=identity)
+        )
 
     async def change(self, right: Ownership, changes: SessionChanges) -> None:
         """See the port."""

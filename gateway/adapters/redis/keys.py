@@ -38,7 +38,9 @@ key                              type    content
 Fields of a session: ``principal``, ``properties`` and ``selections`` (JSON), ``window`` (s), ``owner``, ``epoch``,
 ``generation``, ``confirmed``, ``attempt``, ``connected`` (``1`` or ``0``), ``partitions`` (topic partitions that may
 hold receipts, comma-separated), ``previous`` (owner before the last claim), ``term`` (of the lease under which the
-owner took it), and, once it is being ended, ``ended`` (the reason).
+owner took it), what the credentials gave: ``roles`` and ``principal_properties`` (JSON), ``credential_expires``
+(seconds since 1970), ``credential`` (its id), each empty for nothing and missing in what an older node wrote; and, once
+it is being ended, ``ended`` (the reason).
 """
 
 from __future__ import annotations

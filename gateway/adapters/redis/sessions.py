@@ -21,6 +21,7 @@ from gateway.ports import (
     ClaimResult,
     Ended,
     Fenced,
+    Identity,
     Ownership,
     Restored,
     SessionChanges,
@@ -69,12 +70,21 @@ class RedisSessions:
             raise Fenced(f"session {record.id} exists already")
 
     async def claim(
-        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+        self,
+        session: SessionId,
+        *,
+        by: NodeRef,
+        generation: TokenGeneration,
+        attempt: Attempt,
+        now: float = 0.0,
+        identity: Identity | None = None,
     ) -> ClaimResult:
         """See ``SessionStore.claim``."""
+        shown = () if identity is None else (identity.principal, *_shown(identity))
         reply = await self._batcher.call(
             scripts.SESSION_CLAIM(
-                *self._all_keys(session), session, str(by), generation, attempt, short_hash(session), self._leases.term
+                *(*self._all_keys(session), session, str(by), generation, attempt, short_hash(session)),
+                *(self._leases.term, repr(float(now)), *shown),
             ),
             gated=True,
         )
@@ -82,7 +92,7 @@ class RedisSessions:
             return ClaimRefused(ErrorCode(reply[1].decode()))
         names = (
             *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt"),
-            "partitions",
+            *("partitions", *_OF_CREDENTIALS),
         )
         stored = dict(zip(names, reply[2:], strict=True))
         stored |= {"owner": str(by).encode(), "connected": b"1"}
@@ -97,6 +107,8 @@ class RedisSessions:
             fields += ["selections", orjson.dumps(changes.selections)]
         if changes.publish_partitions is not None:
             fields += ["partitions", _join(changes.publish_partitions)]
+        if changes.identity is not None:
+            fields += _shown(changes.identity)
         confirmed = "" if changes.confirmed is None else changes.confirmed
         session = right.session
         reply = await self._batcher.call(
@@ -252,6 +264,7 @@ class RedisSessions:
             *("selections", orjson.dumps(record.selections), "generation", record.generation),
             *("confirmed", record.confirmed, "attempt", record.attempt),
             *("partitions", _join(record.publish_partitions), "term", self._leases.term),
+            *_credentials(record.roles, record.principal_properties, record.credential_expires, record.credential),
         )
 
 
@@ -263,7 +276,28 @@ def _identity(record: SessionRecord) -> tuple[Argument, ...]:
     return (record.id, str(record.owner), record.epoch, int(record.connected), repr(float(record.window)))
 
 
+def _shown(identity: Identity) -> tuple[Argument, ...]:
+    return _credentials(identity.roles, identity.properties, identity.expires, identity.credential)
+
+
+def _credentials(
+    roles: frozenset[str], properties: Mapping[str, str], expires: float | None, credential: str | None
+) -> tuple[Argument, ...]:
+    """Fields and values of what credentials gave; an empty value stands for None or nothing."""
+    return (
+        *("roles", orjson.dumps(sorted(roles)) if roles else ""),
+        *("principal_properties", orjson.dumps(dict(properties)) if properties else ""),
+        *("credential_expires", "" if expires is None else repr(float(expires))),
+        *("credential", credential or ""),
+    )
+
+
+_OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires", "credential")
+"""Fields that came after the first release; a session that an older node wrote does not have them."""
+
+
 def _record(session: SessionId, stored: Mapping[str, Any]) -> SessionRecord:
+    roles, properties, expires, credential = (stored.get(name) or b"" for name in _OF_CREDENTIALS)
     return SessionRecord(
         id=session,
         principal=stored["principal"].decode(),
@@ -277,6 +311,10 @@ def _record(session: SessionId, stored: Mapping[str, Any]) -> SessionRecord:
         attempt=Attempt(int(stored["attempt"])),
         connected=stored["connected"] == b"1",
         publish_partitions=frozenset(_split(stored["partitions"])),
+        roles=frozenset(orjson.loads(roles)) if roles else frozenset(),
+        principal_properties=orjson.loads(properties) if properties else {},
+        credential_expires=float(expires) if expires else None,
+        credential=credential.decode() or None,
     )
 
 

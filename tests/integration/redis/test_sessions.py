@@ -17,6 +17,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     GridUnavailable,
+    Identity,
     LeaseLost,
     Ownership,
     PublishCommand,
@@ -79,6 +80,27 @@ async def test_nothing_is_left_of_sessions_that_ended(bench: Bench) -> None:
     assert left
     for key in left:
         assert 0 < await bench.server.call("PTTL", f"{bench.prefix}:{key}") <= sessions._SHORTEST_MEMORY_MS
+
+
+async def test_a_session_that_an_older_node_wrote_is_read_claimed_and_refreshed(bench: Bench) -> None:
+    """During a rolling deploy: records of before roles and expiry do not have the fields."""
+    n1, n2 = await bench.grid(N1), await bench.grid(N2)
+    record = session_record()
+    await n1.sessions.create(record)
+    key = n1.sessions._keys.session(record.id)
+    fields = ("roles", "principal_properties", "credential_expires", "credential")
+    assert await bench.server.call("HDEL", key, *fields) == len(fields)
+
+    assert await n2.sessions.find(record.id) == record
+    claimed = await n2.sessions.claim(
+        record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1), now=1_795_249_200.0
+    )
+    assert isinstance(claimed, Claimed)
+    assert claimed.record.roles == frozenset()
+    assert claimed.record.credential_expires is None
+    fresh = Identity(principal=record.principal, roles=frozenset({"trader"}), expires=1_795_249_260.0)
+    await n2.sessions.change(right_of(claimed.record), SessionChanges(identity=fresh))
+    assert await n1.sessions.find(record.id) == claimed.record.shows(fresh)
 
 
 async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(

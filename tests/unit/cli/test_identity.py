@@ -101,8 +101,39 @@ def test_hash_secret_makes_a_line_that_is_read_again(run: Run, tmp_path: Path) -
 
     assert (result.code, result.err) == (0, "")
     (tmp_path / "users").write_text(result.out, "utf-8")
-    assert read_users(tmp_path / "users")["alice"].matches("looking-glass")
+    assert read_users(tmp_path / "users")["alice"].hashed.matches("looking-glass")
     assert "looking-glass" not in result.out
+
+
+def test_hash_secret_writes_roles_and_properties(run: Run, tmp_path: Path) -> None:
+    result = run(
+        *("hash-secret", "alice", "--role", "trader", "--role", "auditor", "--property", "desk=Rates, London"),
+        stdin="looking-glass\n",
+    )
+
+    assert (result.code, result.err) == (0, "")
+    (tmp_path / "users").write_text(result.out, "utf-8")
+    identity = read_users(tmp_path / "users")["alice"].identity
+    assert identity.roles == {"trader", "auditor"}
+    assert identity.properties == {"desk": "Rates, London"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--property", "team"), "takes NAME=VALUE"),
+        (("--property", "a=1", "--property", "a=2"), "each name once"),
+        (("--property", "$a=1"), "the name of a property"),
+        (("--role", "a b"), "a role has"),
+    ],
+)
+def test_hash_secret_refuses_attributes_that_could_not_be_read(
+    run: Run, options: tuple[str, ...], message: str
+) -> None:
+    result = run("hash-secret", "alice", *options, stdin="looking-glass\n")
+
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
 
 
 def test_hash_secret_asks_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

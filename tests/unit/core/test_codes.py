@@ -32,6 +32,7 @@ def test_the_retryable_errors() -> None:
         "grid_unavailable",
         "draining",
         "rate_limited",
+        "authentication_unavailable",
         "try_later",
         "handshake_timeout",
     }

@@ -11,17 +11,22 @@
 -- ARGV[4] attempt
 -- ARGV[5] short hash of the id
 -- ARGV[6] term of the claimant's lease
+-- ARGV[7] time by the claimant's clock, in seconds since 1970
+-- ARGV[8] principal of the credentials that the client showed, missing if it showed none
+-- ARGV[9..] fields and values that these credentials give
 -- Result  {'refused', reason}
 --         {'claimed', previous owner, principal, properties, selections, window, epoch, generation, confirmed, attempt,
---          partitions}
+--          partitions, roles, principal_properties, credential_expires, credential}; the last four are nil in a session
+--          that an older node wrote
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
--- answers as it did and changes neither.
+-- answers as it did and changes neither. Credentials that have ended claim nothing, and others only for their own
+-- principal.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local stored = redis.call(
   'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
-  'principal', 'properties', 'selections', 'window', 'partitions'
+  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires'
 )
 local owner = stored[1]
 if not owner then
@@ -53,6 +58,14 @@ if attempt < tonumber(stored[5]) or (attempt == tonumber(stored[5]) and owner ~=
   return {'refused', 'stale_attempt'}
 end
 if attempt > tonumber(stored[5]) then
+  if ARGV[8] then
+    if ARGV[8] ~= stored[9] then
+      return {'refused', 'unauthenticated'}
+    end
+    redis.call('HSET', KEYS[1], unpack(ARGV, 9))
+  elseif stored[14] and stored[14] ~= '' and tonumber(stored[14]) <= tonumber(ARGV[7]) then
+    return {'refused', 'credentials_expired'}
+  end
   -- A generation above the stored one proves that the grid was rolled back: counting goes on from it.
   confirmed = string.format('%.0f', presented)
   generation = string.format('%.0f', math.max(presented, tonumber(generation)) + 1)
@@ -66,6 +79,8 @@ redis.call(
 redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[1])
 redis.call('ZADD', KEYS[2], 0, ARGV[2] .. ' ' .. ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
+local shown = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential')
 return {
-  'claimed', previous, stored[9], stored[10], stored[11], stored[12], epoch, generation, confirmed, ARGV[4], stored[13]
+  'claimed', previous, stored[9], stored[10], stored[11], stored[12], epoch, generation, confirmed, ARGV[4], stored[13],
+  unpack(shown)
 }

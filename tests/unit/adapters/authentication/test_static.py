@@ -16,7 +16,7 @@ from gateway.adapters.authentication import (
     read_users,
     users_line,
 )
-from gateway.ports import Credentials
+from gateway.ports import Credentials, CredentialsRefused, Identity
 
 QUICK = HashParameters(n=2, r=1, p=1)
 DEADLINE = 10.0
@@ -84,7 +84,12 @@ def hashing(monkeypatch: pytest.MonkeyPatch) -> CountedHashing:
 
 
 async def ask(authenticator: StaticAuthenticator, principal: str, secret: str | None) -> str | None:
-    return await authenticator.authenticate(Credentials(principal=principal, secret=secret))
+    """Tell who was let in; None if nobody was, whether another authenticator may be asked or not."""
+    try:
+        identity = await authenticator.authenticate(Credentials(principal=principal, secret=secret))
+    except CredentialsRefused:
+        return None
+    return None if identity is None else identity.principal
 
 
 async def test_the_right_secret_opens_and_no_other(authenticator: StaticAuthenticator) -> None:
@@ -234,6 +239,71 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsersFileError, match="not UTF-8"):
         read_users(tmp_path / "binary")
+
+
+async def test_a_wrong_secret_is_final_and_an_unknown_principal_is_left_to_others(
+    authenticator: StaticAuthenticator,
+) -> None:
+    with pytest.raises(CredentialsRefused) as caught:
+        await authenticator.authenticate(Credentials(principal="alice", secret="hunter2"))
+
+    assert "hunter2" not in str(caught.value)
+    assert await authenticator.authenticate(Credentials(principal="carol", secret="hunter2")) is None
+
+
+async def test_a_line_may_give_roles_and_properties(file: Path) -> None:
+    made = users_line(
+        "a:b c", hash_secret("x", QUICK), ["trader", "auditor"], {"team": "fx", "desk": "Rates, London: 'A'"}
+    )
+    rewrite(file, made, f"{line('carol', 'y')}   roles=one,two\tteam=fx", line("dave", "z"))
+    authenticator = StaticAuthenticator(file)
+
+    assert await authenticator.authenticate(Credentials(principal="a:b c", secret="x")) == Identity(
+        principal="a:b c",
+        roles=frozenset({"trader", "auditor"}),
+        properties={"team": "fx", "desk": "Rates, London: 'A'"},
+    )
+    assert await authenticator.authenticate(Credentials(principal="carol", secret="y")) == Identity(
+        principal="carol", roles=frozenset({"one", "two"}), properties={"team": "fx"}
+    )
+    assert await authenticator.authenticate(Credentials(principal="dave", secret="z")) == Identity(principal="dave")
+    authenticator.close()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ("trader", "there is a word without ="),
+        ("team='fx", "a quotation mark has no partner"),
+        ("team=fx team=rates", "'team' is given twice"),
+        ("roles=a,,b", "a role has 1 to 128 visible characters"),
+        ("roles='a b'", "neither blanks nor commas"),
+        ("$team=fx", "the name of a property has 1 to 48 letters"),
+        ("roles=" + ",".join(f"r{number}" for number in range(65)), "65 roles; at most 64"),
+        (" ".join(f"p{number}=x" for number in range(33)), "33 properties; at most 32"),
+        (f"team={'x' * 1025}", "the value of 'team' has more than 1024 characters"),
+        ("team=a\u202eb", "invisible"),
+    ],
+)
+def test_bad_attributes_are_told_with_their_line(tmp_path: Path, attributes: str, message: str) -> None:
+    path = tmp_path / "users"
+    rewrite(path, f"{line('alice', 'x')} {attributes}")
+
+    with pytest.raises(UsersFileError) as caught:
+        read_users(path)
+
+    assert f"{path}:1: 'alice': " in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("roles", "properties"), [(["a,b"], {}), (["a b"], {}), ([""], {}), ([], {"roles": "x"}), ([], {"$team": "x"})]
+)
+def test_no_line_is_made_with_attributes_that_could_not_be_read_again(
+    roles: list[str], properties: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=r"role|propert"):
+        users_line("alice", hash_secret("secret", QUICK), roles, properties)
 
 
 @pytest.mark.parametrize("principal", ["", "#alice", " alice", "al\nice"])

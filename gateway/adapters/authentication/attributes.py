@@ -1,0 +1,60 @@
+"""What roles and properties of a principal may look like, whoever vouches for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.adapters.authentication.principals import is_visible
+
+MOST_ROLES: Final = 64
+"""Of a principal: all of them are stored with every session."""
+
+LONGEST_ROLE: Final = 128
+"""Characters: as a principal, which some identity providers make the names of groups of."""
+
+MOST_PROPERTIES: Final = 32
+"""Of a principal: all of them go into every welcome."""
+
+LONGEST_NAME: Final = 48
+"""Characters of a property's name: with the ``$principal.`` before it, not more than other properties may have."""
+
+LONGEST_VALUE: Final = 1024
+"""Characters of a property's value, as of those that clients set (protocol 9.3)."""
+
+_NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}", re.ASCII)
+
+
+def check_roles(roles: Iterable[str]) -> frozenset[str]:
+    """Check names of roles.
+
+    Raises:
+        ValueError: one is empty, too long, or has blanks, commas or invisible characters, or there are too many.
+    """
+    found = frozenset(roles)
+    if len(found) > MOST_ROLES:
+        raise ValueError(f"there are {len(found)} roles; at most {MOST_ROLES} are allowed")
+    for role in found:
+        if not 0 < len(role) <= LONGEST_ROLE or not is_visible(role) or "," in role or any(map(str.isspace, role)):
+            raise ValueError(
+                f"a role has 1 to {LONGEST_ROLE} visible characters, and neither blanks nor commas among them"
+            )
+    return found
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Check properties of a principal.
+
+    Raises:
+        ValueError: a name has other characters than letters, digits and ``_ . -`` or is too long, a value is too long
+            or has invisible characters, or there are too many.
+    """
+    if len(properties) > MOST_PROPERTIES:
+        raise ValueError(f"there are {len(properties)} properties; at most {MOST_PROPERTIES} are allowed")
+    for name, value in properties.items():
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"the name of a property has 1 to {LONGEST_NAME} letters, digits and any of _ . -")
+        if len(value) > LONGEST_VALUE or not is_visible(value):
+            raise ValueError(f"the value of {name!r} has more than {LONGEST_VALUE} characters, or invisible ones")
+    return dict(properties)
