@@ -1,0 +1,77 @@
+/**
+ * Close codes, error codes and outcomes (protocol sections 7, 8 and 10); a test compares them with the node's registry.
+ *
+ * The range of a close code *is* the client's behaviour, so that a code unknown to this client does the right thing too.
+ *
+ * @module
+ */
+
+/**
+ * What to do after a connection was closed.
+ *
+ * @typedef {"at_once" | "later" | "never"} Reconnect
+ */
+
+/** Close codes that this client sends or looks at by name. */
+export const CloseCode = Object.freeze({
+  NORMAL: 1000,
+  MESSAGE_TOO_BIG: 1009,
+  GOING_AWAY: 4000,
+  SLOW_CONSUMER: 4001,
+  PING_TIMEOUT: 4002,
+  OUT_OF_ORDER: 4003,
+  FENCED: 4004,
+  INTERNAL_ERROR: 4005,
+  GRID_UNAVAILABLE: 4100,
+  TRY_LATER: 4101,
+  HANDSHAKE_TIMEOUT: 4102,
+  STALE_ATTEMPT: 4103,
+  PROTOCOL_ERROR: 4200,
+  UNAUTHENTICATED: 4201,
+  REFUSED: 4202,
+  SUPERSEDED: 4203,
+  SESSION_EXPIRED: 4204,
+  SESSION_CLOSED: 4205,
+});
+
+/** How a connection got its session. */
+export const Outcome = Object.freeze({
+  CREATED: "created",
+  REATTACHED: "reattached",
+  FAILED_OVER: "failed_over",
+});
+
+/** Error codes after which the same request, sent again later as a new one, can succeed. */
+export const RETRYABLE_ERRORS = Object.freeze([
+  "grid_unavailable",
+  "draining",
+  "rate_limited",
+  "try_later",
+  "handshake_timeout",
+]);
+
+/** Standard close codes that say "you erred" or "done". */
+const STANDARD_NEVER = new Set([1000, 1002, 1003, 1007, 1008, 1009, 1010]);
+
+/**
+ * Tell what to do after a close, by the range of its code alone.
+ *
+ * @param {number | null} code - The close code; null when the connection ended without one.
+ * @returns {Reconnect}
+ */
+export function reconnectFor(code) {
+  if (code === null) return "at_once";
+  if (code >= 4100 && code < 4200) return "later";
+  if ((code >= 4200 && code < 4300) || STANDARD_NEVER.has(code)) return "never";
+  return "at_once";
+}
+
+/**
+ * Tell whether a refused request can be asked again.
+ *
+ * @param {string} code - Of the reply or error packet; an unknown one counts as `internal`.
+ * @returns {boolean}
+ */
+export function isRetryable(code) {
+  return RETRYABLE_ERRORS.includes(code);
+}

@@ -1,0 +1,202 @@
+/**
+ * The tree of errors that users of the client meet.
+ *
+ * ```text
+ * GatewayError
+ * ├── ConnectFailed               connect() got no session; .code, .retryable
+ * │   └── Unauthenticated         the principal and secret were not accepted
+ * ├── SessionEnded                the session is over; .code
+ * │   ├── SessionClosed           on purpose: by close(), or by an administrator
+ * │   ├── SessionExpired          no node could be reached within the window
+ * │   ├── SessionRefused          a node was reached and will not go on with the session
+ * │   └── SessionFailed           this client, or a node, broke the protocol: a bug
+ * ├── RequestTimedOut             the caller's own time limit; .sent
+ * ├── RemoteProtocolError         used inside: the node sent what the protocol does not allow; .closeCode
+ * └── RequestRefused              one request was refused, nothing else is harmed; .code
+ *     ├── InvalidTopic, InvalidSelector, InvalidProperties
+ *     ├── ValueTooLarge, TooManySelections, Forbidden
+ *     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
+ * ```
+ *
+ * No message holds a token or a secret (protocol 11.2).
+ *
+ * @module
+ */
+
+import { CloseCode } from "./codes.js";
+
+/** Everything that this client throws on purpose. */
+export class GatewayError extends Error {
+  /** @param {string} message - For people. */
+  constructor(message) {
+    super(message);
+    this.name = new.target.name;
+  }
+}
+
+/** `connect` got no session. */
+export class ConnectFailed extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {{code?: string | null, retryable?: boolean}} [details]
+   */
+  constructor(message, { code = null, retryable = true } = {}) {
+    super(message);
+    /** The error code a node gave, or null if none was reached. */
+    this.code = code;
+    /** Whether the same call can succeed later. */
+    this.retryable = retryable;
+  }
+}
+
+/** The principal and secret were not accepted. */
+export class Unauthenticated extends ConnectFailed {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, { code: "unauthenticated", retryable: false });
+  }
+}
+
+/** The session is over; open a new one with `connect`. A publish without an answer may or may not have been executed. */
+export class SessionEnded extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {{code?: string | null}} [details]
+   */
+  constructor(message, { code = null } = {}) {
+    super(message);
+    /** The error code a node gave, or null. */
+    this.code = code;
+  }
+}
+
+/** The session was ended on purpose: by `close`, or by an administrator. */
+export class SessionClosed extends SessionEnded {}
+
+/** The session's window ended before a node could be reached. */
+export class SessionExpired extends SessionEnded {}
+
+/** A node was reached and refuses to go on with the session; `code` says why (rung 5 of the ladder). */
+export class SessionRefused extends SessionEnded {}
+
+/** This client or a node broke the protocol; always a bug on one of the two sides. */
+export class SessionFailed extends SessionEnded {}
+
+/** A request was not answered within the time the caller gave it. */
+export class RequestTimedOut extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {boolean} sent
+   */
+  constructor(message, sent) {
+    super(message);
+    /** False if it was never sent, so that it was certainly not executed; true if it may have been. */
+    this.sent = sent;
+  }
+}
+
+/** The node sent what the protocol does not allow. */
+export class RemoteProtocolError extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {{code?: string, closeCode?: number}} [details]
+   */
+  constructor(message, { code = "protocol_error", closeCode = CloseCode.PROTOCOL_ERROR } = {}) {
+    super(message);
+    /** For the error packet. */
+    this.code = code;
+    /** With which the connection is closed. */
+    this.closeCode = closeCode;
+  }
+}
+
+/** One request was refused; nothing else is harmed. */
+export class RequestRefused extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {string} code - Of protocol section 7.
+   */
+  constructor(message, code) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** The topic path breaks the rules of protocol section 6.1. */
+export class InvalidTopic extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "bad_topic");
+  }
+}
+
+/** The selector breaks the rules of protocol section 6.2. */
+export class InvalidSelector extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "bad_selector");
+  }
+}
+
+/** Properties are strings by name, and names that begin with `$` are the server's. */
+export class InvalidProperties extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "bad_properties");
+  }
+}
+
+/** The value is larger than the node accepts. */
+export class ValueTooLarge extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "value_too_large");
+  }
+}
+
+/** The session holds as many selections as the node allows. */
+export class TooManySelections extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "too_many_selections");
+  }
+}
+
+/** The principal may not do this. */
+export class Forbidden extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "forbidden");
+  }
+}
+
+/** The node failed on the request; its log has the reason. The request may have been executed nevertheless. */
+export class RequestFailed extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "internal");
+  }
+}
+
+/** @type {ReadonlyMap<string, new (message: string) => RequestRefused>} */
+const REFUSALS = new Map([
+  ["bad_topic", InvalidTopic],
+  ["bad_selector", InvalidSelector],
+  ["bad_properties", InvalidProperties],
+  ["value_too_large", ValueTooLarge],
+  ["too_many_selections", TooManySelections],
+  ["forbidden", Forbidden],
+  ["internal", RequestFailed],
+]);
+
+/**
+ * Make the error with which a refused request fails.
+ *
+ * @param {string} code - Of the reply.
+ * @param {string} message - Of the reply.
+ * @returns {RequestRefused}
+ */
+export function refusal(code, message) {
+  const Kind = REFUSALS.get(code);
+  return Kind ? new Kind(message || code) : new RequestRefused(message || code, code);
+}

@@ -1,0 +1,40 @@
+/**
+ * The JavaScript client: a session at a gateway that outlives its connections.
+ *
+ * ```js
+ * import { connect } from "./src/index.js";
+ *
+ * const session = await connect("ws://127.0.0.1:8100", { principal: "alice" });
+ * for await (const update of await session.subscribe("prices/**")) {
+ *   console.log(update.topic, update.value);
+ * }
+ * ```
+ *
+ * It reconnects by itself, and every recovery says what it preserved: `session.recoveries`, or the event `recovery`.
+ *
+ * @module
+ */
+
+export { CloseCode, Outcome } from "./codes.js";
+export {
+  ConnectFailed,
+  Forbidden,
+  GatewayError,
+  InvalidProperties,
+  InvalidSelector,
+  InvalidTopic,
+  RequestFailed,
+  RequestRefused,
+  RequestTimedOut,
+  SessionClosed,
+  SessionEnded,
+  SessionExpired,
+  SessionFailed,
+  SessionRefused,
+  TooManySelections,
+  Unauthenticated,
+  ValueTooLarge,
+} from "./errors.js";
+export { connect, Session } from "./session.js";
+export { UpdateStream } from "./streams.js";
+export { VERSION } from "./version.js";

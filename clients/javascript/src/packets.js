@@ -1,0 +1,353 @@
+/**
+ * Messages to packets and back (protocol sections 2 to 4): what a server may send is read and checked here, and nothing
+ * behind this module looks at JSON.
+ *
+ * @module
+ */
+
+import { RemoteProtocolError } from "./errors.js";
+
+/** The WebSocket subprotocol (protocol 1.1). */
+export const SUBPROTOCOL = "gateway.v1.json";
+
+/** The largest id, count or version (protocol 2.5). */
+export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
+
+/**
+ * @typedef {any} JsonValue - Whatever `JSON.parse` returns.
+ * @typedef {{[name: string]: unknown}} JsonObject
+ *
+ * @typedef {object} Limits - What the session may use (protocol 9.1).
+ * @property {number} message_bytes
+ * @property {number} value_bytes
+ * @property {number} requests
+ * @property {number} selections
+ * @property {number} resend_packets
+ * @property {number} resend_bytes
+ *
+ * @typedef {object} BackoffAdvice - Seconds (protocol 8.3).
+ * @property {number} initial
+ * @property {number} maximum
+ * @property {number} stable_after
+ *
+ * @typedef {object} Welcome - See protocol 4.3.
+ * @property {"welcome"} type
+ * @property {string} session
+ * @property {string} principal
+ * @property {string} node
+ * @property {string} token
+ * @property {string} outcome
+ * @property {string | null} reason
+ * @property {number} received
+ * @property {number} resent
+ * @property {number | null} lost
+ * @property {number | null} conflated
+ * @property {number} window
+ * @property {number} ping_interval
+ * @property {number} ping_timeout
+ * @property {boolean} replicated
+ * @property {Limits} limits
+ * @property {BackoffAdvice} backoff
+ * @property {Record<string, string>} properties
+ * @property {string[]} selections
+ *
+ * @typedef {{type: "ack" | "pong", received: number}} Ack
+ * @typedef {{type: "ping", token: string | null}} Ping
+ * @typedef {{type: "go-away", reason: string, delay: number}} GoAway
+ * @typedef {{type: "bye", reason: string}} Bye
+ * @typedef {{type: "error", code: string, message: string, retryAfter: number | null}} ErrorPacket
+ *
+ * @typedef {object} UpdateBody - See protocol 6.4.
+ * @property {"update"} type
+ * @property {string} topic
+ * @property {number} version
+ * @property {string} event
+ * @property {boolean} snapshot
+ * @property {JsonValue} value
+ *
+ * @typedef {object} ReplyBody - See protocol 5.2.2.
+ * @property {"reply"} type
+ * @property {number} request
+ * @property {number | null} version
+ * @property {string | null} event
+ * @property {{code: string, message: string, retryAfter: number | null} | null} error
+ *
+ * @typedef {{type: "notice", code: string, message: string}} NoticeBody
+ * @typedef {UpdateBody | ReplyBody | NoticeBody} SessionBody
+ * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
+ * @typedef {Welcome | Ack | Ping | GoAway | Bye | ErrorPacket | SessionPacket} Packet
+ */
+
+const encoder = new TextEncoder();
+
+/**
+ * Count the bytes of a text in UTF-8.
+ *
+ * @param {string} text
+ * @returns {number}
+ */
+export function byteLength(text) {
+  return encoder.encode(text).length;
+}
+
+/**
+ * Read one message that a server sent.
+ *
+ * @param {unknown} message - JSON text, one packet or an array of packets.
+ * @returns {Packet[]} The packets in order.
+ * @throws {RemoteProtocolError} It is not what the protocol allows.
+ */
+export function decode(message) {
+  if (typeof message !== "string") {
+    throw new RemoteProtocolError("a message must be text");
+  }
+  let content;
+  try {
+    content = JSON.parse(message);
+  } catch (error) {
+    throw new RemoteProtocolError(`the message is not JSON: ${error instanceof Error ? error.message : error}`);
+  }
+  if (!Array.isArray(content)) return [readPacket(content, null)];
+  /** @type {number | null} */
+  let following = null;
+  return content.map((each) => {
+    const packet = readPacket(each, following);
+    if (packet.type === "session") following = packet.id + 1;
+    return packet;
+  });
+}
+
+/**
+ * @param {unknown} content
+ * @param {number | null} following - The number of a session packet that has none of its own (protocol 5.1).
+ * @returns {Packet}
+ */
+function readPacket(content, following) {
+  if (typeof content !== "object" || content === null || Array.isArray(content)) {
+    throw new RemoteProtocolError("a packet must be a JSON object");
+  }
+  const packet = /** @type {JsonObject} */ (content);
+  const type = packet.type;
+  if (typeof type !== "string") throw new RemoteProtocolError("a packet must have a string 'type'");
+  const readBody = BODIES.get(type);
+  if (readBody) {
+    const id = packet.id === undefined || packet.id === null ? following : count(packet, "id", 1);
+    if (id === null) throw new RemoteProtocolError(`${type} packet: 'id' is missing`);
+    return { type: "session", id, received: optional(packet, "received", count), body: readBody(packet) };
+  }
+  const readLink = LINKS.get(type);
+  if (readLink) return readLink(packet);
+  throw new RemoteProtocolError(`unknown packet type ${JSON.stringify(type.slice(0, 40))}`, {
+    code: "unknown_packet_type",
+  });
+}
+
+/** @type {ReadonlyMap<string, (packet: JsonObject) => SessionBody>} */
+const BODIES = new Map(
+  /** @type {[string, (packet: JsonObject) => SessionBody][]} */ ([
+    [
+      "update",
+      (packet) => {
+        if (packet.value === undefined) throw bad(packet, "'value' is missing");
+        return {
+          type: "update",
+          topic: text(packet, "topic"),
+          version: count(packet, "version", 1),
+          event: text(packet, "event"),
+          snapshot: optional(packet, "snapshot", flag) ?? false,
+          value: packet.value,
+        };
+      },
+    ],
+    [
+      "reply",
+      (packet) => ({
+        type: "reply",
+        request: count(packet, "request", 1),
+        version: optional(packet, "version", count),
+        event: optional(packet, "event", text),
+        error: optional(packet, "error", (_, name) => {
+          const error = object(packet, name);
+          return { code: text(error, "code"), message: text(error, "message"), retryAfter: retryAfter(error) };
+        }),
+      }),
+    ],
+    ["notice", (packet) => ({ type: "notice", code: text(packet, "code"), message: text(packet, "message") })],
+  ]),
+);
+
+/** @type {ReadonlyMap<string, (packet: JsonObject) => Packet>} */
+const LINKS = new Map(
+  /** @type {[string, (packet: JsonObject) => Packet][]} */ ([
+    ["welcome", readWelcome],
+    ["ack", (packet) => ({ type: "ack", received: count(packet, "received") })],
+    ["pong", (packet) => ({ type: "pong", received: count(packet, "received") })],
+    ["ping", (packet) => ({ type: "ping", token: optional(packet, "token", text) })],
+    ["go-away", (packet) => ({ type: "go-away", reason: text(packet, "reason"), delay: seconds(packet, "delay") })],
+    ["bye", (packet) => ({ type: "bye", reason: optional(packet, "reason", text) ?? "" })],
+    [
+      "error",
+      (packet) => ({
+        type: "error",
+        code: text(packet, "code"),
+        message: text(packet, "message"),
+        retryAfter: retryAfter(packet),
+      }),
+    ],
+  ]),
+);
+
+/**
+ * @param {JsonObject} packet
+ * @returns {Welcome}
+ */
+function readWelcome(packet) {
+  const limits = object(packet, "limits");
+  const backoff = object(packet, "backoff");
+  const selections = packet.selections ?? [];
+  if (!Array.isArray(selections) || !selections.every((each) => typeof each === "string")) {
+    throw bad(packet, "'selections' must be an array of strings");
+  }
+  return {
+    type: "welcome",
+    session: text(packet, "session"),
+    principal: text(packet, "principal"),
+    node: text(packet, "node"),
+    token: text(packet, "token"),
+    outcome: text(packet, "outcome"),
+    reason: optional(packet, "reason", text),
+    received: count(packet, "received"),
+    resent: count(packet, "resent"),
+    // Here null means "unknown" and not "absent" (protocol 2.3).
+    lost: packet.lost === undefined ? 0 : optional(packet, "lost", count),
+    conflated: packet.conflated === undefined ? 0 : optional(packet, "conflated", count),
+    window: seconds(packet, "window"),
+    ping_interval: seconds(packet, "ping_interval"),
+    ping_timeout: seconds(packet, "ping_timeout"),
+    replicated: flag(packet, "replicated"),
+    limits: {
+      message_bytes: count(limits, "message_bytes", 1),
+      value_bytes: count(limits, "value_bytes", 1),
+      requests: count(limits, "requests", 1),
+      selections: count(limits, "selections", 1),
+      resend_packets: count(limits, "resend_packets", 1),
+      resend_bytes: count(limits, "resend_bytes", 1),
+    },
+    backoff: {
+      initial: seconds(backoff, "initial"),
+      maximum: seconds(backoff, "maximum"),
+      stable_after: seconds(backoff, "stable_after"),
+    },
+    properties: texts(packet, "properties"),
+    selections: /** @type {string[]} */ (selections),
+  };
+}
+
+// --- Fields ---------------------------------------------------------------------------------------------------------
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} what
+ * @returns {RemoteProtocolError}
+ */
+function bad(packet, what) {
+  return new RemoteProtocolError(typeof packet.type === "string" ? `${packet.type} packet: ${what}` : what);
+}
+
+/**
+ * @template T
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @param {(packet: JsonObject, name: string) => T} read
+ * @returns {T | null}
+ */
+function optional(packet, name, read) {
+  return packet[name] === undefined || packet[name] === null ? null : read(packet, name);
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {string}
+ */
+function text(packet, name) {
+  const value = packet[name];
+  if (typeof value !== "string") throw bad(packet, `'${name}' must be a string`);
+  return value;
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @param {number} [least]
+ * @returns {number}
+ */
+function count(packet, name, least = 0) {
+  const value = packet[name];
+  if (!Number.isSafeInteger(value) || /** @type {number} */ (value) < least) {
+    throw bad(packet, `'${name}' must be an integer from ${least} to ${MAX_NUMBER}`);
+  }
+  return /** @type {number} */ (value);
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {number}
+ */
+function seconds(packet, name) {
+  const value = packet[name];
+  if (typeof value !== "number" || !(value >= 0) || !Number.isFinite(value)) {
+    throw bad(packet, `'${name}' must be a number of seconds, not negative`);
+  }
+  return value;
+}
+
+/**
+ * @param {JsonObject} packet
+ * @returns {number | null}
+ */
+function retryAfter(packet) {
+  return optional(packet, "retry_after", seconds);
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {boolean}
+ */
+function flag(packet, name) {
+  const value = packet[name];
+  if (typeof value !== "boolean") throw bad(packet, `'${name}' must be true or false`);
+  return value;
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {JsonObject}
+ */
+function object(packet, name) {
+  const value = packet[name];
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw bad(packet, `'${name}' must be an object`);
+  }
+  return /** @type {JsonObject} */ (value);
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {Record<string, string>}
+ */
+function texts(packet, name) {
+  const value = packet[name] ?? {};
+  if (
+    typeof value !== "object" ||
+    Array.isArray(value) ||
+    !Object.values(value).every((each) => typeof each === "string")
+  ) {
+    throw bad(packet, `'${name}' must be an object of strings`);
+  }
+  return /** @type {Record<string, string>} */ (value);
+}

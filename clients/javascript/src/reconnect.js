@@ -1,0 +1,348 @@
+/**
+ * Where and when a client connects next, and when it gives up: decisions only, without I/O, clock or randomness.
+ *
+ * ```text
+ *                  next ──► Attempt(delay, url) ──► tried ──► connected ──► … ──► lost ─┐
+ *                   ▲                                  └────► failed ─┐                 │
+ *                   └─────────────────────────────────────────────────┴─────────────────┘
+ *                  next ──► an error: the session, or the opening of one, has failed for good
+ * ```
+ *
+ * - Delays are drawn with full jitter, also before the first retry (protocol 8.3).
+ * - URLs are tried in turn, beginning with the one that worked last.
+ * - The route hint goes into the URL, so that a load balancer finds the node that holds the buffers; it is left out after
+ *   that node asked to go away, and once it did not answer at all.
+ * - The window counts from the loss of the connection, and is the shorter one of the client's and the node's.
+ *
+ * @module
+ */
+
+import { CloseCode, isRetryable, reconnectFor } from "./codes.js";
+import {
+  ConnectFailed,
+  SessionClosed,
+  SessionExpired,
+  SessionFailed,
+  SessionRefused,
+  Unauthenticated,
+} from "./errors.js";
+
+/** The path of a URL that names none (protocol 1.1). */
+export const CONNECT_PATH = "/v1/connect";
+
+/** The query parameter that carries the route hint; it is not secret. */
+const HINT_PARAMETER = "node";
+
+/** By what the bound of the delays grows with every attempt. */
+const GROWTH = 2;
+
+/** Seconds; the smallest bound, whatever a server advises. An advice of 0 would make all its clients spin. */
+const LEAST_BOUND = 0.05;
+
+/** Seconds; what a client goes by until a server has given its own advice (protocol 8.3.1). */
+const DEFAULT_ADVICE = Object.freeze({ initial: 0.25, maximum: 10, stable_after: 10 });
+
+/** Connections in a row that end with a broken protocol until the session is given up (protocol 8.2). */
+const MAX_VIOLATIONS = 2;
+
+/** Close codes with which a node says that this client broke the protocol; the session is kept for its window. */
+const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_BIG, 1002, 1003, 1007]);
+
+/**
+ * How a connection, or an attempt at one, ended.
+ *
+ * @typedef {object} Ending
+ * @property {string} message - For people; holds no token and no secret.
+ * @property {number | null} [code] - The WebSocket close code, or null if there was none.
+ * @property {string | null} [error] - The code of an error packet that came in place of a welcome.
+ * @property {number | null} [retryAfter] - Seconds of that error packet.
+ * @property {boolean} [hung] - The other side did not answer at all.
+ * @property {boolean} [permanent] - Trying the same URL again is useless, as far as one can tell.
+ * @property {boolean} [planned] - The client left because the node had asked it to.
+ * @property {boolean} [violation] - One of the two sides broke the protocol.
+ *
+ * @typedef {{delay: number, url: string}} Attempt - Seconds to wait before, and where to.
+ */
+
+/**
+ * Check the URLs a user gave, and complete those without a path.
+ *
+ * @param {string | URL | readonly (string | URL)[]} urls
+ * @param {string} [base] - What relative URLs are relative to; the page, in a browser.
+ * @returns {string[]} As `ws:` and `wss:` URLs.
+ * @throws {TypeError} There is none, or one is not a WebSocket URL.
+ */
+export function checkUrls(urls, base) {
+  const given = Array.isArray(urls) ? urls : [urls];
+  if (given.length === 0) throw new TypeError("connect needs at least one URL, such as wss://gateway.example");
+  return given.map((each) => {
+    let url;
+    try {
+      url = new URL(each, base);
+    } catch {
+      throw new TypeError("connect needs URLs such as ws://127.0.0.1:8100 or wss://gateway.example/");
+    }
+    if (url.protocol === "http:") url.protocol = "ws:";
+    if (url.protocol === "https:") url.protocol = "wss:";
+    if (url.protocol !== "ws:" && url.protocol !== "wss:") {
+      throw new TypeError(`${describeUrl(url.href)} is not a URL such as ws://127.0.0.1:8100`);
+    }
+    if (url.pathname === "" || url.pathname === "/") url.pathname = CONNECT_PATH;
+    url.hash = "";
+    return url.href;
+  });
+}
+
+/**
+ * Return a URL as it may appear in messages: without user, password and query, which may be secret.
+ *
+ * @param {string} url
+ * @returns {string}
+ */
+export function describeUrl(url) {
+  const { protocol, host, pathname } = new URL(url);
+  return `${protocol}//${host}${pathname}`;
+}
+
+/**
+ * @param {string} url
+ * @param {string | null} hint
+ * @returns {string}
+ */
+function withHint(url, hint) {
+  const parts = new URL(url);
+  parts.searchParams.delete(HINT_PARAMETER);
+  if (hint !== null) parts.searchParams.set(HINT_PARAMETER, hint);
+  return parts.href;
+}
+
+/**
+ * What to do next: the close code's range decides, or the error packet if the code was lost on the way.
+ *
+ * @param {Ending} ending
+ * @returns {import("./codes.js").Reconnect}
+ */
+function reconnectAfter({ code = null, error = null }) {
+  if (code !== null || error === null) return reconnectFor(code);
+  // A stale attempt is not retryable as such, but the next attempt carries a higher number.
+  return isRetryable(error) || error === "stale_attempt" ? "later" : "never";
+}
+
+/** The plan of one session. */
+export class ReconnectPlan {
+  #urls;
+  #connectTimeout;
+  /** @type {number | null} */
+  #window;
+  /** @type {number | null} */
+  #granted;
+  #opened = false;
+  #welcomed = false;
+  #index = 0;
+  /** @type {string | null} */
+  #hint = null;
+  /** @type {import("./packets.js").BackoffAdvice} */
+  #advice = DEFAULT_ADVICE;
+  /** Seconds below which the next delay is drawn; null for the advice's first one. @type {number | null} */
+  #bound = null;
+  /** Seconds that the next delay has at least. */
+  #earliest = 0;
+  /** @type {number | null} */
+  #connectedAt = null;
+  /** @type {number | null} */
+  #deadline;
+  /** @type {Set<number>} */
+  #useless = new Set();
+  #violations = 0;
+  #atOnce = true;
+  /** @type {Ending | null} */
+  #last = null;
+  /** @type {Error | null} */
+  #over = null;
+
+  /**
+   * @param {string[]} urls - As `checkUrls` returned them.
+   * @param {{connectTimeout: number, window: number | null, now: number, resumes?: boolean}} options - Seconds within which
+   *   the session must be opened; seconds without a connection after which this client gives up, or null to leave that to
+   *   the node; the time at which opening begins; whether it is not opened, but gone on with by a token that was kept.
+   */
+  constructor(urls, { connectTimeout, window, now, resumes = false }) {
+    this.#urls = urls;
+    this.#connectTimeout = connectTimeout;
+    this.#window = this.#granted = window;
+    this.#deadline = now + connectTimeout;
+    this.#opened = resumes;
+    /** Connections tried since the last loss, or since the beginning. */
+    this.attempts = 0;
+  }
+
+  // --- What happened ------------------------------------------------------------------------------------------------
+
+  /**
+   * A node has welcomed the session.
+   *
+   * @param {import("./packets.js").Welcome} welcome
+   * @param {number} now
+   */
+  connected(welcome, now) {
+    this.#opened = this.#welcomed = true;
+    this.#hint = welcome.node;
+    this.#granted = this.#window === null ? welcome.window : Math.min(welcome.window, this.#window);
+    this.#advice = welcome.backoff;
+    this.#connectedAt = now;
+    this.#earliest = 0;
+    this.#deadline = null;
+    this.#last = null;
+  }
+
+  /**
+   * The connection ended: the window begins.
+   *
+   * @param {Ending} ending
+   * @param {number} now
+   */
+  lost(ending, now) {
+    this.attempts = 0;
+    this.#deadline = this.#granted === null ? null : now + this.#granted;
+    const planned = ending.planned ?? false;
+    if (planned || ending.code === CloseCode.GOING_AWAY) {
+      this.#hint = null;
+      this.#index = (this.#index + 1) % this.#urls.length;
+    }
+    // Whoever left on request has spread its move already (protocol 8.3.3).
+    this.#atOnce = planned;
+    this.#ended(ending, now);
+    if (ending.violation) this.#countViolation(ending);
+  }
+
+  /**
+   * An attempt ended without a welcome.
+   *
+   * @param {Ending} ending
+   * @param {number} now
+   */
+  failed(ending, now) {
+    if (ending.permanent) this.#useless.add(this.#index);
+    if (ending.hung) this.#hint = null;
+    this.#index = (this.#index + 1) % this.#urls.length;
+    this.#atOnce = false;
+    this.#ended(ending, now);
+    if (!this.#opened && this.#useless.size === this.#urls.length) {
+      this.#over = new ConnectFailed(ending.message, { retryable: false });
+    }
+  }
+
+  /**
+   * @param {Ending} ending
+   * @param {number} now
+   */
+  #ended(ending, now) {
+    this.#last = ending;
+    const lasted = this.#connectedAt !== null && now - this.#connectedAt >= this.#advice.stable_after;
+    this.#connectedAt = null;
+    if (lasted) {
+      this.#violations = 0;
+      this.#bound = null;
+    }
+    let reconnect = reconnectAfter(ending);
+    if (reconnect === "never") {
+      if (this.#opened && NODE_SAYS_BUG.has(ending.code ?? 0) && !ending.violation) {
+        this.#countViolation(ending);
+      } else if (!ending.violation) {
+        this.#over = this.#opened ? sessionOver(ending) : openingOver(ending);
+      }
+      reconnect = "later";
+    }
+    const retryAfter = ending.retryAfter ?? null;
+    this.#earliest = retryAfter ?? 0;
+    if (reconnect === "later" && retryAfter === null) this.#bound = this.#advice.maximum;
+  }
+
+  /** @param {Ending} ending */
+  #countViolation(ending) {
+    this.#violations += 1;
+    if (this.#violations >= MAX_VIOLATIONS) {
+      this.#over = new SessionFailed(
+        `the session is given up, because connections in a row broke the protocol; the last one: ${ending.message}`,
+        { code: ending.error ?? "protocol_error" },
+      );
+    }
+  }
+
+  // --- What to do ---------------------------------------------------------------------------------------------------
+
+  /**
+   * Decide what comes next.
+   *
+   * @param {number} now
+   * @param {number} random - Uniform in [0, 1).
+   * @returns {Attempt | Error} The next attempt, or the error with which the session, or the opening of one, has failed.
+   */
+  next(now, random) {
+    if (this.#over !== null) return this.#over;
+    const remaining = this.remaining(now);
+    if (remaining !== null && remaining <= 0) return this.#tooLate();
+    let delay = this.#atOnce ? 0 : this.#delay(random);
+    if (remaining !== null && delay >= remaining) {
+      if (remaining <= LEAST_BOUND) return this.#tooLate();
+      // A bound beyond the end would mean not to try at all; so it is drawn from what is left.
+      delay = random * remaining;
+    }
+    this.#atOnce = false;
+    this.attempts += 1;
+    return { delay, url: withHint(/** @type {string} */ (this.#urls[this.#index]), this.#hint) };
+  }
+
+  /**
+   * Tell how many seconds are left to get a connection; null for no limit.
+   *
+   * @param {number} now
+   * @returns {number | null}
+   */
+  remaining(now) {
+    return this.#deadline === null ? null : Math.max(0, this.#deadline - now);
+  }
+
+  /** @param {number} random */
+  #delay(random) {
+    const bound = Math.max(LEAST_BOUND, this.#bound ?? this.#advice.initial);
+    const maximum = Math.max(LEAST_BOUND, this.#advice.initial, this.#advice.maximum);
+    const delay = this.#earliest + random * bound;
+    this.#bound = Math.min(maximum, bound * GROWTH);
+    this.#earliest = 0;
+    return delay;
+  }
+
+  #tooLate() {
+    const last = this.#last === null ? "" : `; last: ${this.#last.message}`;
+    if (!this.#welcomed) {
+      return new ConnectFailed(`no session within ${this.#connectTimeout} s${last}`, { code: this.#last?.error ?? null });
+    }
+    const window = this.#granted === null ? "its window" : `its window of ${this.#granted} s`;
+    return new SessionExpired(`no node took the session back within ${window}${last}`);
+  }
+}
+
+/** @param {Ending} ending */
+function openingOver(ending) {
+  if (ending.error === "unauthenticated" || ending.code === CloseCode.UNAUTHENTICATED) {
+    return new Unauthenticated(ending.message);
+  }
+  return new ConnectFailed(ending.message, { code: ending.error ?? null, retryable: false });
+}
+
+/** @param {Ending} ending */
+function sessionOver(ending) {
+  const details = { code: ending.error ?? null };
+  if (ending.error === "session_expired" || ending.code === CloseCode.SESSION_EXPIRED) {
+    return new SessionExpired(ending.message, details);
+  }
+  if (
+    ending.error === "session_closed" ||
+    ending.code === CloseCode.NORMAL ||
+    ending.code === CloseCode.SESSION_CLOSED
+  ) {
+    return new SessionClosed(ending.message, details);
+  }
+  return new SessionRefused(ending.message, details);
+}
