@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
 from gateway.app.lag import TailLag
+from gateway.app.operations.watchers import Watchers
 from gateway.app.replicas import Change, Partition, Replicas
 from gateway.app.session import Session
 
@@ -48,6 +49,7 @@ class Delivery:
     Attributes:
         replicas: this node's copies of topic partitions.
         lag: how far behind the streams it is.
+        watchers: who is sent topics of the system.
     """
 
     def __init__(self, context: Context, sessions: Sessions) -> None:
@@ -68,6 +70,7 @@ class Delivery:
             ),
         )
         self.lag = TailLag(context.clock, context.metrics)
+        self.watchers = Watchers()
 
     async def run(self) -> None:
         """Follow the streams for ever."""
@@ -108,6 +111,7 @@ class Delivery:
         if session.moving or session.dropped:
             return
         self._index.set(session, selections)
+        self.watchers.selects(session, selections)
 
     def mute(self, session: Session) -> None:
         """Send the session no more updates, but keep what it would need."""
@@ -115,6 +119,7 @@ class Delivery:
 
     def forget(self, session: Session) -> None:
         """The session is not this node's any more."""
+        self.watchers.forget(session)
         self._index.remove(session)
         self.replicas.release(session.retained)
         session.retained = frozenset()

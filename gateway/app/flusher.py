@@ -68,6 +68,10 @@ class Flusher:
         """How many sessions wait for their transport or for acknowledgements."""
         return len(self._blocked)
 
+    def blocked_sessions(self) -> list[Session]:
+        """List them."""
+        return list(self._blocked)
+
     def mark(self, session: Session) -> None:
         """Have *session* written at the end of this loop tick."""
         self._dirty[session] = None

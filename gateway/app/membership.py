@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.operations.reports import Reports
 from gateway.app.recovery import Recovery
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -45,6 +46,17 @@ class Membership:
         self._sessions = sessions
         self._recovery = recovery
         self._table = LeaseTable((), ())
+        self._watchers = sessions.delivery.watchers
+        self._reports: Reports | None = None
+
+    @property
+    def alive(self) -> tuple[NodeRef, ...]:
+        """The nodes that held their lease when this one last looked."""
+        return self._table.alive
+
+    def report_by(self, reports: Reports) -> None:
+        """Tell whoever watches of the nodes that are gone."""
+        self._reports = reports
 
     def is_alive(self, node: NodeRef) -> bool:
         """Tell whether *node* held its lease when this one last looked."""
@@ -63,7 +75,7 @@ class Membership:
         while True:
             await asyncio.sleep(self._policy.renew * (0.9 + 0.2 * self._clock.random()))
             try:
-                self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease)
+                await self._renew()
                 for lapsed in self._table.lapsed:
                     await self._take_over(lapsed)
                 # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
@@ -73,6 +85,11 @@ class Membership:
                 await self._regain()
             except GridUnavailable:
                 continue
+
+    async def _renew(self) -> None:
+        watch = 0.0 if self._reports is None else self._reports.watch
+        self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease, watch=watch)
+        self._watchers.told(watched=self._table.watched)
 
     async def _regain(self) -> None:
         with suppress(GridUnavailable):  # then the next renewal tells the same
@@ -94,6 +111,8 @@ class Membership:
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
         self._metrics.add(catalogue.TAKEOVERS)
         self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=sessions)
+        if self._reports is not None:
+            await self._reports.bury(lapsed)
 
     async def reap(self) -> None:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""

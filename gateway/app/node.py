@@ -15,6 +15,8 @@ from gateway.app.context import Context
 from gateway.app.drain import Drain
 from gateway.app.handshake import Authorities, Handshake
 from gateway.app.membership import Membership
+from gateway.app.operations.activity import Activity
+from gateway.app.operations.reports import Reports
 from gateway.app.persistence import Persistence
 from gateway.app.policy import NodePolicy
 from gateway.app.recovery import Recovery
@@ -71,6 +73,8 @@ class Node:
         metrics: Metrics,
         log: EventLog,
     ) -> None:
+        activity = Activity(log, wall=clock.wall)
+        log = activity
         self._background = Background(log)
         context = Context(
             me=me, policy=policy, clock=clock, grid=grid, background=self._background, metrics=metrics, log=log
@@ -102,6 +106,16 @@ class Node:
             draining=lambda: self.draining,
         )
         self._drain = Drain(context, self.sessions, self._persistence, arriving=lambda: self.connections.greeting)
+        self._reports = Reports(
+            context,
+            self.sessions,
+            activity,
+            alive=lambda: self._membership.alive,
+            not_ready=self.not_ready,
+            draining=lambda: self.draining,
+            connections=lambda: len(self.connections),
+        )
+        self._membership.report_by(self._reports)
         self._watch_gauges()
 
     async def start(self) -> None:
@@ -111,6 +125,7 @@ class Node:
         self._background.forever(self.sessions.delivery.run, "grid-tail")
         self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
         self._background.forever(self._measure_lag, "event-loop-lag")
+        self._background.forever(self._reports.run, "reports")
         self._background.once(self._join(), "join")
 
     async def _join(self) -> None:
@@ -152,6 +167,7 @@ class Node:
         await self._background.close()
         await self.sessions.delivery.replicas.close()
         if self._may_leave:
+            await self._reports.farewell()
             with suppress(GridUnavailable):  # then the lease lapses by itself
                 await self._context.grid.nodes.leave(self.me)
         await self._context.grid.close()

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from gateway.core.errors import InvalidSelector
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selectors import Selector, covers, matches, overlaps, parse_selector, partitions
-from gateway.core.topics import shown
+from gateway.core.topics import is_reserved, shown
 from gateway.core.types import TopicPath
 
 SELECT_SIGN: Final = "+"
@@ -70,7 +70,7 @@ class Selections:
     Two lists are equal if they have the same entries in the same order.
     """
 
-    __slots__ = ("_entries", "_literals", "_map", "_partitions", "_wildcards", "_wire")
+    __slots__ = ("_entries", "_literals", "_map", "_of_system", "_partitions", "_wildcards", "_wire")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """Take *entries* as they are, compact or not; ``NOTHING`` and ``from_wire`` are the usual beginnings."""
@@ -82,6 +82,7 @@ class Selections:
         self._map: SelectorMap[int] | None = None
         self._partitions: tuple[int, frozenset[int]] | None = None
         self._wire: tuple[str, ...] | None = None
+        self._of_system: bool | None = None
 
     @staticmethod
     def from_wire(wire: Iterable[str]) -> Selections:
@@ -109,6 +110,13 @@ class Selections:
     def entries(self) -> tuple[Entry, ...]:
         """The entries in order."""
         return self._entries
+
+    @property
+    def of_system(self) -> bool:
+        """Whether an entry selects topics of the system, so that somebody has to publish them."""
+        if self._of_system is None:
+            self._of_system = any(entry.selects and is_reserved(entry.selector.text) for entry in self._entries)
+        return self._of_system
 
     def select(self, selector: Selector) -> Selections:
         """Return the list after selecting *selector*; this very object if that changes nothing."""

@@ -17,10 +17,12 @@ class LeaseTable:
     Attributes:
         alive: nodes whose lease holds, sorted; the caller is among them.
         lapsed: nodes whose lease ended and whose sessions nobody has finished putting on the clock.
+        watched: whether a node has said that somebody watches the system's topics there, and that is not over.
     """
 
     alive: tuple[NodeRef, ...]
     lapsed: tuple[NodeRef, ...]
+    watched: bool = False
 
 
 class NodeDirectory(Protocol):
@@ -33,8 +35,13 @@ class NodeDirectory(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def renew(self, node: NodeRef, *, lease: float) -> LeaseTable:
+    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
         """Extend the lease and look around.
+
+        Args:
+            node: which.
+            lease: its length in seconds.
+            watch: seconds for which everybody who renews shall see ``watched``, from now on; 0 leaves it as it is.
 
         Raises:
             LeaseLost: the lease lapsed and a survivor may have taken over; ``join`` again, then verify every session.

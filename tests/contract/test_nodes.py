@@ -45,6 +45,28 @@ async def test_renewing_extends_the_lease(harness: Harness) -> None:
     assert (await grid.nodes.renew(N1, lease=LONG)).alive == (N1,)
 
 
+async def test_everybody_who_renews_hears_that_somebody_watches_until_that_is_over(harness: Harness) -> None:
+    """watch: seconds for which everybody who renews shall see ``watched``, from now on; 0 leaves it as it is."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n2.nodes.join(N2, lease=LONG)
+    assert not (await n1.nodes.renew(N1, lease=LONG)).watched
+    assert (await n1.nodes.renew(N1, lease=LONG, watch=LONG)).watched
+    # A shorter time does not shorten what another node has said.
+    assert (await n2.nodes.renew(N2, lease=LONG, watch=harness.short)).watched
+    await harness.advance(harness.short)
+    assert (await n2.nodes.renew(N2, lease=LONG)).watched
+
+
+async def test_nobody_is_said_to_watch_for_longer_than_was_told(harness: Harness) -> None:
+    """watched: whether a node has said that somebody watches, and that is not over."""
+    grid = await harness.grid()
+    await grid.nodes.join(N1, lease=LONG)
+    await grid.nodes.renew(N1, lease=LONG, watch=harness.short)
+    await harness.advance(harness.short)
+    assert not (await grid.nodes.renew(N1, lease=LONG)).watched
+
+
 async def test_a_lease_that_is_not_renewed_lapses(harness: Harness) -> None:
     """lapsed: nodes whose lease ended and whose sessions nobody has finished putting on the clock."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

@@ -9,7 +9,7 @@
  */
 
 import { RemoteProtocolError } from "./errors.js";
-import { covers, overlaps, parseSelector } from "./selectors.js";
+import { covers, isReserved, overlaps, parseSelector } from "./selectors.js";
 
 /**
  * @typedef {import("./selectors.js").Selector} Selector
@@ -21,7 +21,7 @@ import { covers, overlaps, parseSelector } from "./selectors.js";
 /** Properties whose names begin with this are made by each node and are no promise. */
 export const SERVERS_PREFIX = "$";
 
-/** The selector that matches every topic. */
+/** The selector that matches every topic but the system's. */
 const EVERYTHING = "**";
 
 /** An immutable list of entries in compact form. */
@@ -217,6 +217,9 @@ function selectionsFrom(actual, wanted) {
   } else {
     // The order of entries decides, so a list that is not the beginning of the other is made anew.
     asks.push({ type: "unsubscribe", selector: EVERYTHING });
+    for (const { selects, selector } of actual.entries) {
+      if (selects && isReserved(selector.text)) asks.push({ type: "unsubscribe", selector: selector.text });
+    }
   }
   for (const { selects, selector } of entries) {
     asks.push({ type: selects ? "subscribe" : "unsubscribe", selector: selector.text });

@@ -15,6 +15,9 @@ const SEPARATOR = "/";
 const ONE = "*";
 const ANY = "**";
 
+/** Begins the first segment of the system's topics, for which no wildcard in the first place stands (protocol 6.2). */
+const SYSTEM_SIGN = "$";
+
 const MAX_BYTES = 1024;
 const MAX_SEGMENTS = 32;
 const MAX_ANY = 4;
@@ -107,6 +110,7 @@ export function parseSelector(text) {
     if (segments.filter((each) => each === ANY).length > MAX_ANY) {
       throw new InvalidSelector(`a selector has at most ${MAX_ANY} '**'`);
     }
+    if (segments.length > MAX_SEGMENTS) throw new InvalidSelector(`a selector has at most ${MAX_SEGMENTS} segments`);
     selector = {
       text: segments.join(SEPARATOR),
       segments,
@@ -119,7 +123,8 @@ export function parseSelector(text) {
 }
 
 /**
- * In each run of wildcards the `*` come first, then at most one `**`; nothing but `*` and `**` becomes `**`.
+ * In each run of wildcards the `*` come first, then at most one `**`; nothing but `*` and `**` becomes `**`; and a `**` in
+ * the first place stands for at least one segment if the next one begins with `$`.
  *
  * @param {string[]} written
  */
@@ -139,7 +144,32 @@ function canonical(written) {
     result.push(segment);
   }
   if (open) result.push(ANY);
-  return result.length === 2 && result[0] === ONE && result[1] === ANY ? [ANY] : result;
+  if (result.length === 2 && result[0] === ONE && result[1] === ANY) return [ANY];
+  if (result[0] === ANY && result[1]?.startsWith(SYSTEM_SIGN)) result.unshift(ONE);
+  return result;
+}
+
+/**
+ * Tell whether a topic, or a selector with a literal first segment, belongs to the system.
+ *
+ * @param {string} path
+ * @returns {boolean}
+ */
+export function isReserved(path) {
+  return path.startsWith(SYSTEM_SIGN);
+}
+
+/** @param {Selector} selector */
+function beginsWithWildcard({ segments }) {
+  return segments[0] === ONE || segments[0] === ANY;
+}
+
+/**
+ * @param {Selector} one
+ * @param {Selector} other
+ */
+function areStrangers(one, other) {
+  return (isReserved(one.text) && beginsWithWildcard(other)) || (isReserved(other.text) && beginsWithWildcard(one));
 }
 
 // --- The automaton --------------------------------------------------------------------------------------------------
@@ -210,6 +240,7 @@ function step(states, leadingOn, anys) {
  */
 export function matches(selector, topic) {
   if (selector.literal) return selector.text === topic;
+  if (isReserved(topic) && beginsWithWildcard(selector)) return false;
   const { byText, ones, anys, start, end } = automatonOf(selector);
   let states = start;
   for (const segment of topic.split(SEPARATOR)) {
@@ -233,6 +264,7 @@ export function covers(wide, narrow) {
   if (wide.literal || narrow.literal) {
     return wide.text === narrow.text || (narrow.literal && matches(wide, narrow.text));
   }
+  if (areStrangers(wide, narrow)) return false;
   const { byText, ones, anys, flexible, start, end } = automatonOf(wide);
   let states = start;
   for (const segment of narrow.segments) {
@@ -253,6 +285,7 @@ export function covers(wide, narrow) {
 export function overlaps(one, other) {
   if (one.literal) return matches(other, one.text);
   if (other.literal) return matches(one, other.text);
+  if (areStrangers(one, other)) return false;
   const { byText, literals, ones, anys, start, end } = automatonOf(other);
   let states = start;
   for (const segment of one.segments) {

@@ -38,21 +38,24 @@ class Leases:
 
     def __init__(self) -> None:
         self._leases: dict[NodeRef, _Lease] = {}
+        self._watched_until = 0.0
 
     def join(self, node: NodeRef, length: float, now: float) -> None:
         """See ``NodeDirectory.join``; a takeover under way loses its ground."""
         self._leases[node] = _Lease(length, now + length)
 
-    def renew(self, node: NodeRef, length: float, now: float) -> LeaseTable:
+    def renew(self, node: NodeRef, length: float, now: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
         lease = self._leases.get(node)
         if lease is None or lease.until <= now:
             raise LeaseLost(f"the lease of {node} has lapsed or is unknown")
         lease.length = length
         lease.until = now + length
+        if watch:
+            self._watched_until = max(self._watched_until, now + watch)
         alive = sorted(each for each, held in self._leases.items() if held.until > now)
         lapsed = sorted(each for each, held in self._leases.items() if held.until <= now)
-        return LeaseTable(tuple(alive), tuple(lapsed))
+        return LeaseTable(tuple(alive), tuple(lapsed), watched=self._watched_until > now)
 
     def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""

@@ -19,9 +19,9 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now))
 
-    async def renew(self, node: NodeRef, *, lease: float) -> LeaseTable:
+    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now))
+        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch))
 
     async def leave(self, node: NodeRef) -> None:
         """See the port."""

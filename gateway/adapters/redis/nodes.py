@@ -49,22 +49,25 @@ class RedisNodes:
             self._leases.hold(until=asked + lease, term=term)
         self._compare(generation)
 
-    async def renew(self, node: NodeRef, *, lease: float) -> LeaseTable:
+    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
         keys = self._keys
         asked = self._leases.now()
         reply = await self._batcher.call(
-            scripts.NODE_RENEW(*(keys.grid, keys.leases, keys.members, keys.renewed), str(node), _milliseconds(lease))
+            scripts.NODE_RENEW(
+                *(keys.grid, keys.leases, keys.members, keys.renewed),
+                *(str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
+            )
         )
         self._compare(reply[0])
         if len(reply) == 1:
             if node == self._node:
                 self._leases.lose()
             raise LeaseLost(f"the lease of {node} has lapsed")
-        _, alive, lapsed, term = reply
+        _, alive, lapsed, term, watched = reply
         if node == self._node:
             self._leases.hold(until=asked + lease, term=term)
-        return LeaseTable(_nodes(alive), _nodes(lapsed))
+        return LeaseTable(_nodes(alive), _nodes(lapsed), watched=bool(watched))
 
     async def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""

@@ -1,0 +1,11 @@
+"""What a node tells of itself by topics below ``$gateway``, while somebody watches (ADR 0014).
+
+| topic | value | published |
+|---|---|---|
+| ``$gateway/nodes/<node>`` | its state: sessions, resumes, grid, lag, who it sees alive | every second |
+| ``$gateway/recoveries/<node>`` | resumes by rung over the last quarter of an hour | when there are new ones |
+| ``$gateway/activity/<node>`` | what happened to single sessions in the last second | when something did |
+| ``$gateway/slow/<node>`` | sessions whose transport pushes back, the worst first | when it changes |
+
+They are topics like all others: any node's clients can select them, if they may.
+"""

@@ -1,0 +1,138 @@
+"""What happened to the sessions of a node, counted and remembered for a while.
+
+It listens where every event of a session's life passes anyway: at the log. Nothing is added to the paths of packets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from gateway.catalogue import log_events as events
+from gateway.catalogue.log_events import LogEvent
+from gateway.core.codes import Outcome
+from gateway.ports import EventLog
+
+INTERVAL: Final = 5.0
+"""Seconds that one column of the history stands for: fine enough to see a storm rise and fall."""
+
+COLUMNS: Final = 180
+"""Columns kept: a quarter of an hour, in which people look at a screen after an alert, in some 10 kB."""
+
+RECENT: Final = 50
+"""Happenings told per report; a storm has thousands a second, and nobody reads them one by one. The rest is counted."""
+
+REFUSED: Final = Outcome.REFUSED.value
+"""How resumes are counted that got no session."""
+
+_TOLD: Final[Mapping[LogEvent, str]] = {
+    events.SESSION_OPENED: "opened",
+    events.SESSION_RESUMED: "resumed",
+    events.SESSION_DISCONNECTED: "disconnected",
+    events.SESSION_ENDED: "ended",
+    events.SESSION_FENCED: "fenced",
+    events.SLOW_CONSUMER_CLOSED: "too_slow",
+}
+"""Events of single sessions that are told, and what they are called there."""
+
+
+class Happening(NamedTuple):
+    """Something happened to a session.
+
+    Attributes:
+        at: when, in seconds since 1970.
+        what: ``opened``, ``resumed``, ``disconnected``, ``ended``, ``fenced`` or ``too_slow``.
+        session: its id.
+        detail: the rung of a resume, the reason of an end, or nothing.
+    """
+
+    at: float
+    what: str
+    session: str
+    detail: str | None
+
+
+class Column(NamedTuple):
+    """Resumes within one interval.
+
+    Attributes:
+        begins: in seconds since 1970; a multiple of the interval, so that those of several nodes can be added up.
+        counts: by outcome.
+    """
+
+    begins: float
+    counts: Counter[str]
+
+
+class Activity:
+    """An ``EventLog`` that counts what passes on its way to another one.
+
+    Args:
+        log: where events go on to.
+        wall: seconds since 1970.
+
+    Attributes:
+        resumes: resumes since the start, by outcome; refusals together.
+        opened: sessions opened since the start.
+        ended: sessions ended since the start, by reason.
+        slow_closes: connections closed since the start because their client read too slowly.
+    """
+
+    def __init__(self, log: EventLog, *, wall: Callable[[], float]) -> None:
+        self._log = log
+        self._wall = wall
+        self._columns: deque[Column] = deque(maxlen=COLUMNS)
+        self._happenings: deque[Happening] = deque(maxlen=RECENT)
+        self._happened = 0
+        self.resumes: Counter[str] = Counter()
+        self.opened = 0
+        self.ended: Counter[str] = Counter()
+        self.slow_closes = 0
+
+    def emit(self, event: LogEvent, /, **fields: object) -> None:
+        """See ``EventLog.emit``."""
+        self._log.emit(event, **fields)
+        if event is events.RESUME_REFUSED:
+            self._resumed(REFUSED)
+            return
+        what = _TOLD.get(event)
+        if what is None:
+            return
+        detail: str | None = None
+        if event is events.SESSION_RESUMED:
+            detail = str(fields["outcome"])
+            self._resumed(detail)
+        elif event is events.SESSION_OPENED:
+            self.opened += 1
+        elif event is events.SESSION_ENDED:
+            detail = str(fields["reason"])
+            self.ended[detail] += 1
+        elif event is events.SLOW_CONSUMER_CLOSED:
+            self.slow_closes += 1
+        self._happened += 1
+        self._happenings.append(Happening(self._wall(), what, str(fields["session"]), detail))
+
+    def _resumed(self, outcome: str) -> None:
+        self.resumes[outcome] += 1
+        begins = self._wall() // INTERVAL * INTERVAL
+        if not self._columns or self._columns[-1].begins != begins:
+            self._columns.append(Column(begins, Counter()))
+        self._columns[-1].counts[outcome] += 1
+
+    # --- What there is to tell ----------------------------------------------------------------------------------------
+
+    def history(self) -> list[Column]:
+        """List the intervals in which sessions were resumed, the oldest first; those without are left out."""
+        return list(self._columns)
+
+    def take(self) -> tuple[list[Happening], int]:
+        """Take out what happened since this was asked last.
+
+        Returns:
+            The newest, in order, and how many more there were.
+        """
+        happenings, happened = list(self._happenings), self._happened
+        self._happenings.clear()
+        self._happened = 0
+        return happenings, happened - len(happenings)

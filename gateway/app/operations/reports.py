@@ -1,0 +1,181 @@
+"""Publishes what the node tells of itself, about once a second, for as long as somebody watches anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from gateway import __version__
+from gateway.app.context import Context
+from gateway.app.operations.activity import INTERVAL, REFUSED, Activity
+from gateway.app.operations.watchers import Watchers
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.app.system_publisher import SystemPublisher
+from gateway.core.codec import json_text
+from gateway.core.codes import Outcome
+from gateway.core.topics import SYSTEM_ROOT
+from gateway.core.types import NodeRef, TopicPath
+from gateway.ports import GridUnavailable, LeaseLost
+
+PERIOD: Final = 1.0
+"""Seconds between two reports: people take one change a second for live, and a cluster of a hundred nodes publishes no
+more by it than one busy client."""
+
+WATCH_RENEWALS: Final = 3
+"""Renewals of a lease for which others remember that somebody watches at this node; so two may fail."""
+
+SLOWEST: Final = 20
+"""Slow consumers told of, the worst first: a screenful. Their number is told, too."""
+
+RUNGS: Final = (Outcome.REATTACHED.value, Outcome.FAILED_OVER.value, REFUSED)
+"""Outcomes of resumes, in the order in which the columns of the history have them."""
+
+
+class Reports:
+    """The reports of one node; see the package for the topics.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        activity: what happened to them.
+        alive: the nodes whose lease held when this one last looked.
+        not_ready: why no new sessions should come here.
+        draining: whether clients are being moved to other nodes.
+        connections: how many are open.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        sessions: Sessions,
+        activity: Activity,
+        *,
+        alive: Callable[[], Sequence[NodeRef]],
+        not_ready: Callable[[], Sequence[str]],
+        draining: Callable[[], bool],
+        connections: Callable[[], int],
+    ) -> None:
+        self._me = context.me
+        self._policy = context.policy
+        self._clock = context.clock
+        self._grid = context.grid
+        self._sessions = sessions
+        self._activity = activity
+        self._alive = alive
+        self._not_ready = not_ready
+        self._draining = draining
+        self._connections = connections
+        self._publisher = SystemPublisher(context)
+        self._watchers: Watchers = sessions.delivery.watchers
+        self._started = context.clock.wall()
+        self._lag = 0.0
+        self._told: dict[TopicPath, bytes] = {}
+        """What was told last by the topics that are published only when they change."""
+
+    @property
+    def watch(self) -> float:
+        """Seconds for which the grid shall remember that somebody watches at this node; 0 if nobody does."""
+        return WATCH_RENEWALS * self._policy.renew if self._watchers.here else 0.0
+
+    async def run(self) -> None:
+        """Report for ever, while somebody watches."""
+        while True:
+            await self._watchers.somebody()
+            self._activity.take()  # what is older is in the counts
+            if self._watchers.here and not self._watchers.elsewhere:
+                # The other nodes hear of it with their next renewal, and not one renewal later.
+                with suppress(GridUnavailable, LeaseLost):  # whoever keeps the lease sees to that
+                    await self._grid.nodes.renew(self._me, lease=self._policy.lease, watch=self.watch)
+            due = self._clock.monotonic()
+            while self._watchers.here or self._watchers.elsewhere:
+                with suppress(GridUnavailable):  # nobody can be told then; the next report says what has changed
+                    await self._publisher.publish(self._changes())
+                due = max(due + PERIOD, self._clock.monotonic())
+                await asyncio.sleep(due - self._clock.monotonic())
+                self._lag = max(0.0, self._clock.monotonic() - due)
+            self._told.clear()
+
+    async def bury(self, lapsed: NodeRef) -> None:
+        """Mark a node as gone whose lease has lapsed, for those who watch, unless it is back by another run."""
+        if not (self._watchers.here or self._watchers.elsewhere):
+            return
+        if any(each.node == lapsed.node for each in self._alive()):
+            return
+        await self._mark(lapsed, "lapsed")
+
+    async def farewell(self) -> None:
+        """Say that this node has left on purpose, if somebody watches."""
+        if self._watchers.here or self._watchers.elsewhere:
+            await self._mark(self._me, "left")
+
+    async def _mark(self, node: NodeRef, state: str) -> None:
+        value = {"node": node.node, "incarnation": node.incarnation, "state": state, "at": self._clock.wall()}
+        with suppress(GridUnavailable):
+            await self._publisher.publish([(_topic("nodes", node), json_text(value))])
+
+    # --- What is told -------------------------------------------------------------------------------------------------
+
+    def _changes(self) -> list[tuple[TopicPath, bytes]]:
+        me, changes = self._me, [(_topic("nodes", self._me), json_text(self._state()))]
+        for name, value in (("recoveries", self._recoveries()), ("slow", self._slow())):
+            topic, text = _topic(name, me), json_text(value)
+            if self._told.get(topic) != text:
+                self._told[topic] = text
+                changes.append((topic, text))
+        happenings, more = self._activity.take()
+        if happenings:
+            value = {"node": me.node, "happenings": [each._asdict() for each in happenings], "more": more}
+            changes.append((_topic("activity", me), json_text(value)))
+        return changes
+
+    def _state(self) -> dict[str, object]:
+        sessions, activity = self._sessions, self._activity
+        connected = sessions.connected()
+        return {
+            "node": self._me.node,
+            "incarnation": self._me.incarnation,
+            "state": "serving",
+            "version": __version__,
+            "started": self._started,
+            "at": self._clock.wall(),
+            "sessions": {"connected": connected, "disconnected": len(sessions) - connected},
+            "connections": self._connections(),
+            "opened": activity.opened,
+            "ended": dict(activity.ended),
+            "resumes": {rung: activity.resumes[rung] for rung in RUNGS},
+            "slow": {"blocked": sessions.flusher.blocked, "closed": activity.slow_closes},
+            "lag": self._lag,
+            "grid": {"state": self._grid.state.value, "generation": self._grid.generation},
+            "draining": self._draining(),
+            "reasons": list(self._not_ready()),
+            "alive": [str(each) for each in self._alive()],
+        }
+
+    def _recoveries(self) -> dict[str, object]:
+        columns = [[each.begins, *(each.counts[rung] for rung in RUNGS)] for each in self._activity.history()]
+        return {"node": self._me.node, "interval": INTERVAL, "rungs": RUNGS, "columns": columns}
+
+    def _slow(self) -> dict[str, object]:
+        blocked = self._sessions.flusher.blocked_sessions()
+        worst = sorted(blocked, key=lambda each: each.machine.waiting_bytes, reverse=True)[:SLOWEST]
+        return {"node": self._me.node, "count": len(blocked), "sessions": list(map(_slow_session, worst))}
+
+
+def _slow_session(session: Session) -> dict[str, object]:
+    machine = session.machine
+    return {
+        "session": session.id,
+        "principal": session.principal,
+        "waiting_packets": machine.waiting,
+        "waiting_bytes": machine.waiting_bytes,
+        "resend_packets": machine.unacknowledged,
+        "resend_bytes": machine.resend_bytes,
+        "conflated": machine.conflated,
+    }
+
+
+def _topic(kind: str, node: NodeRef) -> TopicPath:
+    return TopicPath(f"{SYSTEM_ROOT}/{kind}/{node.node}")

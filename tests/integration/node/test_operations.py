@@ -1,0 +1,144 @@
+"""What nodes tell of themselves below ``$gateway``, and that they do so only while somebody watches (P11)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.app.node import Node
+from gateway.client import Session, Update, connect
+from gateway.core.topics import TOPIC_PARTITIONS
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.ports import LeaseTable
+from tests.support.nodes import TestNode, eventually, running_node
+
+QUICK: dict[str, Any] = {"lease_renew": 0.2, "lease": 1.0}
+
+
+class Watch:
+    """A client that keeps the newest value of each topic, and counts what comes."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.values: dict[str, Any] = {}
+        self.updates: dict[str, int] = {}
+
+    async def follow(self, stream: AsyncIterator[Update]) -> None:
+        async for update in stream:
+            self.values[update.topic] = update.value
+            self.updates[update.topic] = self.updates.get(update.topic, 0) + 1
+
+
+@asynccontextmanager
+async def watching(node: TestNode, selector: str = "$gateway/**") -> AsyncIterator[Watch]:
+    async with connect(node.url, principal="operator") as session:
+        watch = Watch(session)
+        following = asyncio.create_task(watch.follow(await session.subscribe(selector)))
+        try:
+            yield watch
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def watched(node: Node) -> bool:
+    watchers = node.sessions.delivery.watchers
+    return watchers.here or watchers.elsewhere
+
+
+def published(memory: MemoryGridServer) -> int:
+    """How much has ever been published."""
+    return sum(memory._data.topics.position(number).sequence for number in range(TOPIC_PARTITIONS))
+
+
+async def test_every_node_tells_of_itself_at_whichever_node_one_watches() -> None:
+    memory = MemoryGridServer()
+    async with running_node("n1", memory=memory, **QUICK) as one, running_node("n2", memory=memory, **QUICK) as two:  # noqa: SIM117 - too long for one line
+        async with connect(two.url, principal="alice") as alice, watching(one) as watch:
+            states = watch.values
+            await eventually(lambda: {"$gateway/nodes/n1", "$gateway/nodes/n2"} <= set(states))
+            await eventually(lambda: len(states["$gateway/nodes/n2"]["alive"]) == 2)
+            told = states["$gateway/nodes/n2"]
+            assert told["incarnation"] == two.gateway.me.incarnation
+            assert told["sessions"] == {"connected": 1, "disconnected": 0}
+            assert told["connections"] == 1
+            assert told["opened"] == 1
+            assert told["grid"] == {"state": "up", "generation": GridGeneration(1)}
+            assert told["state"] == "serving"
+            assert not told["draining"]
+            assert states["$gateway/slow/n2"] == {"node": "n2", "count": 0, "sessions": []}
+            # It goes on.
+            before = dict(watch.updates)
+            await eventually(lambda: watch.updates["$gateway/nodes/n2"] > before["$gateway/nodes/n2"])
+            await alice.close()
+            await eventually(lambda: states["$gateway/nodes/n2"]["ended"] == {"closed": 1})
+            happened = states["$gateway/activity/n2"]["happenings"]
+            assert [(each["what"], each["session"], each["detail"]) for each in happened] == [
+                ("ended", alice.id, "closed")
+            ]
+
+
+async def test_resumes_are_told_by_rung_and_session() -> None:
+    memory = MemoryGridServer()
+    async with running_node("n1", memory=memory, **QUICK) as one, running_node("n2", memory=memory, **QUICK) as two:  # noqa: SIM117 - too long for one line
+        async with connect([two.url, one.url], principal="alice") as alice, watching(one) as watch:
+            await eventually(lambda: "$gateway/nodes/n2" in watch.values)
+            await two.gateway.close()
+            await eventually(lambda: "$gateway/activity/n1" in watch.values)
+            [happened] = watch.values["$gateway/activity/n1"]["happenings"]
+            assert (happened["what"], happened["session"], happened["detail"]) == ("resumed", alice.id, "failed_over")
+            await eventually(lambda: watch.values["$gateway/recoveries/n1"]["columns"] != [])
+            [[_, reattached, failed_over, refused]] = watch.values["$gateway/recoveries/n1"]["columns"]
+            assert (reattached, failed_over, refused) == (0, 1, 0)
+            assert watch.values["$gateway/nodes/n1"]["resumes"]["failed_over"] == 1
+            # Its lease lapses, and whoever takes over marks it.
+            await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "lapsed", within=10)
+
+
+async def test_a_node_that_leaves_says_so() -> None:
+    memory = MemoryGridServer()
+    async with running_node("n1", memory=memory, **QUICK) as one, watching(one) as watch:
+        async with running_node("n2", memory=memory, **QUICK) as two:
+            await eventually(lambda: "$gateway/nodes/n2" in watch.values)
+            await two.gateway.drain()
+        await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "left")
+
+
+async def test_nothing_is_published_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryGridServer()
+    renewals: Counter[str] = Counter()
+    renew = memory._data.leases.renew
+
+    def counted(node: NodeRef, length: float, now: float, watch: float = 0.0) -> LeaseTable:
+        renewals[node.node] += 1
+        return renew(node, length, now, watch)
+
+    monkeypatch.setattr(memory._data.leases, "renew", counted)
+    async with running_node("n1", memory=memory, **QUICK) as one, running_node("n2", memory=memory, **QUICK) as two:
+        nodes = [each.gateway.node for each in (one, two)]
+        async with watching(one) as watch:
+            await eventually(lambda: {"$gateway/nodes/n1", "$gateway/nodes/n2"} <= set(watch.values))
+            assert all(watched(node) for node in nodes)
+        # What the other node was told is forgotten after some renewals.
+        await eventually(lambda: not any(watched(node) for node in nodes))
+        before = published(memory)
+        assert before > 0
+        async with connect(one.url, principal="alice"):
+            # Meanwhile two or more reports would have come.
+            until = {name: count + 12 for name, count in renewals.items()}
+            await eventually(lambda: all(renewals[name] >= count for name, count in until.items()))
+        assert published(memory) == before
+
+
+async def test_who_selects_everything_is_not_told() -> None:
+    async with running_node("n1", **QUICK) as one, watching(one, "**") as watch, watching(one) as operator:
+        await eventually(lambda: "$gateway/nodes/n1" in operator.values)
+        await watch.session.publish("prices/ACME", 1)
+        await eventually(lambda: "prices/ACME" in watch.values)
+        assert set(watch.values) == {"prices/ACME"}
