@@ -16,6 +16,7 @@ from gateway.adapters.logging import StructuredEventLog, capture_standard_librar
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import PrometheusMetrics
 from gateway.adapters.redis import RedisGrid
+from gateway.adapters.tls import CertificateError, FollowingContext, ServerTls, TlsPorts
 from gateway.adapters.tokens import ItsdangerousTokenSigner
 from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
@@ -132,6 +133,8 @@ class Gateway:
         self.log: EventLog = log or _log(settings)
         self.metrics = PrometheusMetrics()
         self._authenticator = _authenticator(settings)
+        self._tls = TlsPorts(_tls(settings), metrics=self.metrics, log=self.log)
+        clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self.node = Node(
             me=self.me,
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
@@ -154,6 +157,7 @@ class Gateway:
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,
             metrics=self.metrics,
+            tls=None if clients_tls is None else clients_tls.context,
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,
         )
@@ -162,6 +166,7 @@ class Gateway:
             settings.admin.port,
             ready=self.node.not_ready,
             metrics_text=self.metrics.render,
+            tls=None if admin_tls is None else FollowingContext(admin_tls),
         )
         self._agent = (
             None
@@ -220,7 +225,8 @@ class Gateway:
         self.log.emit(events.NODE_STOPPED, node=self.me.node)
 
     def reload(self) -> None:
-        """Read again what can change while the node runs: the file of principals; a bad one changes nothing."""
+        """Read again what can change while the node runs: principals, certificates; what is bad changes nothing."""
+        self._tls.reload()
         if isinstance(self._authenticator, StaticAuthenticator):
             try:
                 count = self._authenticator.reload()
@@ -244,6 +250,18 @@ def _authenticator(settings: Settings) -> Authenticator:
             return AnonymousAuthenticator()
         case None:
             raise AssertionError("the settings are checked before: without authentication no node starts")
+
+
+def _tls(settings: Settings) -> dict[str, ServerTls]:
+    files = {
+        "clients": (settings.tls_certificate, settings.tls_key, settings.tls_client_ca),
+        "admin": (settings.admin_tls_certificate, settings.admin_tls_key, settings.admin_tls_client_ca),
+    }
+    return {
+        port: ServerTls(certificate, key=key, client_ca=authority)
+        for port, (certificate, key, authority) in files.items()
+        if certificate is not None
+    }
 
 
 def _grid(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, memory: MemoryGridServer | None) -> Grid:
@@ -271,7 +289,7 @@ async def _serve(settings: Settings) -> int:
         gateway = Gateway(settings, log=log)
         await gateway.start()
         collect_seldom()
-    except UsersFileError as error:
+    except (UsersFileError, CertificateError) as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)

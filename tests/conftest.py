@@ -1,6 +1,11 @@
 """What holds for every test."""
 
 import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import Authority
 
 
 def pytest_configure() -> None:
@@ -10,3 +15,10 @@ def pytest_configure() -> None:
     nobody closes it, and the warning about that fails some later test, at random, when garbage is collected.
     """
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Vouch for the certificates of a test run."""
+    folder: Path = tmp_path_factory.mktemp("authority")
+    return Authority(folder)

@@ -167,5 +167,18 @@ USERS_KEPT = LogEvent(
     ("error",),
 )
 
+CERTIFICATE_RELOADED = LogEvent(
+    "certificate_reloaded",
+    Level.INFO,
+    "The files for TLS of a port were read again (SIGHUP); connections that begin from now on get the certificate.",
+    ("port", "expires"),
+)
+CERTIFICATE_KEPT = LogEvent(
+    "certificate_kept",
+    Level.ERROR,
+    "The files for TLS of a port cannot be used; those read before stay in force. Correct the files, send SIGHUP.",
+    ("port", "error"),
+)
+
 LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))
 """All of them, in the order of this file."""

@@ -174,5 +174,13 @@ FRAME_VIOLATIONS = Metric(
     tuple(each.value for each in FrameRule),
 )
 
+CERTIFICATE_EXPIRY = Metric(
+    "gateway_certificate_expiry_timestamp_seconds",
+    Kind.GAUGE,
+    "When the certificate of a port that speaks TLS expires, in seconds since 1970; 0 if it speaks none.",
+    "port",
+    ("clients", "admin"),
+)
+
 METRICS: Final[tuple[Metric, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """All of them, in the order of this file."""

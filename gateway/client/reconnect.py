@@ -61,7 +61,8 @@ proxy's doing; two are a bug, and going on for ever would hide it."""
 _NODE_SAYS_BUG: Final = frozenset({PROTOCOL_ERROR.code, MESSAGE_TOO_BIG.code, 1002, 1003, 1007})
 """Close codes with which a node says that this client broke the protocol; the session is kept for its window."""
 
-_SCHEMES: Final = frozenset({"ws", "wss", "http", "https"})
+_SECURE_SCHEMES: Final = frozenset({"wss", "https"})
+_SCHEMES: Final = _SECURE_SCHEMES | {"ws", "http"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +117,14 @@ def check_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
     """Check the URLs a user gave, and complete those without a path.
 
     Raises:
-        ValueError: there is none, or one is not a WebSocket URL.
+        ValueError: there is none, one is not a WebSocket URL, or some use TLS and some do not.
     """
     given = (urls,) if isinstance(urls, str) else tuple(urls)
     if not given:
         raise ValueError("connect needs at least one URL, such as ws://127.0.0.1:8100")
+    if len({urlsplit(url).scheme in _SECURE_SCHEMES for url in given}) > 1:
+        # Who can disturb connections over TLS would decide that the secret travels without.
+        raise ValueError("either all URLs use TLS (wss, https) or none does; a failure must not weaken a connection")
     return tuple(map(_check_url, given))
 
 

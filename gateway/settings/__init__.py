@@ -21,6 +21,7 @@ from gateway.settings.model import (
     SessionSettings,
     Settings,
 )
+from gateway.settings.tls import TlsSettings
 from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret, StaticUsers
 
 __all__ = [
@@ -45,5 +46,6 @@ __all__ = [
     "SessionSettings",
     "Settings",
     "StaticUsers",
+    "TlsSettings",
     "load",
 ]

@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.settings.errors import Problem
 from gateway.settings.model import SETTINGS, Settings
+from gateway.settings.tls import check_tls
 
 LEASE_RENEWALS: Final = 2
 """Renewals that must fit into a lease: one may fail without costing it."""
@@ -78,6 +79,7 @@ def check(settings: Settings, place: Place) -> Iterator[Problem]:
     yield from _orders(settings, place)
     yield from _ports(settings, place)
     yield from _keys(settings, place)
+    yield from check_tls(settings, place)
     if settings.auth is None and not settings.dev:
         yield Problem(
             "auth",

@@ -21,6 +21,7 @@ from gateway.settings.declaration import Setting, computed, declared_in, optiona
 from gateway.settings.kinds import OneOf, Several, Switch, Word
 from gateway.settings.places import Auth, File, GridUrl, Key, Listen, Net, Network, Origin
 from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
+from gateway.settings.tls import TlsSettings
 from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret
 
 _DAY: Final = 86400.0
@@ -399,7 +400,7 @@ class LogSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
-    LogSettings, DrainSettings, LimitSettings, SessionSettings, AccessSettings, GridSettings, NodeSettings
+    LogSettings, DrainSettings, LimitSettings, SessionSettings, TlsSettings, AccessSettings, GridSettings, NodeSettings
 ):  # fields come in reverse order of the bases, so in the order of this file
     """All settings of a node. Made by ``gateway.settings.load``; tests may construct it and give just what matters."""
 
@@ -444,6 +445,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     _group(NodeSettings, "Node"),
     _group(GridSettings, "Grid"),
     _group(AccessSettings, "Access"),
+    _group(TlsSettings, "TLS"),
     _group(SessionSettings, "Sessions and connections"),
     _group(LimitSettings, "Limits"),
     _group(DrainSettings, "Drain"),

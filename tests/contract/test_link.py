@@ -1,4 +1,4 @@
-"""The contract of ``Link``: the loopback of the tests, and a real WebSocket."""
+"""The contract of ``Link``: the loopback of the tests, and a real WebSocket, in the clear and over TLS."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from gateway.adapters.memory import LoopbackLink, MemoryMetrics
+from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer
 from gateway.adapters.websocket.upgrade import CONNECT_PATH
 from gateway.core.codec import SUBPROTOCOL
 from gateway.core.codes import FENCED, GOING_AWAY
 from gateway.ports import Link
+from tests.support.certificates import Authority
 from tests.support.clock import eventually
 
 MESSAGE_BYTES = 65_536
@@ -109,8 +111,8 @@ class WebSocketPair(Pair):
         self.client.transport.pause_reading()
 
 
-@pytest.fixture(params=["loopback", "websocket"])
-async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
+@pytest.fixture(params=["loopback", "websocket", "tls"])
+async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIterator[Pair]:
     """A link with its other end; what is written at the application is not read by anybody else."""
     if request.param == "loopback":
         yield LoopbackPair()
@@ -122,12 +124,25 @@ async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
         links.put_nowait(link)
         await over.wait()
 
+    is_secure = request.param == "tls"
     server = WebSocketServer(
-        "127.0.0.1", 0, serve=serve, accepting=lambda: True, message_bytes=MESSAGE_BYTES, metrics=MemoryMetrics()
+        "127.0.0.1",
+        0,
+        serve=serve,
+        accepting=lambda: True,
+        message_bytes=MESSAGE_BYTES,
+        metrics=MemoryMetrics(),
+        tls=ServerTls(authority.issue("server")).context if is_secure else None,
     )
     await server.start()
-    url = f"ws://127.0.0.1:{server.port}{CONNECT_PATH}"
-    async with connect(url, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, proxy=None) as client:
+    url = f"{'wss' if is_secure else 'ws'}://127.0.0.1:{server.port}{CONNECT_PATH}"
+    async with connect(
+        url,
+        subprotocols=[Subprotocol(SUBPROTOCOL)],
+        compression=None,
+        proxy=None,
+        ssl=authority.trust() if is_secure else None,
+    ) as client:
         yield WebSocketPair(await links.get(), client)
         client.transport.abort()
     over.set()

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from ssl import SSLContext
 from typing import Final
 
 import orjson
@@ -34,6 +35,7 @@ class AdminServer:
         *,
         ready: Callable[[], Sequence[str]],
         metrics_text: Callable[[], bytes],
+        tls: SSLContext | None = None,
     ) -> None:
         """Prepare; ``start`` listens.
 
@@ -42,11 +44,13 @@ class AdminServer:
             port: 0 takes a free one; see ``port``.
             ready: the reasons for not being ready, in words for people; empty if ready. Must not block.
             metrics_text: all metrics in the text format of Prometheus. Must not block.
+            tls: how to speak TLS; None to speak none.
         """
         self._host = host
         self._port = port
         self._ready = ready
         self._metrics_text = metrics_text
+        self._tls = tls
         self._runner: web.AppRunner | None = None
 
     @property
@@ -68,7 +72,7 @@ class AdminServer:
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            await web.TCPSite(runner, self._host, self._port, ssl_context=self._tls).start()
         except BaseException:
             await runner.cleanup()
             raise

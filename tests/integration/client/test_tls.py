@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-import subprocess
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 from gateway.client import ConnectFailed, Session, connect
+from tests.support.certificates import Authority
 from tests.support.scripted_server import ScriptedServer
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate for 127.0.0.1 that nobody has signed."""
-    folder = tmp_path_factory.mktemp("tls")
-    path = folder / "server.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", path, "-out", folder / "certificate.pem"], check=True, capture_output=True)
-    path.write_text(path.read_text() + (folder / "certificate.pem").read_text())
-    return path
-
-
 @pytest.fixture
-async def server(nothing_left_over: None, certificate: Path) -> AsyncIterator[ScriptedServer]:
+async def server(nothing_left_over: None, authority: Authority) -> AsyncIterator[ScriptedServer]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(authority.issue("scripted"))
     async with ScriptedServer(tls=context) as running:
         yield running
 
 
-async def test_a_certificate_that_is_trusted_is_accepted(server: ScriptedServer, certificate: Path) -> None:
-    trust = ssl.create_default_context(cafile=certificate)
+async def test_a_certificate_that_is_trusted_is_accepted(server: ScriptedServer, authority: Authority) -> None:
+    trust = authority.trust()
 
     async def run() -> Session:
         return await connect(server.url, "alice", ssl=trust)
@@ -49,6 +39,76 @@ async def test_a_certificate_that_is_trusted_is_accepted(server: ScriptedServer,
     assert server.url.startswith("wss://")
     assert (await session.publish("a", 1)).version == 1
     await session.close()
+
+
+async def test_a_certificate_for_somebody_else_is_not_accepted(nothing_left_over: None, authority: Authority) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.issue("other", "gateway.example"))
+    async with ScriptedServer(tls=context) as server:
+        with pytest.raises(ConnectFailed, match="certificate") as caught:
+            await connect(server.url, "alice", "secret", ssl=authority.trust())
+    assert not caught.value.retryable
+    assert server.upgrades == 0, "the secret has not left"
+
+
+@asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], context: ssl.SSLContext | None
+) -> AsyncIterator[int]:
+    """Run a server that gives one answer to everything; yields its port."""
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    yield runner.addresses[0][1]
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_does_not_lead_out_of_tls(nothing_left_over: None, authority: Authority, status: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        target = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/v1/connect"
+
+        async def redirect(_: web.Request) -> web.StreamResponse:
+            return web.Response(status=status, headers={"Location": target})
+
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(authority.issue("redirecting"))
+        async with answering(redirect, context) as port:
+            with pytest.raises(ConnectFailed, match="redirects elsewhere"):
+                await connect(f"wss://127.0.0.1:{port}", "alice", "secret", ssl=authority.trust())
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+
+
+@pytest.mark.parametrize(
+    "hint", ["n2", "//evil.example/", "n1&x=ws://evil.example", "n1#@evil.example", "..\\\\evil", ""]
+)
+async def test_a_route_hint_leads_nowhere_else(server: ScriptedServer, authority: Authority, hint: str) -> None:
+    """It is a parameter of the URL that the user gave, whatever a node may say."""
+
+    async def run() -> Session:
+        return await connect(server.url, "alice", ssl=authority.trust())
+
+    opening = asyncio.create_task(run())
+    peer = await server.connection()
+    await peer.greet(node=hint)
+    session = await opening
+    peer.cut()
+    again = await server.connection()
+
+    assert again.query["node"] == hint
+    await again.greet(outcome="reattached", token="token-2")
+    again.answer_all()
+    await session.close()
+
+
+async def test_urls_with_and_without_tls_are_not_mixed(nothing_left_over: None) -> None:
+    with pytest.raises(ValueError, match="either all URLs use TLS"):
+        await connect(["wss://gateway.example", "ws://gateway.example"], "alice", "secret")
 
 
 async def test_a_certificate_that_is_not_trusted_is_told_at_once(server: ScriptedServer) -> None:
