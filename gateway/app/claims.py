@@ -38,6 +38,11 @@ waits for a welcome."""
 VERIFY_POLL: Final = 0.02
 """Seconds between two looks whether it has: some round trips to the grid."""
 
+_GONE: Final = frozenset(
+    {ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_CLOSED, ErrorCode.REVOKED}
+)
+"""Refusals that mean that there is no such session any more, so that none can be held here either."""
+
 _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
 """Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
 
@@ -100,7 +105,7 @@ class Claims:
             return None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            if result.reason in {ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_CLOSED}:
+            if result.reason in _GONE:
                 self._sessions.drop(session, close_code_of(result.reason))
             raise refusal(result.reason)
         return result

@@ -11,6 +11,7 @@ from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, authentication_unavailable, grid_unavailable, refusal
 from gateway.app.requests import Requests, check_properties
+from gateway.app.revocation import Revocations
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -62,6 +63,7 @@ class Handshake:
         requests: makes lanes.
         authorities: who says who clients are, and signs the tokens they come back with.
         cluster: what is known of the other nodes and of the grid.
+        revocations: who is refused whatever he shows.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Handshake:
         requests: Requests,
         authorities: Authorities,
         cluster: ClusterView,
+        revocations: Revocations,
     ) -> None:
         self._me = context.me
         self._policy = context.policy
@@ -84,6 +87,7 @@ class Handshake:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
+        self._revocations = revocations
         self._authenticator = authorities.authenticator
         self._signer = authorities.signer
         self._claims = Claims(context, persistence=persistence, sessions=sessions, cluster=cluster)
@@ -99,7 +103,7 @@ class Handshake:
         Raises:
             HandshakeRefused: with the error to send and the close code.
         """
-        if self._persistence.replicated and not self._persistence.available:
+        if (self._persistence.replicated and not self._persistence.available) or not self._revocations.loaded:
             raise grid_unavailable()
         try:
             check_properties(dict(packet.properties))
@@ -108,6 +112,7 @@ class Handshake:
         identity = await self._authenticate(
             Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
         )
+        self._refuse_revoked(identity, link)
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
             id=self._clock.session_id(),
@@ -122,6 +127,12 @@ class Handshake:
         except (GridUnavailable, Fenced):
             self._claims.disown(session.id)
             raise grid_unavailable() from None
+        try:
+            # Once more, as the session was not to be found here when the grid was asked.
+            self._refuse_revoked(identity, link)
+        except HandshakeRefused:
+            self._revocations.end_claimed(session.right)
+            raise
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._greeter.welcome(session, link, Outcome.CREATED)
@@ -157,6 +168,11 @@ class Handshake:
             )
         return identity
 
+    def _refuse_revoked(self, identity: Identity, link: Link) -> None:
+        if self._revocations.is_revoked(principal=identity.principal, credential=identity.credential):
+            self._log.emit(events.REVOKED_REFUSED, principal=identity.principal, address=link.address)
+            raise refusal(ErrorCode.REVOKED)
+
     # --- Resume -------------------------------------------------------------------------------------------------------
 
     async def resume(self, packet: Resume, link: Link) -> Session:
@@ -177,6 +193,10 @@ class Handshake:
             claims = self._signer.verify(packet.token, now=self._clock.wall())
         except TokenRefused as error:
             raise refusal(error.reason) from None
+        if not self._revocations.loaded:
+            raise grid_unavailable()
+        if self._revocations.is_revoked(session=claims.session):
+            raise refusal(ErrorCode.REVOKED)
         session = self._sessions.get(claims.session)
         if session is not None:
             async with session.resuming:
@@ -196,6 +216,8 @@ class Handshake:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
+        if self._revocations.is_revoked(principal=session.principal, credential=session.credential):
+            raise refusal(ErrorCode.REVOKED)
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
         outdated = claims.generation > session.generation
@@ -254,6 +276,11 @@ class Handshake:
     async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link) -> Session:
         """Resume a session that another node held: rung 4."""
         result = await self._claims.elsewhere(claims, packet.attempt)
+        record = result.record
+        if self._revocations.is_revoked(session=record.id, principal=record.principal, credential=record.credential):
+            # Nobody else ends it any more: it is this node's now.
+            self._revocations.end_claimed(Ownership(record.id, self._me, record.epoch))
+            raise refusal(ErrorCode.REVOKED)
         already = self._sessions.get(claims.session)
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.

@@ -21,6 +21,7 @@ from gateway.app.persistence import Persistence
 from gateway.app.policy import NodePolicy
 from gateway.app.recovery import Recovery
 from gateway.app.requests import Requests
+from gateway.app.revocation import Revocations
 from gateway.app.sessions import Sessions
 from gateway.catalogue import metrics as catalogue
 from gateway.core.types import NodeRef
@@ -58,6 +59,7 @@ class Node:
         me: as given.
         sessions: the sessions held here.
         connections: the connections that are open.
+        revocations: who is refused, and how to refuse more.
         draining: whether ``drain`` has been called.
     """
 
@@ -88,6 +90,7 @@ class Node:
         self.sessions = Sessions(context, self._persistence, signer)
         self._recovery = Recovery(context, self.sessions, self._persistence)
         self._membership = Membership(context, self.sessions, self._recovery)
+        self.revocations = Revocations(context, self.sessions, self._persistence)
         requests = Requests(context, self._persistence, self.sessions)
         handshake = Handshake(
             context,
@@ -96,6 +99,7 @@ class Node:
             requests=requests,
             authorities=Authorities(authenticator=authenticator, signer=signer),
             cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
+            revocations=self.revocations,
         )
         self.connections = Connections(
             context,
@@ -124,6 +128,8 @@ class Node:
         self._background.forever(self._recovery.watch, "grid-changes")
         self._background.forever(self.sessions.delivery.run, "grid-tail")
         self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
+        self._background.forever(self.revocations.follow, "revocations")
+        self._background.forever(self.revocations.forget, "forget-revocations")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
         self._background.once(self._join(), "join")
@@ -145,6 +151,8 @@ class Node:
         reasons: list[str] = []
         if not self._joined:
             reasons.append("the grid has not been reached yet")
+        elif not self.revocations.loaded:
+            reasons.append("what is revoked has not been read yet")
         elif self._persistence.replicated and not self._persistence.available:
             reasons.append("the grid is away")
         if self.draining:

@@ -51,7 +51,9 @@ class NodePolicy:
         high_water: bytes a transport may hold back before nothing more is numbered for its session.
         packet_rate: packets per second that one connection may send for long; 0 for no limit.
         packet_burst: packets that it may send at once.
+        token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
         token_renewal: seconds after which a connected client is handed a token with a new life.
+        revocations: most that may be in force.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
         lease: seconds a node's lease lasts.
         renew: seconds between renewals.
@@ -73,7 +75,9 @@ class NodePolicy:
     high_water: int
     packet_rate: float
     packet_burst: int
+    token_life: float
     token_renewal: float
+    revocations: int
     topic_depth: int
     lease: float
     renew: float

@@ -8,6 +8,7 @@ from gateway.core.codes import (
     AUTHENTICATION_UNAVAILABLE,
     GRID_UNAVAILABLE,
     REFUSED,
+    REVOKED,
     STALE_ATTEMPT,
     TRY_LATER,
     UNAUTHENTICATED,
@@ -46,6 +47,7 @@ _REFUSALS: Final[dict[ErrorCode, tuple[str, CloseCode]]] = {
     ErrorCode.SESSION_CLOSED: ("the session was closed; open a new one", REFUSED),
     ErrorCode.CREDENTIALS_EXPIRED: ("the session's credentials ended; show fresh ones with the resume", REFUSED),
     ErrorCode.UNAUTHENTICATED: ("the credentials are those of another principal than the session's", UNAUTHENTICATED),
+    ErrorCode.REVOKED: ("the session, its principal or the credential it was opened with was revoked", REVOKED),
     ErrorCode.NOT_REPLICATED: ("sessions are not replicated and this node does not hold this one", REFUSED),
 }
 

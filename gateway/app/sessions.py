@@ -18,13 +18,14 @@ from gateway.core.codes import (
     FENCED,
     INTERNAL_ERROR,
     PING_TIMEOUT,
+    REVOKED,
     SESSION_CLOSED,
     SESSION_EXPIRED,
     SLOW_CONSUMER,
     CloseCode,
     ErrorCode,
 )
-from gateway.core.packets import Bye
+from gateway.core.packets import Bye, Error
 from gateway.core.timers import Deadlines
 from gateway.core.types import SessionId
 from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionGone, TokenSigner
@@ -35,9 +36,12 @@ and then there is nothing to tell. The window in the grid is that much longer, s
 does not, survivors start the windows of all its sessions (P7)."""
 
 
+_CLOSES: Final = {ErrorCode.SESSION_CLOSED: SESSION_CLOSED, ErrorCode.REVOKED: REVOKED}
+
+
 def close_code_of(reason: ErrorCode) -> CloseCode:
     """Tell with which code to close the socket of a session that is gone for *reason*."""
-    return SESSION_CLOSED if reason is ErrorCode.SESSION_CLOSED else SESSION_EXPIRED
+    return _CLOSES.get(reason, SESSION_EXPIRED)
 
 
 class Sessions:
@@ -133,7 +137,7 @@ class Sessions:
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
-    def drop(self, session: Session, code: CloseCode, *, farewell: Bye | None = None) -> None:
+    def drop(self, session: Session, code: CloseCode, *, farewell: Bye | Error | None = None) -> None:
         """Give the session up here and now, without touching the grid."""
         if session.dropped:
             return
@@ -156,6 +160,8 @@ class Sessions:
 
     def fence(self, session: Session) -> None:
         """Another node owns the session: drop the copy here and close its socket with its own code (P3)."""
+        if session.dropped:
+            return
         self._log.emit(events.SESSION_FENCED, session=session.id)
         self.drop(session, FENCED)
 
@@ -187,6 +193,21 @@ class Sessions:
         self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
         self.drop(session, code, farewell=Bye(name))
+
+    def revoke(self, session: Session) -> Ownership | None:
+        """Give a session up that was revoked: its socket is closed here and now, whatever the grid does (P8).
+
+        Returns:
+            The right by which the caller has to end it in the grid; None if it is not held here any more.
+        """
+        if session.dropped:
+            return None
+        right = session.right
+        session.ending = True
+        self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
+        self._log.emit(events.SESSION_ENDED, session=session.id, reason=ErrorCode.REVOKED.value)
+        self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
+        return right
 
     async def _end_later(self, right: Ownership, reason: ErrorCode) -> None:
         while True:

@@ -77,6 +77,33 @@ AUTHENTICATION_UNAVAILABLE = LogEvent(
     "Whether credentials are good cannot be told, because something outside does not answer; the client asks again.",
     ("error",),
 )
+REVOKED_REFUSED = LogEvent(
+    "revoked_refused",
+    Level.WARNING,
+    "A hello with good credentials, but of a revoked principal or with a revoked token id.",
+    ("principal", "address"),
+)
+REVOCATION_MADE = LogEvent(
+    "revocation_made",
+    Level.WARNING,
+    "An administrator revoked a session, a principal or a credential by this node; all nodes refuse it.",
+    ("kind", "revoked", "reason", "until"),
+)
+REVOCATION_LIFTED = LogEvent(
+    "revocation_lifted", Level.WARNING, "An administrator lifted a revocation by this node.", ("kind", "revoked")
+)
+REVOCATIONS_READ = LogEvent(
+    "revocations_read",
+    Level.INFO,
+    "The revocations were read from the grid, at the start or after it had lost writes; how many are known now.",
+    ("revocations", "lost_writes"),
+)
+REVOCATIONS_RESTORED = LogEvent(
+    "revocations_restored",
+    Level.WARNING,
+    "Revocations that the grid had lost, and that no other node had restored yet, were written to it.",
+    ("revocations",),
+)
 CONNECTION_FAILED = LogEvent(
     "connection_failed",
     Level.ERROR,

@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
 from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
+from gateway.core.revocations import RevocationKind
 
 
 class Kind(StrEnum):
@@ -55,7 +56,11 @@ SESSIONS = Metric(
 )
 SESSIONS_OPENED = Metric("gateway_sessions_opened_total", Kind.COUNTER, "New sessions created by hello.")
 SESSIONS_ENDED = Metric(
-    "gateway_sessions_ended_total", Kind.COUNTER, "Sessions ended by this node.", "reason", ("closed", "expired")
+    "gateway_sessions_ended_total",
+    Kind.COUNTER,
+    "Sessions ended by this node.",
+    "reason",
+    ("closed", "expired", "revoked"),
 )
 RESUMES = Metric(
     "gateway_resumes_total",
@@ -73,8 +78,16 @@ RESUMES = Metric(
         ErrorCode.SESSION_UNKNOWN.value,
         ErrorCode.SESSION_EXPIRED.value,
         ErrorCode.SESSION_CLOSED.value,
+        ErrorCode.REVOKED.value,
     ),
     open=True,
+)
+REVOCATIONS = Metric(
+    "gateway_revocations",
+    Kind.GAUGE,
+    "Revocations that this node knows, by what is revoked; the same on all nodes.",
+    "kind",
+    tuple(kind.value for kind in RevocationKind),
 )
 CLAIM_SECONDS = Metric(
     "gateway_claim_seconds", Kind.HISTOGRAM, "Time the grid took to answer a claim.", buckets=LATENCY_BUCKETS

@@ -39,6 +39,7 @@ from gateway.core.codes import (
     MESSAGE_TOO_BIG,
     NORMAL,
     PROTOCOL_ERROR,
+    REVOKED,
     SESSION_CLOSED,
     SESSION_EXPIRED,
     UNAUTHENTICATED,
@@ -292,4 +293,6 @@ def _session_over(ending: Ending) -> SessionEnded:
         kind = SessionExpired
     elif ending.error is ErrorCode.SESSION_CLOSED or ending.code in {NORMAL.code, SESSION_CLOSED.code}:
         kind = SessionClosed
-    return kind(ending.message, code=ending.error)
+    # A connection that is closed while it is in use tells by its close code alone.
+    error = ErrorCode.REVOKED if ending.code == REVOKED.code else ending.error
+    return kind(ending.message, code=error)

@@ -89,6 +89,7 @@ REFUSED = CloseCode(4202, "refused", "The session cannot be resumed; the error p
 SUPERSEDED = CloseCode(4203, "superseded", "The session goes on over a newer connection.")
 SESSION_EXPIRED = CloseCode(4204, "session_expired", "The session's window ended.")
 SESSION_CLOSED = CloseCode(4205, "session_closed", "The session was closed by an administrator.")
+REVOKED = CloseCode(4206, "revoked", "The session, its principal or the credential it was opened with was revoked.")
 
 CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
     NORMAL,
@@ -111,6 +112,7 @@ CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
     SUPERSEDED,
     SESSION_EXPIRED,
     SESSION_CLOSED,
+    REVOKED,
 )
 
 
@@ -171,6 +173,7 @@ class ErrorCode(StrEnum):
     SESSION_UNKNOWN = "session_unknown"
     SESSION_EXPIRED = "session_expired"
     SESSION_CLOSED = "session_closed"
+    REVOKED = "revoked"
     NOT_REPLICATED = "not_replicated"
     CREDENTIALS_EXPIRED = "credentials_expired"
     AUTHENTICATION_UNAVAILABLE = "authentication_unavailable"
@@ -205,6 +208,9 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.SESSION_UNKNOWN, False, "The grid knows no such session."),
         ErrorSpec(ErrorCode.SESSION_EXPIRED, False, "The session's window ended before it was resumed."),
         ErrorSpec(ErrorCode.SESSION_CLOSED, False, "The session was closed."),
+        ErrorSpec(
+            ErrorCode.REVOKED, False, "The session, its principal or the credential it was opened with was revoked."
+        ),
         ErrorSpec(ErrorCode.NOT_REPLICATED, False, "Sessions are not replicated and this node does not hold this one."),
         ErrorSpec(
             ErrorCode.CREDENTIALS_EXPIRED, False, "The session's credentials ended; resume it with fresh ones (4.2)."

@@ -26,6 +26,7 @@ from gateway.ports.identity import (
 )
 from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LeaseTable, NodeDirectory
+from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
 from gateway.ports.sessions import (
     Claimed,
     ClaimRefused,
@@ -51,6 +52,7 @@ from gateway.ports.topics import (
 )
 
 __all__ = [
+    "AllRevocations",
     "AuthenticationUnavailable",
     "Authenticator",
     "ClaimRefused",
@@ -69,6 +71,7 @@ __all__ = [
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",
+    "Lifted",
     "Link",
     "Metrics",
     "NodeDirectory",
@@ -78,6 +81,9 @@ __all__ = [
     "Published",
     "Receiver",
     "Restored",
+    "RevocationChanges",
+    "RevocationNews",
+    "RevocationStore",
     "SessionChanges",
     "SessionGone",
     "SessionRecord",

@@ -25,7 +25,7 @@ class SessionGone(GatewayError):
     """The grid holds no such session: it was closed or its window ended.
 
     Attributes:
-        reason: SESSION_UNKNOWN, SESSION_CLOSED or SESSION_EXPIRED, as far as the grid still knows.
+        reason: SESSION_UNKNOWN, SESSION_CLOSED, SESSION_EXPIRED or REVOKED, as far as the grid still knows.
     """
 
     def __init__(self, reason: ErrorCode) -> None:

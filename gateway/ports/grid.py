@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gateway.core.types import GridGeneration
 from gateway.ports.nodes import NodeDirectory
+from gateway.ports.revocations import RevocationStore
 from gateway.ports.sessions import SessionStore
 from gateway.ports.topics import TopicStore, TopicTail
 
@@ -56,6 +57,10 @@ class Grid(Protocol):
     @property
     def tail(self) -> TopicTail:
         """Streams of topics."""
+
+    @property
+    def revocations(self) -> RevocationStore:
+        """What is revoked."""
 
     @property
     def state(self) -> GridState:

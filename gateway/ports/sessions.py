@@ -119,8 +119,8 @@ class ClaimRefused:
     """A claim was refused and nothing was changed.
 
     Attributes:
-        reason: TOKEN_SUPERSEDED, STALE_ATTEMPT, SESSION_UNKNOWN, SESSION_CLOSED, SESSION_EXPIRED, CREDENTIALS_EXPIRED
-            or, for an identity of another principal, UNAUTHENTICATED.
+        reason: TOKEN_SUPERSEDED, STALE_ATTEMPT, SESSION_UNKNOWN, SESSION_CLOSED, SESSION_EXPIRED, REVOKED,
+            CREDENTIALS_EXPIRED or, for an identity of another principal, UNAUTHENTICATED.
     """
 
     reason: ErrorCode
@@ -224,7 +224,7 @@ class SessionStore(Protocol):
 
         Args:
             right: by which it is ended.
-            reason: SESSION_CLOSED or SESSION_EXPIRED; later claims are refused with it for one window.
+            reason: SESSION_CLOSED, SESSION_EXPIRED or REVOKED; later claims are refused with it for one window.
 
         Raises:
             Fenced, GridUnavailable: as for ``change``. A session that is gone already is no error.

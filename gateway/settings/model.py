@@ -201,6 +201,13 @@ class AccessSettings:
         "How far apart the clocks of two nodes may be.",
         reason="Far more than clocks kept by NTP differ, and nothing compared with a token's life.",
     )
+    limit_revocations: int = setting(
+        Whole("revocations", 100, 10_000_000),
+        100_000,
+        "Sessions, principals and credentials that may be revoked at the same time in the whole cluster. The same on "
+        "all nodes.",
+        reason="Every node holds all of them in memory, some 0.5 KB each, and reads them before it serves anybody.",
+    )
     origins: tuple[str, ...] = setting(
         Several(Origin(), "origins"),
         (),

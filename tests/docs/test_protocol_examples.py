@@ -18,7 +18,7 @@ from gateway.app import policy
 from gateway.app.handshake import MAX_CLIENT_TYPE
 from gateway.core import codec
 from gateway.core.codec import readers
-from gateway.core.codes import CLOSE_CODES, ERRORS, ErrorCode, FailoverReason, Outcome
+from gateway.core.codes import CLOSE_CODES, ERRORS, REVOKED, ErrorCode, FailoverReason, Outcome
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import (
     Ack,
@@ -123,6 +123,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "go-away": GoAway("the node drains", 1.0),
     "bye": Bye("done"),
     "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
+    "error-revoked": Error(ErrorCode.REVOKED, REVOKED.meaning),
     "error-with-retry": Error(ErrorCode.GRID_UNAVAILABLE, "the grid is away; try again", 1.0),
     "publish": session(12, Publish(NINE, "prices/ACME", b'{"bid":1.5}'), 40),
     "publish-resubmitted": session(1, Publish(NINE, "prices/ACME", b'{"bid":1.5}', resubmitted=True)),
@@ -190,11 +191,11 @@ def test_an_example_means_what_the_document_says(name: str) -> None:
             assert json.loads(encode(expected)) == json.loads(example.text)
 
 
-# Both may ping; that only a server renews a token is a matter of meaning.
+# Both may ping and tell of errors; that only a server renews a token, or revokes, is a matter of meaning.
 ONE_SIDED: Final = [
     name
     for name, example in EXAMPLES.items()
-    if example.sender != "both" and not isinstance(EXPECTED.get(name), Ping) and example.rule != "rejected"
+    if example.sender != "both" and not isinstance(EXPECTED.get(name), (Ping, Error)) and example.rule != "rejected"
 ]
 
 

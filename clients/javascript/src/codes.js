@@ -32,6 +32,7 @@ export const CloseCode = Object.freeze({
   SUPERSEDED: 4203,
   SESSION_EXPIRED: 4204,
   SESSION_CLOSED: 4205,
+  REVOKED: 4206,
 });
 
 /** How a connection got its session. */

@@ -333,7 +333,8 @@ function openingOver(ending) {
 
 /** @param {Ending} ending */
 function sessionOver(ending) {
-  const details = { code: ending.error ?? null };
+  // A connection that is closed while it is in use tells by its close code alone.
+  const details = { code: ending.code === CloseCode.REVOKED ? "revoked" : (ending.error ?? null) };
   if (ending.error === "session_expired" || ending.code === CloseCode.SESSION_EXPIRED) {
     return new SessionExpired(ending.message, details);
   }

@@ -75,6 +75,7 @@ class Connection:
         self._run_id = NO_RUN
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
+        self._on_revocations: Callable[[], None] = lambda: None
 
     @property
     def state(self) -> GridState:
@@ -121,6 +122,7 @@ class Connection:
             mailbox.close()
         self._mailboxes.clear()
         self._on_news(None)
+        self._on_revocations()
 
     def cut(self) -> None:
         """Break this one connection until ``mend``."""
@@ -176,6 +178,10 @@ class Connection:
         """Have *on_news* called with partitions that got entries, and with None when all must be looked at again."""
         self._on_news = on_news
 
+    def watch_revocations(self, on_revocations: Callable[[], None]) -> None:
+        """Have *on_revocations* called when they may have changed."""
+        self._on_revocations = on_revocations
+
     def mailbox(self, node: NodeRef) -> Inbox[Ownership]:
         """Open the mailbox of *node*; an earlier one is closed."""
         if (earlier := self._mailboxes.get(node)) is not None:
@@ -203,6 +209,11 @@ class Connection:
         if self._up and (mailbox := self._mailboxes.get(to)) is not None:
             mailbox.put(right)
 
+    def revoked(self) -> None:
+        """See ``Client``."""
+        if self._up:
+            self._on_revocations()
+
     def _look(self) -> None:
         """Find out whether the connection stands, and tell if that has changed."""
         server = self.server
@@ -216,6 +227,7 @@ class Connection:
             self._adopt()
         if self.readable:
             self._on_news(None)
+            self._on_revocations()
 
     def _adopt(self) -> None:
         server, known, in_force = self.server, self._generation, self.server.generation

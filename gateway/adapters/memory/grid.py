@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.adapters.memory.connection import Connection
 from gateway.adapters.memory.nodes import MemoryNodeDirectory
+from gateway.adapters.memory.revocations import MemoryRevocationStore
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.sessions import MemorySessionStore
 from gateway.adapters.memory.tail import MemoryTopicTail
@@ -35,6 +36,7 @@ class MemoryGrid:
         self._nodes = MemoryNodeDirectory(self._connection)
         self._topics = MemoryTopicStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
+        self._revocations = MemoryRevocationStore(self._connection)
 
     @property
     def sessions(self) -> MemorySessionStore:
@@ -55,6 +57,11 @@ class MemoryGrid:
     def tail(self) -> MemoryTopicTail:
         """See the port."""
         return self._tail
+
+    @property
+    def revocations(self) -> MemoryRevocationStore:
+        """See the port."""
+        return self._revocations
 
     @property
     def state(self) -> GridState:

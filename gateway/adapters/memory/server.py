@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.state import GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridUnavailable, Ownership, StreamPosition, TopicValue
@@ -48,6 +49,9 @@ class Client(Protocol):
 
     def told(self, to: NodeRef, right: Ownership) -> None:
         """A message for one node."""
+
+    def revoked(self) -> None:
+        """Revocations have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,7 @@ class MemoryGridServer:
 
     def execute(self, step: Step) -> Answer:
         """Run one atomic step now, whether or not the server stalls."""
+        revision = self._data.revocations.revision
         try:
             answer = Answer(step(self._data, self._now()))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the caller, who may wait elsewhere
@@ -216,6 +221,9 @@ class MemoryGridServer:
         if news := self._data.topics.take_news():
             for client in tuple(self._clients):
                 client.news(news)
+        if self._data.revocations.revision != revision:
+            for client in tuple(self._clients):
+                client.revoked()
         if self._answers_to_lose:
             self._answers_to_lose -= 1
             answer = Answer(error=GridUnavailable("the answer was lost on its way"))
@@ -247,6 +255,11 @@ class MemoryGridServer:
     ) -> tuple[list[TopicValue], StreamPosition] | None:
         """Read a partition's stream; see ``Stream.after``."""
         return self._data.topics.after(partition, position, limit)
+
+    @property
+    def revocations(self) -> Revocations:
+        """What is revoked, to be read only."""
+        return self._data.revocations
 
     # --- looking inside -----------------------------------------------------------------------------------------------
 

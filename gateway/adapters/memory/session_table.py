@@ -50,7 +50,7 @@ class _Tombstone:
     """What is remembered of an ended session, so that a late claim learns why it is refused.
 
     Attributes:
-        reason: SESSION_CLOSED or SESSION_EXPIRED.
+        reason: SESSION_CLOSED, SESSION_EXPIRED or REVOKED.
         until: when it is forgotten.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.adapters.memory.lease_table import Leases
+from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
 from gateway.core.codes import ErrorCode
@@ -29,6 +30,7 @@ class GridData:
     def __init__(self, *, stream_length: int, depth: int) -> None:
         self.sessions = SessionTable()
         self.leases = Leases()
+        self.revocations = Revocations()
         self.topics = Topics(stream_length=stream_length, depth=depth)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED

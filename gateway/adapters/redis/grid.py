@@ -10,6 +10,7 @@ from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.lease import Leases, boot_clock
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.nodes import RedisNodes
+from gateway.adapters.redis.revocations import RedisRevocations
 from gateway.adapters.redis.sessions import RedisSessions
 from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.topics import RedisTopics
@@ -87,6 +88,7 @@ class RedisGrid:
         self._sessions = RedisSessions(self._link.batcher, keys, leases)
         self._nodes = RedisNodes(node=node, link=self._link, keys=keys, leases=leases, tail=self._tail)
         self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
+        self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail)
 
     @property
     def sessions(self) -> RedisSessions:
@@ -107,6 +109,11 @@ class RedisGrid:
     def tail(self) -> RedisTail:
         """Streams of topics."""
         return self._tail
+
+    @property
+    def revocations(self) -> RedisRevocations:
+        """What is revoked."""
+        return self._revocations
 
     @property
     def state(self) -> GridState:

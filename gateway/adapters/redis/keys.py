@@ -13,7 +13,7 @@ key                              type    content
 ``P:{s17}:deadlines``            zset    id of each disconnected or ending session → when a reaper may end it, in
                                          milliseconds by the Redis clock. Changes with the session.
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
-                                         "closed" or "expired" for one window; bounded, and expires as a whole.
+                                         "closed", "expired" or "revoked" for one window; bounded; expires as a whole.
 ``P:{s17}:opened``               string  newest generation that was opened here. Written by adoption; stays.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``. Written by publishes;
                                          stays.
@@ -27,12 +27,18 @@ key                              type    content
                                          a delayed publish out for one window; bounded, and expires as a whole.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, the generation that is ``opened`` in every partition, ``term`` of the
-                                         newest lease. Written by adoption and by joining; stays.
+                                         newest lease, ``revision`` of the revocations. Written by adoption, joining and
+                                         revoking; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    lapsed incarnation → ``<end of the right> <who has it>``. As the lease.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
 ``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
+``P:{nodes}:revocations``        hash    ``<kind>:<value>`` → ``<made> <until or -> <reason>``, times in seconds since
+                                         1970. Written by whoever revokes; nodes delete those that are over.
+``P:{nodes}:revoked``            zset    the same names, all with score 0, so that they can be read in pages. As above.
+``P:{nodes}:revisions``          stream  ``<revision>-0`` → ``[name, "<made> …"]``, or ``[name, ""]`` of one that is no
+                                         more. Revisions follow without a hole; trimmed to about 1,000; stays.
 ===============================  ======  ==========================================================================
 
 Fields of a session: ``principal``, ``properties`` and ``selections`` (JSON), ``window`` (s), ``owner``, ``epoch``,
@@ -89,6 +95,9 @@ class Keys:
         self.takeovers = f"{prefix}:{{nodes}}:takeovers"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
+        self.revocations = f"{prefix}:{{nodes}}:revocations"
+        self.revoked = f"{prefix}:{{nodes}}:revoked"
+        self.revisions = f"{prefix}:{{nodes}}:revisions"
         sessions = [f"{prefix}:{{{tag}}}:" for tag in SESSION_TAGS]
         topics = [f"{prefix}:{{{tag}}}:" for tag in TOPIC_TAGS]
         self.owned = tuple(f"{each}owned" for each in sessions)

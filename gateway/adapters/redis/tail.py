@@ -1,4 +1,4 @@
-"""The streams of the followed partitions and the node's inbox: a ``TopicTail``. How they are read is in ``readers``.
+"""The streams of the followed partitions, and others: a ``TopicTail``. How they are read is in ``readers``.
 
 What is wanted is kept here; while the grid is up, one reader per master brings what that master has of it.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import Dialer
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
-from gateway.adapters.redis.readers import BlockingReader, Reader, TrackingReader
+from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
 from gateway.catalogue import log_events
 from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath, Version
 from gateway.ports import (
@@ -63,6 +63,13 @@ class _Follow:
         return generation == self.generation and sequence == self.sequence + 1
 
 
+class OtherReading(Reading, Protocol):
+    """A stream of another kind, such as what others tell this node; read by the same commands."""
+
+    def take_in(self, entries: Sequence[Any]) -> None:
+        """Take entries of the stream; must not block."""
+
+
 class _Inbox:
     """The reading of one node's inbox.
 
@@ -80,6 +87,7 @@ class _Inbox:
         self.messages: asyncio.Queue[Ownership] = asyncio.Queue()
 
     def take_in(self, entries: Sequence[Any]) -> None:
+        """See ``OtherReading``."""
         for number, (_, message) in entries:
             self.after = number.decode()
             session, epoch, owner = message.decode().split(" ")
@@ -104,7 +112,7 @@ class RedisTail:
         self._timeout = timeout
         self._log = log
         self._follows: dict[int, _Follow] = {}
-        self._inboxes: dict[str, _Inbox] = {}
+        self._others: dict[str, OtherReading] = {}
         self._read_inboxes: dict[str, str] = {}  # where each was left, as nothing is told twice
         self._queue: deque[tuple[_Follow, TailItem]] = deque()
         self._news = asyncio.Event()
@@ -143,9 +151,20 @@ class RedisTail:
 
     def inbox(self, key: str) -> AsyncIterator[Ownership]:
         """Read an inbox from now on; yields what comes until the iterator is closed."""
-        inbox = self._inboxes[key] = _Inbox(key, self._read_inboxes.get(key, "0-0"))
-        self._change()
+        inbox = _Inbox(key, self._read_inboxes.get(key, "0-0"))
+        self.attach(inbox)
         return self._messages(inbox)
+
+    def attach(self, reading: OtherReading) -> None:
+        """Read a stream of another kind too, in the place of an earlier reading of it."""
+        self._others[reading.key] = reading
+        self._change()
+
+    def detach(self, reading: OtherReading) -> None:
+        """Do so no more."""
+        if self._others.get(reading.key) is reading:
+            del self._others[reading.key]
+            self._change()
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -167,9 +186,7 @@ class RedisTail:
                 yield await inbox.messages.get()
         finally:
             self._read_inboxes[inbox.key] = inbox.after
-            if self._inboxes.get(inbox.key) is inbox:
-                del self._inboxes[inbox.key]
-                self._change()
+            self.detach(inbox)
 
     def _change(self) -> None:
         for reader in self._readers:
@@ -223,16 +240,18 @@ class RedisTail:
         """See ``Source.room``."""
         await self._room.wait()
 
-    def readings(self, served: Callable[[str], bool]) -> list[_Follow | _Inbox]:
+    def readings(self, served: Callable[[str], bool]) -> list[Reading]:
         """See ``Source.readings``."""
-        wanted: list[_Follow | _Inbox] = [*self._follows.values(), *self._inboxes.values()]
+        wanted: list[Reading] = [*self._follows.values(), *self._others.values()]
         return [each for each in wanted if served(each.key)]
 
     def take(self, reading: Any, entries: Sequence[Any]) -> None:
         """See ``Source.take``."""
-        if isinstance(reading, _Inbox):
-            reading.take_in(entries)
-        elif isinstance(reading, _Follow) and self._follows.get(reading.partition) is reading:
+        if not isinstance(reading, _Follow):
+            current = self._others.get(reading.key)
+            if current is not None and current is reading:
+                current.take_in(entries)
+        elif self._follows.get(reading.partition) is reading:
             self._take_in(reading, entries)
 
     def _take_in(self, follow: _Follow, entries: Sequence[Any]) -> None:

@@ -251,6 +251,15 @@ def test_the_end_says_why(ending: Ending, error: type[SessionEnded]) -> None:
     assert (str(over), over.code) == ("m", ending.error)
 
 
+def test_a_connection_that_is_closed_as_revoked_ends_the_session_with_that_code() -> None:
+    plan = opened()
+    plan.lost(Ending(message="m", code=4206), 0.0)
+    over = plan.next(0.0, 0.5)
+
+    assert type(over) is SessionRefused
+    assert over.code is ErrorCode.REVOKED
+
+
 def test_without_a_close_code_the_error_packet_decides() -> None:
     assert Ending(message="", error=ErrorCode.TRY_LATER).reconnect is Reconnect.LATER
     assert Ending(message="", error=ErrorCode.STALE_ATTEMPT).reconnect is Reconnect.LATER

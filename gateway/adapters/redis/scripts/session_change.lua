@@ -12,7 +12,7 @@
 -- Invariant: only the stored owner with the stored epoch writes (P3); confirmed never falls.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'confirmed', 'ended')
 if not stored[1] then
-  for _, reason in ipairs({'session_closed', 'session_expired'}) do
+  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
     if redis.call('ZSCORE', KEYS[2], reason .. ':' .. ARGV[3]) then
       return {'gone', reason}
     end

@@ -30,7 +30,7 @@ local stored = redis.call(
 )
 local owner = stored[1]
 if not owner then
-  for _, reason in ipairs({'session_closed', 'session_expired'}) do
+  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
     local until_ = redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[5])
     if until_ and tonumber(until_) > now then
       return {'refused', reason}

@@ -14,7 +14,7 @@
 -- Invariant: asking twice does not lengthen the window.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'connected', 'window', 'ended')
 if not stored[1] then
-  for _, reason in ipairs({'session_closed', 'session_expired'}) do
+  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
     if redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[4]) then
       return {'gone', reason}
     end

@@ -22,6 +22,7 @@ local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'ended', 'attempt'
 if not stored[1] then
   local ended = redis.call('ZSCORE', KEYS[4], 'session_closed:' .. ARGV[6])
     or redis.call('ZSCORE', KEYS[4], 'session_expired:' .. ARGV[6])
+    or redis.call('ZSCORE', KEYS[4], 'revoked:' .. ARGV[6])
   if ended or ARGV[7] ~= '1' then
     return 'gone'
   end

@@ -16,8 +16,9 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 
 def all_keys() -> list[str]:
     fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.inbox(NODE)]
+    revocations = [KEYS.revocations, KEYS.revoked, KEYS.revisions]
     partitioned = [*KEYS.owned, *KEYS.deadlines, *KEYS.ended, *KEYS.opened, *KEYS.values, *KEYS.stream, *KEYS.closed]
-    return [*fixed, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
+    return [*fixed, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
 
 
 def test_names_are_unique_and_begin_with_the_prefix() -> None:

@@ -1,0 +1,26 @@
+#!lua flags=allow-oom
+-- Read one page of the revocations, in the order of their names.
+--
+-- KEYS[1] grid   hash  generation, revision
+-- KEYS[2] held   hash  name -> "<made> <until or -> <reason>"
+-- KEYS[3] names  zset  the names, all with score 0
+-- ARGV[1] generation that the caller has adopted
+-- ARGV[2] the last name of the page before; '' for the first page
+-- ARGV[3] most to read
+-- Result  {revision, name, what is held, …}; {-1} if the grid is of another generation: the caller must adopt again
+--
+-- Invariant: whoever applies all changes after the revision of his first page to what the pages hold, has it all.
+if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then
+  return {-1}
+end
+local result = {tonumber(redis.call('HGET', KEYS[1], 'revision')) or 0}
+local start = ARGV[2] == '' and '-' or '(' .. ARGV[2]
+local names = redis.call('ZRANGEBYLEX', KEYS[3], start, '+', 'LIMIT', 0, ARGV[3])
+if #names > 0 then
+  local held = redis.call('HMGET', KEYS[2], unpack(names))
+  for index, name in ipairs(names) do
+    result[#result + 1] = name
+    result[#result + 1] = held[index]
+  end
+end
+return result
