@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
+from ssl import SSLContext, create_default_context
 from typing import Final
 
-from gateway.adapters.admin import AdminServer
+from gateway import __version__
+from gateway.adapters.admin import OPERATIONS, AdminApi, AdminServer, AdminTokens, Guard, TokensFileError, built_in
 from gateway.adapters.authentication import AnonymousAuthenticator, StaticAuthenticator, UsersFileError
 from gateway.adapters.logging import StructuredEventLog, capture_standard_library
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
@@ -29,7 +33,8 @@ from gateway.core.session import SessionPolicy
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.garbage import collect_seldom
 from gateway.ports import Authenticator, EventLog, Grid, Metrics
-from gateway.settings import AnonymousUsers, Settings, StaticUsers
+from gateway.ports.administration import SettingView
+from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, StaticUsers
 from lb.agent import AgentServer, AgentState
 
 EXIT_FAILED: Final = 1
@@ -137,6 +142,7 @@ class Gateway:
         self._authenticator = _authenticator(settings)
         self._tls = TlsPorts(_tls(settings), metrics=self.metrics, log=self.log)
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
+        self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
         self.node = Node(
             me=self.me,
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
@@ -169,6 +175,17 @@ class Gateway:
             ready=self.node.not_ready,
             metrics_text=self.metrics.render,
             tls=None if admin_tls is None else FollowingContext(admin_tls),
+            log=self.log,
+            api=AdminApi(
+                replace(self.node.administration, configuration=_configuration(settings)),
+                OPERATIONS,
+                guard=Guard(self._admin_tokens, built_in, hosts=_admin_names(settings)),
+                version=__version__,
+                metrics=self.metrics,
+                log=self.log,
+                tls=lambda: _tls_to_nodes(settings),
+            ),
+            value_bytes=settings.limit_value_bytes,
         )
         self._agent = (
             None
@@ -203,6 +220,11 @@ class Gateway:
         await self._admin.start()
         if self._agent is not None:
             await self._agent.start()
+        self.node.presence.announce(
+            listen=str(HostPort(self._settings.listen.host, self.port)),
+            admin=_reachable(self._settings, self.admin_port),
+            version=__version__,
+        )
         self.log.emit(
             events.NODE_STARTED,
             node=self.me.node,
@@ -227,7 +249,7 @@ class Gateway:
         self.log.emit(events.NODE_STOPPED, node=self.me.node)
 
     def reload(self) -> None:
-        """Read again what can change while the node runs: principals, certificates; what is bad changes nothing."""
+        """Read again what can change while the node runs: people, certificates; what is bad changes nothing."""
         self._tls.reload()
         if isinstance(self._authenticator, StaticAuthenticator):
             try:
@@ -236,6 +258,13 @@ class Gateway:
                 self.log.emit(events.USERS_KEPT, error=str(error))
             else:
                 self.log.emit(events.USERS_RELOADED, users=count)
+        if self._admin_tokens is not None:
+            try:
+                count = self._admin_tokens.reload()
+            except TokensFileError as error:
+                self.log.emit(events.ADMINS_KEPT, error=str(error))
+            else:
+                self.log.emit(events.ADMINS_RELOADED, tokens=count)
 
 
 def _log(settings: Settings) -> StructuredEventLog:
@@ -284,6 +313,45 @@ def _grid(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, memo
     )
 
 
+def _configuration(settings: Settings) -> tuple[SettingView, ...]:
+    """What the node runs with, for administrators; secrets are masked."""
+    views = []
+    for each in SETTINGS.values():
+        value = getattr(settings, each.name)
+        views.append(
+            SettingView(
+                name=each.name,
+                group=each.group,
+                value=each.show(value),
+                changed=value != each.default,
+                meaning=each.declared.meaning,
+            )
+        )
+    return tuple(views)
+
+
+def _admin_names(settings: Settings) -> tuple[str, ...]:
+    """Names by which the admin port may be asked for."""
+    given = () if settings.admin_advertise is None else (settings.admin_advertise.host,)
+    return (*settings.admin_hosts, settings.admin.host, *given, socket.gethostname())
+
+
+def _reachable(settings: Settings, port: int) -> str:
+    """Where other nodes reach the admin port."""
+    everywhere = settings.admin.host in {"0.0.0.0", "::"}  # noqa: S104 - it is asked for, not bound
+    listening = HostPort(socket.gethostname() if everywhere else settings.admin.host, port)
+    scheme = "http" if settings.admin_tls_certificate is None else "https"
+    return f"{scheme}://{settings.admin_advertise or listening}"
+
+
+def _tls_to_nodes(settings: Settings) -> SSLContext:
+    """How to speak TLS with other nodes' admin ports; read anew each time, as certificates are renewed."""
+    context = create_default_context(cafile=settings.admin_tls_ca)
+    if settings.admin_tls_certificate is not None:
+        context.load_cert_chain(settings.admin_tls_certificate, settings.admin_tls_key)
+    return context
+
+
 async def _serve(settings: Settings) -> int:
     log = _log(settings)
     restore = capture_standard_library(log)
@@ -291,7 +359,7 @@ async def _serve(settings: Settings) -> int:
         gateway = Gateway(settings, log=log)
         await gateway.start()
         collect_seldom()
-    except (UsersFileError, CertificateError) as error:
+    except (UsersFileError, TokensFileError, CertificateError) as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)

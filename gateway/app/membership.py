@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.operations.reports import Reports
+from gateway.app.presence import Presence
 from gateway.app.recovery import Recovery
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -33,9 +34,10 @@ class Membership:
         context: of the node.
         sessions: the sessions held here.
         recovery: verifies them after the lease was lost.
+        presence: reports the node with each renewal.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, recovery: Recovery) -> None:
+    def __init__(self, context: Context, sessions: Sessions, recovery: Recovery, presence: Presence) -> None:
         self._me = context.me
         self._grid = context.grid
         self._policy = context.policy
@@ -45,6 +47,7 @@ class Membership:
         self._log = context.log
         self._sessions = sessions
         self._recovery = recovery
+        self._presence = presence
         self._table = LeaseTable((), ())
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
@@ -69,6 +72,7 @@ class Membership:
             GridUnavailable: the grid is away.
         """
         await self._grid.nodes.join(self._me, lease=self._policy.lease)
+        await self._presence.tell()
 
     async def keep_lease(self) -> None:
         """Renew for ever, and look after those whose lease lapsed."""
@@ -76,6 +80,7 @@ class Membership:
             await asyncio.sleep(self._policy.renew * (0.9 + 0.2 * self._clock.random()))
             try:
                 await self._renew()
+                await self._presence.tell()
                 for lapsed in self._table.lapsed:
                     await self._take_over(lapsed)
                 # A single write may have failed while the grid never counted as away. Nobody waits for it here, because

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from gateway.app.administration import ClusterNodes, ClusterSessions, ClusterTopics
 from gateway.app.background import Background
 from gateway.app.claims import ClusterView
 from gateway.app.clock import Clock
@@ -15,10 +16,12 @@ from gateway.app.context import Context
 from gateway.app.drain import Drain
 from gateway.app.handshake import Authorities, Handshake
 from gateway.app.membership import Membership
+from gateway.app.moving import Moves
 from gateway.app.operations.activity import Activity
 from gateway.app.operations.reports import Reports
 from gateway.app.persistence import Persistence
 from gateway.app.policy import NodePolicy
+from gateway.app.presence import Presence
 from gateway.app.recovery import Recovery
 from gateway.app.requests import Requests
 from gateway.app.revocation import Revocations
@@ -34,6 +37,7 @@ from gateway.ports import (
     Metrics,
     TokenSigner,
 )
+from gateway.ports.administration import Administration, Conflict
 
 LAG_SAMPLE: Final = 0.5
 """Seconds between two measurements of the event loop's lag."""
@@ -60,7 +64,8 @@ class Node:
         sessions: the sessions held here.
         connections: the connections that are open.
         revocations: who is refused, and how to refuse more.
-        draining: whether ``drain`` has been called.
+        presence: what it tells the others of itself.
+        draining: whether its clients are being moved, or have been.
     """
 
     def __init__(
@@ -86,11 +91,14 @@ class Node:
         self._may_leave = False
         self.me = me
         self.draining = False
+        self._stopping = False
+        self._drain_task: asyncio.Task[None] | None = None
         self._persistence = Persistence(context)
         self.sessions = Sessions(context, self._persistence, signer)
         self._recovery = Recovery(context, self.sessions, self._persistence)
-        self._membership = Membership(context, self.sessions, self._recovery)
         self.revocations = Revocations(context, self.sessions, self._persistence)
+        self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
+        self._membership = Membership(context, self.sessions, self._recovery, self.presence)
         requests = Requests(context, self._persistence, self.sessions)
         handshake = Handshake(
             context,
@@ -109,7 +117,6 @@ class Node:
             persistence=self._persistence,
             draining=lambda: self.draining,
         )
-        self._drain = Drain(context, self.sessions, self._persistence, arriving=lambda: self.connections.greeting)
         self._reports = Reports(
             context,
             self.sessions,
@@ -120,6 +127,20 @@ class Node:
             connections=lambda: len(self.connections),
         )
         self._membership.report_by(self._reports)
+        self._moves = Moves(context, self.sessions)
+        self._drain = Drain(
+            context,
+            self.sessions,
+            self._persistence,
+            moves=self._moves,
+            arriving=lambda: self.connections.greeting,
+        )
+        self.administration = Administration(
+            node=me.node,
+            nodes=ClusterNodes(context, presence=self.presence, begin_drain=self.begin_drain, undrain=self.undrain),
+            sessions=ClusterSessions(context, self._persistence, self.sessions, self._moves),
+            topics=ClusterTopics(context, self._persistence, self.sessions),
+        )
         self._watch_gauges()
 
     async def start(self) -> None:
@@ -164,12 +185,50 @@ class Node:
         await self.connections.serve(link)
 
     async def drain(self) -> None:
-        """Move all clients to other nodes; new connections must not come any more."""
+        """Move all clients to other nodes, to be stopped then; new connections must not come any more."""
+        self._stopping = True
+        self.begin_drain()
+        task = self._drain_task
+        if task is not None:
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+
+    def begin_drain(self) -> None:
+        """Begin to move all clients to other nodes, unless that is under way; see ``undrain``."""
         self.draining = True
+        if self._drain_task is None or self._drain_task.done():
+            self._drain_task = asyncio.create_task(self._run_drain(), name="drain")
+        self.presence.tell_soon()
+
+    async def undrain(self) -> None:
+        """Take new sessions again; moves that have begun are finished.
+
+        Raises:
+            Conflict: the node is being stopped.
+        """
+        if self._stopping:
+            raise Conflict("the node is being stopped; start it again to have it take sessions")
+        task, self._drain_task = self._drain_task, None
+        self.draining = self._may_leave = False
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+            self._background.once(self._moves.finish(), "finish-moves")
+        self.presence.tell_soon()
+
+    async def _run_drain(self) -> None:
         self._may_leave = await self._drain.run()
+        self.presence.tell_soon()
 
     async def close(self) -> None:
         """Stop everything and give the lease back; after ``drain``, or hard."""
+        if self._drain_task is not None:
+            self._drain_task.cancel()
+            await asyncio.wait([self._drain_task])
+        self._moves.close()
         self.connections.close()
         self.sessions.close()
         await self._background.close()
@@ -186,9 +245,8 @@ class Node:
         while True:
             before = self._context.clock.monotonic()
             await asyncio.sleep(LAG_SAMPLE)
-            self._context.metrics.observe(
-                catalogue.EVENT_LOOP_LAG_SECONDS, max(0.0, self._context.clock.monotonic() - before - LAG_SAMPLE)
-            )
+            lag = self.presence.lag = max(0.0, self._context.clock.monotonic() - before - LAG_SAMPLE)
+            self._context.metrics.observe(catalogue.EVENT_LOOP_LAG_SECONDS, lag)
 
     def _watch_gauges(self) -> None:
         sessions, watch = self.sessions, self._context.metrics.watch

@@ -186,6 +186,36 @@ LIBRARY_WARNED = LogEvent(
 LIBRARY_FAILED = LogEvent(
     "library_failed", Level.ERROR, "A library that the gateway uses logged an error.", ("logger", "message")
 )
+ADMIN_ACTED = LogEvent(
+    "admin_acted",
+    Level.INFO,
+    "An administrator changed something by the admin API, or tried to: the audit log. The outcome tells.",
+    ("caller", "roles", "action", "operation", "target", "outcome", "address", "forwarded_by"),
+)
+ADMIN_REFUSED = LogEvent(
+    "admin_refused",
+    Level.WARNING,
+    "A request to the admin API came without a valid token, or its roles do not allow it: the audit log. Told at most "
+    "some times a minute for each address.",
+    ("caller", "roles", "action", "operation", "target", "outcome", "address", "forwarded_by"),
+)
+ADMIN_FAILED = LogEvent(
+    "admin_failed",
+    Level.ERROR,
+    "A request to the admin port met an error that is a bug of the gateway.",
+    ("path", "error"),
+    bug=True,
+)
+ADMINS_RELOADED = LogEvent(
+    "admins_reloaded", Level.INFO, "The file of administrators was read again (SIGHUP).", ("tokens",)
+)
+ADMINS_KEPT = LogEvent(
+    "admins_kept",
+    Level.ERROR,
+    "The file of administrators could not be read again; those read before stay in force. Correct the file, send "
+    "SIGHUP.",
+    ("error",),
+)
 USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
 USERS_KEPT = LogEvent(
     "users_kept",

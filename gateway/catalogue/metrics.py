@@ -168,6 +168,13 @@ EVENT_LOOP_LAG_SECONDS = Metric(
     buckets=LATENCY_BUCKETS,
 )
 DRAINING = Metric("gateway_draining", Kind.GAUGE, "1 while the node drains, else 0.")
+ADMIN_REQUESTS = Metric(
+    "gateway_admin_requests_total",
+    Kind.COUNTER,
+    "Requests to the admin API, by HTTP status.",
+    "status",
+    tuple(str(status) for status in (200, 201, 202, 204, 400, 401, 403, 404, 409, 413, 415, 421, 429, 500, 502, 503)),
+)
 RATE_LIMITED_SECONDS = Metric(
     "gateway_rate_limited_seconds_total", Kind.COUNTER, "Time for which reading from clients was paused by rate limits."
 )

@@ -79,6 +79,7 @@ class Ending:
         permanent: trying the same URL again is useless, as far as one can tell: not found, wrong certificate.
         planned: the client left because the node had asked it to.
         violation: one of the two sides broke the protocol.
+        node: where the node that asked to leave wants the client to go; None for anywhere.
     """
 
     message: str
@@ -89,6 +90,7 @@ class Ending:
     permanent: bool = False
     planned: bool = False
     violation: bool = False
+    node: str | None = None
 
     @property
     def reconnect(self) -> Reconnect:
@@ -197,7 +199,7 @@ class ReconnectPlan:
         self.attempts = 0
         self._deadline = None if self._granted is None else now + self._granted
         if ending.planned or ending.code == GOING_AWAY.code:
-            self._hint = None
+            self._hint = ending.node
             self._index = (self._index + 1) % len(self._urls)
         # Whoever left on request has spread its move already.
         self._at_once = ending.planned

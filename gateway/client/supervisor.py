@@ -307,7 +307,7 @@ class Supervisor:
             log.info("session %s moves with requests unanswered; they are asked again", self.welcome.session)
         self._machine.send_link(Ack(self._machine.received))
         message = f"node {self.welcome.node} asked to go away: {go_away.reason}"
-        connection.end(Ending(message=message, code=GOING_AWAY.code, planned=True))
+        connection.end(Ending(message=message, code=GOING_AWAY.code, planned=True, node=go_away.node))
 
 
 def _policy(welcome: Welcome) -> SessionPolicy:

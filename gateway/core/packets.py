@@ -182,10 +182,12 @@ class GoAway:
     Attributes:
         reason: why, for people.
         delay: seconds within which the client spreads its move at random.
+        node: the node to go to, as the route hint of the resume; None for any other.
     """
 
     reason: str
     delay: float
+    node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,8 @@ class NoticeCode(StrEnum):
     """The grid came back with less than it had: recently acknowledged publishes may be gone."""
     VALUES_REREAD = "values_reread"
     """The node lost its place in the stream of updates and sends current values instead of each update between."""
+    ADMINISTRATOR = "administrator"
+    """A message of an administrator, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from gateway.ports.identity import (
     TokenSigner,
 )
 from gateway.ports.link import Link, Receiver
-from gateway.ports.nodes import LeaseTable, NodeDirectory
+from gateway.ports.nodes import LeaseTable, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
 from gateway.ports.sessions import (
     Claimed,
@@ -35,6 +35,7 @@ from gateway.ports.sessions import (
     Ownership,
     Restored,
     SessionChanges,
+    SessionPage,
     SessionRecord,
     SessionStore,
 )
@@ -46,6 +47,7 @@ from gateway.ports.topics import (
     StreamPosition,
     TailBatch,
     TailItem,
+    TopicPage,
     TopicStore,
     TopicTail,
     TopicValue,
@@ -75,6 +77,8 @@ __all__ = [
     "Link",
     "Metrics",
     "NodeDirectory",
+    "NodeEntry",
+    "NodeReport",
     "Ownership",
     "PositionLost",
     "PublishCommand",
@@ -86,6 +90,7 @@ __all__ = [
     "RevocationStore",
     "SessionChanges",
     "SessionGone",
+    "SessionPage",
     "SessionRecord",
     "SessionStore",
     "StreamPosition",
@@ -94,6 +99,7 @@ __all__ = [
     "TokenClaims",
     "TokenRefused",
     "TokenSigner",
+    "TopicPage",
     "TopicStore",
     "TopicTail",
     "TopicValue",

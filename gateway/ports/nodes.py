@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,48 @@ class LeaseTable:
     alive: tuple[NodeRef, ...]
     lapsed: tuple[NodeRef, ...]
     watched: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """What a node tells the others of itself, about as often as it renews its lease.
+
+    Attributes:
+        listen: where its clients connect, as host:port.
+        admin: where the other nodes reach its admin port, as a URL without a path.
+        version: of the gateway it runs.
+        started: when it started, in seconds since 1970 by its own clock.
+        draining: whether its clients are being moved, or have been.
+        reasons: why it is not ready for new sessions, for people; none if it is.
+        connected: sessions with a client.
+        disconnected: sessions whose window runs.
+        lag: seconds by which its event loop was late when it last looked.
+    """
+
+    listen: str
+    admin: str
+    version: str
+    started: float
+    draining: bool = False
+    reasons: tuple[str, ...] = ()
+    connected: int = 0
+    disconnected: int = 0
+    lag: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """One run of one node, as the grid knows it.
+
+    Attributes:
+        node: which.
+        alive: whether its lease holds.
+        report: what it last told of itself; None if it told nothing yet.
+    """
+
+    node: NodeRef
+    alive: bool
+    report: NodeReport | None
 
 
 class NodeDirectory(Protocol):
@@ -67,6 +109,22 @@ class NodeDirectory(Protocol):
 
     async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
         """Declare that every session of *lapsed* is on the clock; it will not be listed as lapsed again.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def report(self, node: NodeRef, report: NodeReport) -> None:
+        """Tell the others of *node*; replaces what it told before, and goes away with its lease.
+
+        Nothing is kept of a node without a lease.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def entries(self) -> Sequence[NodeEntry]:
+        """List the nodes that hold a lease, and those that lapsed and were not taken over yet; sorted.
 
         Raises:
             GridUnavailable: see the module.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
@@ -150,6 +150,18 @@ class Ended:
     owner: NodeRef
 
 
+class SessionPage(NamedTuple):
+    """Some sessions of one session partition.
+
+    Attributes:
+        sessions: in the order of their ids; those that have just ended are left out.
+        last: the last id that was looked at; None if there is nothing after this page.
+    """
+
+    sessions: Sequence[SessionRecord]
+    last: SessionId | None
+
+
 class SessionStore(Protocol):
     """Sessions in the grid. Each method is one atomic step per session.
 
@@ -262,6 +274,21 @@ class SessionStore(Protocol):
 
     async def find(self, session: SessionId) -> SessionRecord | None:
         """Read a session, for tests and administrators; None if there is none.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
+        """Read sessions of one session partition, in the order of their ids.
+
+        A session that exists from the first page to the last is read exactly once; one that is opened, or ends,
+        meanwhile may be read or not.
+
+        Args:
+            partition: which of the session partitions.
+            after: the ``last`` of the page before; None for the first page.
+            limit: most sessions to look at, at least 1.
 
         Raises:
             GridUnavailable: see the module.

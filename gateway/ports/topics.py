@@ -102,6 +102,18 @@ class PositionLost:
     partition: int
 
 
+class TopicPage(NamedTuple):
+    """Some topics of one partition.
+
+    Attributes:
+        values: in no order; a topic may be in two pages.
+        step: where the next page begins; None if there is none.
+    """
+
+    values: Sequence[TopicValue]
+    step: str | None
+
+
 TailItem: TypeAlias = TailBatch | PositionLost
 
 
@@ -134,6 +146,28 @@ class TopicStore(Protocol):
 
         Raises:
             GridUnavailable: see the module; the read has to start again.
+        """
+
+    async def scan(self, partition: int, *, step: str | None, count: int) -> TopicPage:
+        """Read some topics of a partition without blocking the grid, so that they can be listed page by page.
+
+        A topic that exists from the first page to the last is in one of them at least.
+
+        Args:
+            partition: which.
+            step: the ``step`` of the page before; None for the first page.
+            count: about how many topics to look at.
+
+        Raises:
+            ValueError: *step* is not from a page.
+            GridUnavailable: see the module.
+        """
+
+    async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        """Read the values of single topics; None for those that have none.
+
+        Raises:
+            GridUnavailable: see the module.
         """
 
     async def restore(self, values: Sequence[TopicValue]) -> int:

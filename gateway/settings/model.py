@@ -55,8 +55,33 @@ class NodeSettings:
     admin: HostPort = setting(
         Listen(),
         HostPort("127.0.0.1", 9101),
-        "Where /healthz, /readyz and /metrics are served. Keep it away from clients: it has no authentication.",
+        "Where /healthz, /readyz, /metrics and the admin API are served. Keep it away from clients: the first three "
+        "have no authentication.",
         reason="Loopback, as for listen.",
+    )
+    admin_advertise: HostPort | None = optional(
+        Listen(),
+        "Where the other nodes reach the admin port, to ask for what only this node knows.",
+        absent="the address of admin; the machine's name if that listens on all addresses",
+        reason="Needed only where that address means nothing to other nodes.",
+    )
+    admin_hosts: tuple[str, ...] = setting(
+        Several(
+            Word(r"\*|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", "names of hosts"),
+            "names",
+        ),
+        (),
+        "Names by which the admin API may be asked for, besides addresses, localhost and the name of this machine; * "
+        "is any.",
+        reason="A page that has its own name resolve to this node must not get an answer (DNS rebinding).",
+        absent="no others",
+    )
+    admin_tokens_file: Path | None = optional(
+        File(),
+        "File of administrators, one name:roles:hash a line, as gateway admin token create makes them. The same on all "
+        "nodes.",
+        absent="the admin API is off",
+        reason="There is no safe default.",
     )
     agent: HostPort | None = optional(
         Listen(),

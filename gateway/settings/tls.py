@@ -56,6 +56,13 @@ class TlsSettings:
         absent="nobody is asked for a certificate",
         reason="Mutual TLS needs a certificate for each operator, HAProxy and Prometheus.",
     )
+    admin_tls_ca: Path | None = optional(
+        File(),
+        "Authorities in PEM by which this node checks the certificates of other nodes' admin ports, when it asks them "
+        "for an administrator. It shows its own certificate of that port.",
+        absent="those of the system",
+        reason="Needed where the certificates come from an authority of your own.",
+    )
 
 
 def check_tls(settings: TlsSettings, place: Callable[[str], str]) -> Iterator[Problem]:

@@ -121,6 +121,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "ping-with-a-renewed-token": Ping("token-1b"),
     "pong": Pong(PacketId(44)),
     "go-away": GoAway("the node drains", 1.0),
+    "go-away-to-a-node": GoAway("an administrator moves the session to n2", 1.0, NodeId("n2")),
     "bye": Bye("done"),
     "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
     "error-revoked": Error(ErrorCode.REVOKED, REVOKED.meaning),

@@ -1,5 +1,23 @@
-"""The admin port: liveness, readiness and metrics."""
+"""The admin port: health, readiness, metrics and the admin API over HTTP (aiohttp)."""
 
+from gateway.adapters.admin.actions import Action, GrantedTo, built_in
+from gateway.adapters.admin.api import AdminApi
+from gateway.adapters.admin.guard import Guard
+from gateway.adapters.admin.resources import OPERATIONS
 from gateway.adapters.admin.server import AdminServer
+from gateway.adapters.admin.tokens import AdminTokens, Caller, TokensFileError, new_token, tokens_line
 
-__all__ = ["AdminServer"]
+__all__ = [
+    "OPERATIONS",
+    "Action",
+    "AdminApi",
+    "AdminServer",
+    "AdminTokens",
+    "Caller",
+    "GrantedTo",
+    "Guard",
+    "TokensFileError",
+    "built_in",
+    "new_token",
+    "tokens_line",
+]

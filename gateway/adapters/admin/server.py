@@ -5,6 +5,7 @@
 | ``/healthz`` | 200 as long as the event loop turns: a node that fails this should be restarted |
 | ``/readyz`` | 200 if new clients are welcome, else 503 with the reasons: send them elsewhere for now |
 | ``/metrics`` | for Prometheus |
+| ``/openapi.json`` | describes the admin API, ``/v1/…`` |
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from typing import Final
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gateway.adapters.admin.api import AdminApi
+from gateway.adapters.admin.problems import HEADERS, Kind, Problem
+from gateway.catalogue import log_events as events
+from gateway.ports import EventLog
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The text format of Prometheus that every version of it reads."""
@@ -22,11 +29,18 @@ METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_SECONDS: Final = 1.0
 """How long ``close`` waits for answers under way: they take milliseconds."""
 
-PATHS: Final = ("/healthz", "/readyz", "/metrics")
+BODY_OVERHEAD: Final = 64 * 1024
+"""Bytes that a request may have beyond the largest value: what is around it, and escapes."""
+
+PATHS: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/…")
+"""For people who ask for a page that does not exist."""
 
 
 class AdminServer:
-    """An HTTP server with three pages. It has no authentication and changes nothing: keep it on an inner network."""
+    """An HTTP server: health and metrics for everybody, the admin API for those who have a token.
+
+    Keep it on an inner network all the same.
+    """
 
     def __init__(
         self,
@@ -36,6 +50,9 @@ class AdminServer:
         ready: Callable[[], Sequence[str]],
         metrics_text: Callable[[], bytes],
         tls: SSLContext | None = None,
+        log: EventLog,
+        api: AdminApi | None = None,
+        value_bytes: int = 0,
     ) -> None:
         """Prepare; ``start`` listens.
 
@@ -45,12 +62,18 @@ class AdminServer:
             ready: the reasons for not being ready, in words for people; empty if ready. Must not block.
             metrics_text: all metrics in the text format of Prometheus. Must not block.
             tls: how to speak TLS; None to speak none.
+            log: where bugs are told.
+            api: the admin API; None leaves it out.
+            value_bytes: largest value of a topic, in bytes: so large may the body of a request be, and a bit larger.
         """
         self._host = host
         self._port = port
         self._ready = ready
         self._metrics_text = metrics_text
         self._tls = tls
+        self._log = log
+        self._api = api
+        self._body_bytes = value_bytes + BODY_OVERHEAD
         self._runner: web.AppRunner | None = None
 
     @property
@@ -64,11 +87,13 @@ class AdminServer:
         Raises:
             OSError: the address cannot be used, for example because another process has it.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[self._tell_problems], client_max_size=self._body_bytes)
+        app.on_response_prepare.append(_hide_versions)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        app.router.add_route("*", "/{rest:.*}", self._unknown)
+        if self._api is not None:
+            self._api.add_to(app.router)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
@@ -84,6 +109,33 @@ class AdminServer:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        if self._api is not None:
+            await self._api.close()
+
+    @web.middleware
+    async def _tell_problems(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn everything that goes wrong into problem details; no bug shows its trace to whoever asks."""
+        try:
+            return await handler(request)
+        except web.HTTPMethodNotAllowed as refused:
+            allow = ", ".join(sorted({*refused.allowed_methods, "OPTIONS"}))
+            if request.method == "OPTIONS":
+                return web.Response(status=204, headers={"Allow": allow, **HEADERS})
+            detail = f"this page knows {allow}"
+            return Problem(Kind.METHOD_NOT_ALLOWED, detail, headers={"Allow": allow}).response()
+        except web.HTTPNotFound:
+            detail = f"there are {', '.join(PATHS)}; a slash inside a topic is written %2F"
+            return Problem(Kind.NO_SUCH_PAGE, detail).response()
+        except web.HTTPRequestEntityTooLarge:
+            detail = f"a request has at most {self._body_bytes} bytes"
+            return Problem(Kind.TOO_LARGE, detail, headers={"Connection": "close"}).response()
+        except web.HTTPException as other:
+            return Problem(Kind.BAD_REQUEST, other.reason).response()
+        except Problem as problem:
+            return problem.response()
+        except Exception as bug:  # noqa: BLE001 - the log tells it, whoever asks does not need to know
+            self._log.emit(events.ADMIN_FAILED, path=request.path, error=bug)
+            return Problem(Kind.INTERNAL, "this is a bug of the gateway; the log of the node says more").response()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _json(200, {"alive": True})
@@ -96,17 +148,16 @@ class AdminServer:
         return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        headers = {"Content-Type": METRICS_CONTENT_TYPE, **_HEADERS}
+        headers = {"Content-Type": METRICS_CONTENT_TYPE, **HEADERS}
         return web.Response(body=self._metrics_text(), headers=headers)
 
-    async def _unknown(self, _request: web.Request) -> web.Response:
-        return _json(404, {"error": "there is no such page", "pages": PATHS})
 
-
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+async def _hide_versions(_request: web.Request, response: web.StreamResponse) -> None:
+    """Tell nobody which versions of what answer here."""
+    response.headers["Server"] = "gateway"
 
 
 def _json(status: int, content: object) -> web.Response:
     return web.Response(
-        status=status, body=orjson.dumps(content) + b"\n", headers={"Content-Type": "application/json", **_HEADERS}
+        status=status, body=orjson.dumps(content) + b"\n", headers={"Content-Type": "application/json", **HEADERS}
     )

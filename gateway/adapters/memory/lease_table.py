@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.core.types import NodeRef
-from gateway.ports import LeaseLost, LeaseTable
+from gateway.ports import LeaseLost, LeaseTable, NodeEntry, NodeReport
 
 
 @dataclass(slots=True)
@@ -25,12 +25,14 @@ class _Lease:
         until: when it lapses.
         taker: who won the right to take over; None while nobody did.
         taken_until: when the next one may win that right.
+        report: what the node tells of itself.
     """
 
     length: float
     until: float
     taker: NodeRef | None = None
     taken_until: float = 0.0
+    report: NodeReport | None = None
 
 
 class Leases:
@@ -42,7 +44,8 @@ class Leases:
 
     def join(self, node: NodeRef, length: float, now: float) -> None:
         """See ``NodeDirectory.join``; a takeover under way loses its ground."""
-        self._leases[node] = _Lease(length, now + length)
+        known = self._leases.get(node)
+        self._leases[node] = _Lease(length, now + length, report=None if known is None else known.report)
 
     def renew(self, node: NodeRef, length: float, now: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
@@ -77,6 +80,19 @@ class Leases:
         lease = self._leases.get(lapsed)
         if lease is not None and lease.taker == by:
             del self._leases[lapsed]
+
+    def report(self, node: NodeRef, report: NodeReport) -> None:
+        """See ``NodeDirectory.report``."""
+        lease = self._leases.get(node)
+        if lease is not None:
+            lease.report = report
+
+    def entries(self, now: float) -> list[NodeEntry]:
+        """See ``NodeDirectory.entries``."""
+        return [
+            NodeEntry(node, held.until > now, held.report)
+            for node, held in sorted(self._leases.items(), key=lambda item: item[0])
+        ]
 
     def extend(self, since: float, now: float) -> None:
         """Give the leases that held at *since* their full length again: nobody could renew one while the grid was away.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from gateway.adapters.memory.connection import Connection
 from gateway.core.types import NodeRef
-from gateway.ports import LeaseTable, Ownership
+from gateway.ports import LeaseTable, NodeEntry, NodeReport, Ownership
 
 
 class MemoryNodeDirectory:
@@ -34,6 +34,14 @@ class MemoryNodeDirectory:
     async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(lapsed, by))
+
+    async def report(self, node: NodeRef, report: NodeReport) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.leases.report(node, report))
+
+    async def entries(self) -> Sequence[NodeEntry]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.entries(now))
 
     async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
         """See the port."""

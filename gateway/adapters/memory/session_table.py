@@ -26,6 +26,7 @@ from gateway.ports import (
     Restored,
     SessionChanges,
     SessionGone,
+    SessionPage,
     SessionRecord,
 )
 
@@ -241,6 +242,13 @@ class SessionTable:
         """See ``SessionStore.find``."""
         stored = self._partitions[session_partition(session)].sessions.get(session)
         return None if stored is None else _copy(stored.record)
+
+    def page(self, number: int, after: SessionId | None, limit: int) -> SessionPage:
+        """See ``SessionStore.page``."""
+        sessions = self._partitions[number].sessions
+        found = sorted(session for session in sessions if after is None or session > after)[:limit]
+        last = found[-1] if len(found) == limit else None
+        return SessionPage([_copy(sessions[session].record) for session in found], last)
 
     def owned(self, owner: NodeRef, number: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from gateway.adapters.memory.connection import Connection
 from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
-from gateway.ports import ClaimResult, Ended, Identity, Ownership, Restored, SessionChanges, SessionRecord
+from gateway.ports import (
+    ClaimResult,
+    Ended,
+    Identity,
+    Ownership,
+    Restored,
+    SessionChanges,
+    SessionPage,
+    SessionRecord,
+)
 
 
 class MemorySessionStore:
@@ -66,6 +75,10 @@ class MemorySessionStore:
     async def find(self, session: SessionId) -> SessionRecord | None:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.find(session))
+
+    async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.page(partition, after, limit))
 
     async def owned(self, owner: NodeRef, partition: int) -> Sequence[SessionId]:
         """See the port."""

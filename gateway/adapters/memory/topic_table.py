@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
-from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicValue
+from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
 
 GENERATION_SHIFT: Final = 32
 """Versions of a grid generation begin above ``(generation - 1) << 32``: a grid that lost writes cannot count back to a
@@ -197,6 +197,17 @@ class Topics:
         """Read the values of *topics*, which are of one partition; those that have none are left out."""
         values = self._partitions[number].values
         return [values[topic] for topic in topics if topic in values]
+
+    def scan(self, number: int, step: str | None, count: int) -> TopicPage:
+        """See ``TopicStore.scan``."""
+        values = self._partitions[number].values
+        topics = sorted(topic for topic in values if step is None or topic > step)
+        chosen = topics[:count]
+        return TopicPage([values[topic] for topic in chosen], chosen[-1] if len(topics) > count else None)
+
+    def read(self, topic: TopicPath) -> TopicValue | None:
+        """See ``TopicStore.read``."""
+        return self._partitions[topic_partition(topic, self._depth)].values.get(topic)
 
     def restore(self, value: TopicValue, generation: GridGeneration) -> bool:
         """Put one value back; see ``TopicStore.restore``. It keeps the id of the publish that it came from."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.adapters.memory.connection import Connection
 from gateway.core.types import TopicPath
-from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicValue
+from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
 
 PAGE_VALUES: Final = 1000
 """Values read in one step: some milliseconds of copying, and others get their turn between two pages."""
@@ -36,6 +36,14 @@ class MemoryTopicStore:
         for first in range(0, len(topics), PAGE_VALUES):
             wanted = topics[first : first + PAGE_VALUES]
             yield await self._read(partition, wanted)
+
+    async def scan(self, partition: int, *, step: str | None, count: int) -> TopicPage:
+        """See the port; a step is the last topic before it."""
+        return await self._connection.run(lambda grid, _now: grid.topics.scan(partition, step, count))
+
+    async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: [grid.topics.read(topic) for topic in topics])
 
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See the port."""

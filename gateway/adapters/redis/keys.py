@@ -12,6 +12,8 @@ key                              type    content
                                          sessions of one node incarnation are a range by name. Changes with the session.
 ``P:{s17}:deadlines``            zset    id of each disconnected or ending session → when a reaper may end it, in
                                          milliseconds by the Redis clock. Changes with the session.
+``P:{s17}:ids``                  zset    id of each session, all with score 0, so that sessions can be listed page by
+                                         page. Written when a session is, deleted with it.
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
                                          "closed", "expired" or "revoked" for one window; bounded; expires as a whole.
 ``P:{s17}:opened``               string  newest generation that was opened here. Written by adoption; stays.
@@ -33,6 +35,7 @@ key                              type    content
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    lapsed incarnation → ``<end of the right> <who has it>``. As the lease.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
+``P:{nodes}:reports``            hash    node incarnation → what it tells of itself (JSON). As the lease.
 ``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
 ``P:{nodes}:revocations``        hash    ``<kind>:<value>`` → ``<made> <until or -> <reason>``, times in seconds since
                                          1970. Written by whoever revokes; nodes delete those that are over.
@@ -93,6 +96,7 @@ class Keys:
         self.leases = f"{prefix}:{{nodes}}:leases"
         self.members = f"{prefix}:{{nodes}}:members"
         self.takeovers = f"{prefix}:{{nodes}}:takeovers"
+        self.reports = f"{prefix}:{{nodes}}:reports"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
         self.revocations = f"{prefix}:{{nodes}}:revocations"
@@ -102,6 +106,7 @@ class Keys:
         topics = [f"{prefix}:{{{tag}}}:" for tag in TOPIC_TAGS]
         self.owned = tuple(f"{each}owned" for each in sessions)
         self.deadlines = tuple(f"{each}deadlines" for each in sessions)
+        self.ids = tuple(f"{each}ids" for each in sessions)
         self.ended = tuple(f"{each}ended" for each in sessions)
         self.opened = tuple(f"{each}opened" for each in sessions)
         self._session = tuple(f"{each}session:" for each in sessions)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.keys import Keys
@@ -11,7 +14,9 @@ from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.types import NodeRef
-from gateway.ports import LeaseLost, LeaseTable, Ownership
+from gateway.ports import LeaseLost, LeaseTable, NodeEntry, NodeReport, Ownership
+
+_REPORTED: Final = frozenset(each.name for each in dataclasses.fields(NodeReport))
 
 INBOX_MESSAGES: Final = 1_000
 """Messages that an inbox keeps, about; a node that reads so late that more were written learns the rest by fencing."""
@@ -75,7 +80,7 @@ class RedisNodes:
         if node == self._node:
             self._leases.lose()
         await self._batcher.call(
-            scripts.NODE_LEAVE(keys.leases, keys.members, keys.takeovers, keys.inbox(node), str(node))
+            scripts.NODE_LEAVE(*(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports), str(node))
         )
 
     async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> bool:
@@ -95,9 +100,32 @@ class RedisNodes:
         """See ``NodeDirectory.finish_takeover``."""
         keys = self._keys
         await self._batcher.call(
-            scripts.NODE_FINISH(*(keys.leases, keys.members, keys.takeovers, keys.inbox(lapsed)), str(lapsed), str(by))
+            scripts.NODE_FINISH(
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(lapsed), keys.reports), str(lapsed), str(by)
+            )
         )
         self._leases.lapsed.pop(lapsed, None)
+
+    async def report(self, node: NodeRef, report: NodeReport) -> None:
+        """See ``NodeDirectory.report``."""
+        keys = self._keys
+        await self._batcher.call(
+            scripts.NODE_REPORT(keys.members, keys.reports, str(node), orjson.dumps(dataclasses.asdict(report)))
+        )
+
+    async def entries(self) -> list[NodeEntry]:
+        """See ``NodeDirectory.entries``."""
+        keys = self._keys
+        alive, lapsed, told = await self._batcher.call(scripts.NODE_LIST(keys.leases, keys.reports))
+        reports = dict(zip(told[::2], told[1::2], strict=True))
+        return sorted(
+            [
+                NodeEntry(NodeRef.parse(name.decode()), names is alive, _report(reports.get(name)))
+                for names in (alive, lapsed)
+                for name in names
+            ],
+            key=lambda entry: entry.node,
+        )
 
     async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
         """See ``NodeDirectory.tell_claimed``."""
@@ -117,6 +145,18 @@ class RedisNodes:
         """A node with another memory has raised the generation, or the grid was emptied while it ran."""
         if generation != self._link.generation:
             self._link.suspect(f"the grid is of generation {generation}, not {self._link.generation}")
+
+
+def _report(stored: bytes | None) -> NodeReport | None:
+    """Read a report; nodes of other versions may tell more, or too little to make one."""
+    if stored is None:
+        return None
+    told: dict[str, Any] = orjson.loads(stored)
+    try:
+        report = NodeReport(**{name: told[name] for name in _REPORTED if name in told})
+    except TypeError:
+        return None
+    return dataclasses.replace(report, reasons=tuple(report.reasons))
 
 
 def _milliseconds(seconds: float) -> int:

@@ -26,6 +26,7 @@ from gateway.ports import (
     Restored,
     SessionChanges,
     SessionGone,
+    SessionPage,
     SessionRecord,
 )
 
@@ -60,7 +61,7 @@ class RedisSessions:
         keys = self._keys
         reply = await self._batcher.call(
             scripts.SESSION_CREATE(
-                *(keys.session(record.id), keys.owned[partition], keys.deadlines[partition]),
+                *(keys.session(record.id), keys.owned[partition], keys.deadlines[partition], keys.ids[partition]),
                 *_identity(record),
                 *self._fields(record),
             ),
@@ -166,10 +167,12 @@ class RedisSessions:
 
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """See ``SessionStore.restore``."""
+        keys = self._keys
         replies = await self._batcher.call_all(
             [
                 scripts.SESSION_RESTORE(
                     *self._all_keys(each.id),
+                    keys.ids[session_partition(each.id)],
                     *_identity(each),
                     *(short_hash(each.id), int(recreate), each.attempt),
                     *self._fields(each),
@@ -201,10 +204,16 @@ class RedisSessions:
     async def find(self, session: SessionId) -> SessionRecord | None:
         """See ``SessionStore.find``."""
         reply = await self._batcher.call(("HGETALL", self._keys.session(session)))
-        stored = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
-        if not stored or "ended" in stored:
-            return None
-        return _record(session, stored)
+        return _read(session, reply)
+
+    async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
+        """See ``SessionStore.page``."""
+        beginning = "-" if after is None else f"({after}"
+        names = await self._batcher.call(("ZRANGEBYLEX", self._keys.ids[partition], beginning, "+", "LIMIT", 0, limit))
+        found = [SessionId(each.decode()) for each in names]
+        replies = await self._batcher.call_all([("HGETALL", self._keys.session(each)) for each in found])
+        records = [_read(session, reply) for session, reply in zip(found, replies, strict=True)]
+        return SessionPage([each for each in records if each is not None], found[-1] if len(found) == limit else None)
 
     async def owned(self, owner: NodeRef, partition: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""
@@ -245,7 +254,8 @@ class RedisSessions:
                 scripts.TOPIC_FORGET(keys.receipts(each, session), keys.closed[each], short, memory, ENDED_MOST)
                 for each in _split(partitions)
             ]
-            purge.append(scripts.SESSION_PURGE(*self._all_keys(session), session, short, memory, ENDED_MOST))
+            ids = keys.ids[session_partition(session)]
+            purge.append(scripts.SESSION_PURGE(*self._all_keys(session), ids, session, short, memory, ENDED_MOST))
         await self._batcher.call_all(forget)
         return [reply == 1 for reply in await self._batcher.call_all(purge)]
 
@@ -294,6 +304,12 @@ def _credentials(
 
 _OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires", "credential")
 """Fields that came after the first release; a session that an older node wrote does not have them."""
+
+
+def _read(session: SessionId, reply: list[bytes]) -> SessionRecord | None:
+    """Read the hash of a session; None if there is none, or what is left of one that has ended."""
+    stored = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    return None if not stored or "ended" in stored else _record(session, stored)
 
 
 def _record(session: SessionId, stored: Mapping[str, Any]) -> SessionRecord:

@@ -12,7 +12,7 @@ from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.core.topics import topic_partition
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
-from gateway.ports import Fenced, GridUnavailable, PublishCommand, Published, StreamPosition, TopicValue
+from gateway.ports import Fenced, GridUnavailable, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
 
 PUBLISH_COUNT: Final = 100
 """Publishes in one step of the grid: most of what they have in common is paid for by ten, and Redis, which does nothing
@@ -27,6 +27,9 @@ VALUES_PAGE: Final = 500
 RECEIPT_LIFE_MS: Final = 3_600_000
 """Milliseconds for which receipts of a session that the grid does not hold outlive its last publish. Only its node asks
 for them, to repeat what had no answer, and it does so within seconds."""
+
+_LARGEST_CURSOR: Final = 2**64 - 1
+"""Redis refuses a cursor that does not fit an unsigned number of 64 bits."""
 
 _CACHED: Final = 65_536
 """Topics and sessions whose partition or hash is kept ready: some 10 MB, for the ones that publish most."""
@@ -162,6 +165,28 @@ class RedisTopics:
                 yield page
             if cursor == b"0":
                 cursor = None
+
+    async def scan(self, partition: int, *, step: str | None, count: int) -> TopicPage:
+        """See ``TopicStore.scan``."""
+        if step is not None and not (step.isascii() and step.isdigit() and int(step) <= _LARGEST_CURSOR):
+            raise ValueError("this is no cursor of a hash")
+        scan: Command = ("HSCAN", self._keys.values[partition], step or "0", "COUNT", count)
+        cursor, found = await self._batcher.call(scan)
+        values = [
+            _stored_value(partition, topic, stored) for topic, stored in zip(found[::2], found[1::2], strict=True)
+        ]
+        return TopicPage(values, None if cursor == b"0" else cursor.decode())
+
+    async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        """See ``TopicStore.read``."""
+        places = [self._partition(topic) for topic in topics]
+        replies = await self._batcher.call_all(
+            [("HGET", self._keys.values[partition], topic) for partition, topic in zip(places, topics, strict=True)]
+        )
+        return [
+            None if stored is None else _stored_value(partition, topic.encode(), stored)
+            for partition, topic, stored in zip(places, topics, replies, strict=True)
+        ]
 
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See ``TopicStore.restore``."""

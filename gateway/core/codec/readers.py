@@ -151,7 +151,8 @@ def _welcome(packet: Object) -> Welcome:
 
 
 def _go_away(packet: Object) -> GoAway:
-    return GoAway(read_text(packet, "reason"), read_seconds(packet, "delay"))
+    node = read_optional_text(packet, "node")
+    return GoAway(read_text(packet, "reason"), read_seconds(packet, "delay"), None if node is None else NodeId(node))
 
 
 def _update(packet: Object) -> Update:

@@ -5,6 +5,7 @@
 -- KEYS[2] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[3] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- KEYS[4] inbox      stream  what others told the lapsed node
+-- KEYS[5] reports    hash    node -> what it told of itself
 -- ARGV[1] lapsed node
 -- ARGV[2] who finished
 -- Result  1 if it is no longer listed, 0 if it came back or another node has the right by now
@@ -18,4 +19,5 @@ redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('DEL', KEYS[4])
+redis.call('HDEL', KEYS[5], ARGV[1])
 return 1

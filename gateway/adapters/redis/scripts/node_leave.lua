@@ -5,6 +5,7 @@
 -- KEYS[2] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[3] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- KEYS[4] inbox      stream  what others told the node
+-- KEYS[5] reports    hash    node -> what it tells of itself
 -- ARGV[1] node
 -- Result  1
 --
@@ -13,4 +14,5 @@ redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('DEL', KEYS[4])
+redis.call('HDEL', KEYS[5], ARGV[1])
 return 1

@@ -5,6 +5,7 @@
 -- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- KEYS[4] ended      zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
+-- KEYS[5] ids        zset  id of every session of the partition, all with score 0
 -- ARGV[1] id
 -- ARGV[2] short hash of the id
 -- ARGV[3] how long to remember the reason (ms)
@@ -20,6 +21,7 @@ end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[5], ARGV[1])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[4], now + ARGV[3], stored[2] .. ':' .. ARGV[2])

@@ -4,6 +4,7 @@
 -- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- KEYS[4] ended      zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
+-- KEYS[5] ids        zset  id of every session of the partition, all with score 0
 -- ARGV[1] id
 -- ARGV[2] owner
 -- ARGV[3] epoch
@@ -42,6 +43,7 @@ redis.call(
   'HSET', KEYS[1], 'owner', ARGV[2], 'epoch', ARGV[3], 'connected', ARGV[4], 'window', ARGV[5], 'previous', ARGV[2],
   unpack(ARGV, 9)
 )
+redis.call('ZADD', KEYS[5], 0, ARGV[1])
 if ARGV[4] == '1' then
   redis.call('ZADD', KEYS[2], 0, ARGV[2] .. ' ' .. ARGV[1])
   redis.call('ZREM', KEYS[3], ARGV[1])

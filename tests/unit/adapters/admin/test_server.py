@@ -5,6 +5,7 @@ import aiohttp
 import pytest
 
 from gateway.adapters.admin import AdminServer
+from gateway.adapters.memory import MemoryEventLog
 
 
 class Site:
@@ -12,7 +13,10 @@ class Site:
 
     def __init__(self) -> None:
         self.reasons: list[str] | None = []
-        self.server = AdminServer("127.0.0.1", 0, ready=self.ready, metrics_text=lambda: b"gateway_up 1\n")
+        self.log = MemoryEventLog()
+        self.server = AdminServer(
+            "127.0.0.1", 0, ready=self.ready, metrics_text=lambda: b"gateway_up 1\n", log=self.log
+        )
 
     def ready(self) -> list[str]:
         if self.reasons is None:
@@ -22,8 +26,12 @@ class Site:
     async def get(self, path: str, method: str = "GET") -> tuple[int, str, object]:
         url = f"http://127.0.0.1:{self.server.port}{path}"
         async with aiohttp.ClientSession() as client, client.request(method, url) as answer:
-            is_json = answer.content_type == "application/json"
-            return answer.status, answer.headers["Content-Type"], await (answer.json() if is_json else answer.text())
+            is_json = answer.content_type.endswith("json")
+            return (
+                answer.status,
+                answer.headers.get("Content-Type", ""),
+                await (answer.json() if is_json else answer.text()),
+            )
 
 
 @pytest.fixture
@@ -67,20 +75,28 @@ async def test_metrics_in_the_format_of_prometheus(site: Site) -> None:
 
 
 async def test_other_pages_name_those_that_exist(site: Site) -> None:
-    status, _, body = await site.get("/")
+    status, kind, body = await site.get("/")
 
-    assert status == 404
-    assert body == {"error": "there is no such page", "pages": ["/healthz", "/readyz", "/metrics"]}
+    assert (status, kind) == (404, "application/problem+json")
+    assert isinstance(body, dict)
+    assert body["type"] == "urn:session-gateway:problem:no-such-page"
+    assert "/healthz, /readyz, /metrics" in body["detail"]
 
 
 async def test_nothing_can_be_changed(site: Site) -> None:
-    status, _, _ = await site.get("/readyz", method="POST")
+    status, _, body = await site.get("/readyz", method="POST")
 
-    assert status in {404, 405}
+    assert status == 405
+    assert isinstance(body, dict)
+    assert body["detail"] == "this page knows GET, HEAD, OPTIONS"
+
+
+async def test_a_page_tells_what_can_be_done_with_it(site: Site) -> None:
+    assert await site.get("/readyz", method="OPTIONS") == (204, "", "")
 
 
 async def test_a_taken_port_is_an_os_error_and_leaves_nothing_behind(site: Site) -> None:
-    second = AdminServer("127.0.0.1", site.server.port, ready=list, metrics_text=bytes)
+    second = AdminServer("127.0.0.1", site.server.port, ready=list, metrics_text=bytes, log=site.log)
 
     with pytest.raises(OSError, match="in use"):
         await second.start()

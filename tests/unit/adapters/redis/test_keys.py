@@ -15,9 +15,18 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 
 
 def all_keys() -> list[str]:
-    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.inbox(NODE)]
     revocations = [KEYS.revocations, KEYS.revoked, KEYS.revisions]
-    partitioned = [*KEYS.owned, *KEYS.deadlines, *KEYS.ended, *KEYS.opened, *KEYS.values, *KEYS.stream, *KEYS.closed]
+    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.reports, KEYS.inbox(NODE)]
+    partitioned = [
+        *KEYS.owned,
+        *KEYS.ids,
+        *KEYS.deadlines,
+        *KEYS.ended,
+        *KEYS.opened,
+        *KEYS.values,
+        *KEYS.stream,
+        *KEYS.closed,
+    ]
     return [*fixed, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
 
 

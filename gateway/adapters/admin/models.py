@@ -1,0 +1,291 @@
+"""What goes in and out of the admin API, as types: requests are checked by them, the OpenAPI document says them.
+
+Their docstrings and descriptions are read by users of the API.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticCustomError
+
+from gateway.ports.administration import NodeState
+
+MOST_ITEMS: Final = 1000
+"""Most items of a page: some hundred KB of sessions."""
+
+DEFAULT_ITEMS: Final = 100
+"""Items of a page if nobody asks for another number."""
+
+LONGEST_ID: Final = 128
+"""Characters of a session's id in a path; those that exist are shorter."""
+
+LONGEST_NOTICE: Final = 2000
+"""Characters of a notice: some paragraphs."""
+
+Cursor = Annotated[str, Field(min_length=1, max_length=4096, description="The `cursor` of the page before.")]
+
+
+def _plain_number(given: object) -> object:
+    """Take numbers as JSON writes them: no blanks, signs or underscores, which the document does not promise."""
+    if isinstance(given, str) and not (given.isascii() and given.isdigit()):
+        raise PydanticCustomError("number", "must be a number, written in digits alone")
+    return given
+
+
+def _plain_switch(given: object) -> object:
+    """Take ``true`` and ``false``, and no other words for it."""
+    if isinstance(given, str) and given not in {"true", "false"}:
+        raise PydanticCustomError("switch", "must be true or false")
+    return given
+
+
+Switch = Annotated[bool, BeforeValidator(_plain_switch)]
+Limit = Annotated[
+    int, BeforeValidator(_plain_number), Field(ge=1, le=MOST_ITEMS, description="Most items of the page.")
+]
+
+
+class Given(BaseModel):
+    """Anything that a caller gives: what is not known is refused, because it would be silently ignored else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Told(BaseModel):
+    """Anything that is answered."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------------------
+
+
+class Node(Told):
+    """A node of the cluster. What it tells of itself is as old as the last renewal of its lease."""
+
+    node: str = Field(description="Its name.")
+    incarnation: str = Field(description="Which run of it.")
+    state: NodeState = Field(
+        description="`ready`: takes new sessions. `not_ready`: keeps its own, see `reasons`. `draining`: its sessions "
+        "are moved to other nodes, or have been. `lapsed`: its lease is over. `unknown`: it has not told of itself."
+    )
+    reasons: list[str] = Field(description="Why it takes no new sessions, for people.")
+    listen: str | None = Field(description="Where its clients connect.")
+    admin: str | None = Field(description="Where other nodes reach its admin port: a URL without a path.")
+    version: str | None = Field(description="Of the gateway that it runs.")
+    started: float | None = Field(description="When it started, in seconds since 1970.")
+    connected: int | None = Field(description="Sessions with a client.")
+    disconnected: int | None = Field(description="Sessions without one, whose window runs.")
+    lag: float | None = Field(description="Seconds by which its event loop was late when it last looked.")
+    here: bool = Field(description="Whether it is the node that answers.")
+
+
+class Nodes(Told):
+    """All nodes that hold a lease, or that others still have to take over from."""
+
+    items: list[Node]
+
+
+class NodePath(Given):
+    """Which node."""
+
+    node: str = Field(min_length=1, max_length=63, description="Name of the node.", examples=["n1"])
+
+
+# --- Sessions ---------------------------------------------------------------------------------------------------------
+
+
+class Session(Told):
+    """A session as it stands in a list."""
+
+    session: str = Field(description="Its id. Not secret.")
+    principal: str = Field(description="Who it belongs to. Untrusted text, as are the properties.")
+    node: str = Field(description="The node that owns it.")
+    incarnation: str = Field(description="Which run of that node.")
+    connected: bool = Field(description="Whether it has a client.")
+    properties: dict[str, str] = Field(description="The user's properties, and `$client`.")
+    window: float = Field(description="Seconds it survives without a client.")
+    epoch: int = Field(description="How often it was claimed.")
+
+
+class Live(Told):
+    """What only the node that holds a session knows of it."""
+
+    address: str | None = Field(description="Where its client comes from.")
+    link: str = Field(description="State of the packet layer: `attached`, `detached`, `gap`, …")
+    received: int = Field(description="Id of the last packet received from the client in order.")
+    numbered: int = Field(description="Id of the last packet numbered for the client.")
+    resend_packets: int = Field(description="Packets kept until the client acknowledges them.")
+    resend_bytes: int = Field(description="Their bytes.")
+    waiting_packets: int = Field(description="Packets that wait for a slow client: the depth of its queue.")
+    waiting_bytes: int = Field(description="Their bytes.")
+    requests: int = Field(description="Requests of the client without a reply.")
+    moving: bool = Field(description="Whether it is being moved to another node.")
+    throttled: bool = Field(description="Whether it is not read at the moment, because it asks for more than it may.")
+
+
+class SessionDetail(Session):
+    """A session with everything that is known of it."""
+
+    selections: list[str] = Field(description="What it selects: `+selector` and `-selector`, in order.")
+    live: Live | None = Field(description="From the memory of its node; null if that could not be asked, see `note`.")
+    note: str | None = Field(description="Why `live` is null.")
+
+
+class SessionPage(Told):
+    """Some sessions."""
+
+    items: list[Session]
+    cursor: str | None = Field(
+        description="Pass it to get the next page; null on the last one. A page may have few items, or none, though "
+        "more follow: it also ends after so much work."
+    )
+
+
+class SessionQuery(Given):
+    """Which sessions."""
+
+    filter: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="Only sessions for which this holds, in the filter language.",
+        examples=["$principal is 'alice' and team is 'fx' or not $node is 'n1'"],
+    )
+    limit: Limit = DEFAULT_ITEMS
+    cursor: Cursor | None = None
+
+
+class SessionPath(Given):
+    """Which session."""
+
+    session: str = Field(min_length=1, max_length=LONGEST_ID, description="Id of the session.")
+
+
+class Move(Given):
+    """Where to."""
+
+    node: str | None = Field(
+        default=None, min_length=1, max_length=63, description="Name of the node; absent: the one with fewest sessions."
+    )
+
+
+class Moving(Told):
+    """A move has begun."""
+
+    session: str
+    node: str = Field(description="The node that the client is sent to. It goes within seconds, or not at all.")
+
+
+class Notice(Given):
+    """What to tell."""
+
+    message: str = Field(min_length=1, max_length=LONGEST_NOTICE, description="For the people at the client.")
+
+
+class Accepted(Told):
+    """It will be done."""
+
+    session: str
+
+
+# --- Topics -----------------------------------------------------------------------------------------------------------
+
+
+class Topic(Told):
+    """A topic without its value."""
+
+    topic: str = Field(description="Its path. Untrusted text.")
+    version: int = Field(description="Grows with every publish.")
+    event: str = Field(description="Id of the publish that set the value.")
+    size: int = Field(description="Bytes of the value's JSON text.")
+    value: JsonValue = Field(default=None, description="The value, if it was asked for.")
+
+
+class TopicPage(Told):
+    """Some topics."""
+
+    items: list[Topic]
+    cursor: str | None = Field(description="Pass it to get the next page; null on the last one.")
+
+
+class TopicQuery(Given):
+    """Which topics."""
+
+    selector: str = Field(
+        default="**",
+        min_length=1,
+        max_length=1024,
+        description="Which topics, as in a subscribe.",
+        examples=["prices/*"],
+    )
+    values: Switch = Field(default=False, description="Whether the values are wanted.")
+    limit: Limit = DEFAULT_ITEMS
+    cursor: Cursor | None = None
+
+
+class TopicPath(Given):
+    """Which topic."""
+
+    topic: str = Field(
+        min_length=1,
+        max_length=1024,
+        description="Path of the topic as one segment: each `/` in it is written `%2F`.",
+        examples=["prices/ACME"],
+    )
+
+
+class TopicWrite(Given):
+    """What to publish."""
+
+    value: JsonValue = Field(description="Any JSON value.")
+
+
+class TopicWriteHeaders(Given):
+    """How to tell a repetition."""
+
+    idempotency_key: str | None = Field(
+        default=None,
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=128,
+        description="Names the request for an hour: however often it is sent with the same key and topic, by the same "
+        "token, it is executed once and answered alike.",
+    )
+
+
+class TopicWritten(Told):
+    """The topic was written."""
+
+    topic: str
+    version: int = Field(description="Of the new value, or of the removal.")
+    event: str = Field(description="Id of the publish; empty if it was executed before and is not remembered in full.")
+    duplicate: bool = Field(description="True if an earlier request with the same key had done it.")
+
+
+class SubscriberQuery(Given):
+    """Which page."""
+
+    limit: Limit = DEFAULT_ITEMS
+    cursor: Cursor | None = None
+
+
+# --- Configuration ----------------------------------------------------------------------------------------------------
+
+
+class ShownSetting(Told):
+    """A setting and its value."""
+
+    name: str
+    group: str
+    value: str = Field(description="For people; secrets are masked.")
+    changed: bool = Field(description="Whether it differs from the default.")
+    meaning: str
+
+
+class Configuration(Told):
+    """What the node runs with."""
+
+    node: str
+    items: list[ShownSetting]

@@ -1,0 +1,14 @@
+"""The operations of the admin API, one module for each kind of thing."""
+
+from gateway.adapters.admin.operations import Operation
+from gateway.adapters.admin.resources import configuration, nodes, sessions, topics
+
+OPERATIONS: tuple[Operation, ...] = (
+    *nodes.OPERATIONS,
+    *sessions.OPERATIONS,
+    *topics.OPERATIONS,
+    *configuration.OPERATIONS,
+)
+"""All of them, in the order of the document."""
+
+__all__ = ["OPERATIONS"]

@@ -1,0 +1,131 @@
+"""Sessions: list, look at, close, move, tell."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from gateway.adapters.admin import models
+from gateway.adapters.admin.actions import Action
+from gateway.adapters.admin.operations import Call, Operation
+from gateway.adapters.admin.problems import Kind
+from gateway.core.types import SessionId
+from gateway.ports.administration import Administration, Page, SessionView
+
+
+async def _list(administration: Administration, call: Call) -> models.SessionPage:
+    query: models.SessionQuery = call.query
+    page = await administration.sessions.list(filter_text=query.filter, cursor=query.cursor, limit=query.limit)
+    return session_page(page)
+
+
+async def _find(administration: Administration, call: Call) -> models.SessionDetail:
+    return models.SessionDetail.model_validate(await administration.sessions.find(SessionId(call.path.session)))
+
+
+async def _in_grid(administration: Administration, call: Call, why: str) -> models.SessionDetail:
+    session = SessionId(call.path.session)
+    return models.SessionDetail.model_validate(await administration.sessions.in_grid(session, note=why))
+
+
+async def _close(administration: Administration, call: Call) -> None:
+    await administration.sessions.close(SessionId(call.path.session))
+
+
+async def _close_in_grid(administration: Administration, call: Call, _why: str) -> None:
+    await administration.sessions.close_in_grid(SessionId(call.path.session))
+
+
+async def _move(administration: Administration, call: Call) -> models.Moving:
+    body: models.Move = call.body
+    session = call.path.session
+    return models.Moving(session=session, node=await administration.sessions.move(SessionId(session), body.node))
+
+
+async def _notify(administration: Administration, call: Call) -> models.Accepted:
+    body: models.Notice = call.body
+    await administration.sessions.notify(SessionId(call.path.session), body.message)
+    return models.Accepted(session=call.path.session)
+
+
+def session_page(page: Page[SessionView]) -> models.SessionPage:
+    """Show a page of sessions."""
+    return models.SessionPage(items=[models.Session.model_validate(each) for each in page.items], cursor=page.cursor)
+
+
+_TAG: Final = "Sessions"
+
+OPERATIONS: Final = (
+    Operation(
+        name="listSessions",
+        method="GET",
+        path="/v1/sessions",
+        tag=_TAG,
+        summary="List sessions, of all nodes",
+        description="A session that exists from the first page to the last is in exactly one of them.",
+        action=Action.SESSIONS_READ,
+        handle=_list,
+        result=models.SessionPage,
+        query_model=models.SessionQuery,
+    ),
+    Operation(
+        name="getSession",
+        method="GET",
+        path="/v1/sessions/{session}",
+        tag=_TAG,
+        summary="Show one session, with its buffers and queue",
+        action=Action.SESSIONS_READ,
+        handle=_find,
+        fallback=_in_grid,
+        result=models.SessionDetail,
+        path_model=models.SessionPath,
+        problems=(Kind.SESSION_UNKNOWN,),
+    ),
+    Operation(
+        name="closeSession",
+        method="DELETE",
+        path="/v1/sessions/{session}",
+        tag=_TAG,
+        summary="End a session",
+        description="Nothing of it is left; its client is closed with 4205 and cannot resume it. To keep a principal "
+        "out, revoke it.",
+        action=Action.SESSIONS_CLOSE,
+        handle=_close,
+        fallback=_close_in_grid,
+        result=None,
+        status=HTTPStatus.NO_CONTENT,
+        path_model=models.SessionPath,
+        problems=(Kind.SESSION_UNKNOWN, Kind.CONFLICT),
+    ),
+    Operation(
+        name="moveSession",
+        method="POST",
+        path="/v1/sessions/{session}/move",
+        tag=_TAG,
+        summary="Have a session's client go to another node",
+        description="As in a drain: what is under way is finished first, and no value is missed.",
+        action=Action.SESSIONS_MOVE,
+        handle=_move,
+        result=models.Moving,
+        status=HTTPStatus.ACCEPTED,
+        path_model=models.SessionPath,
+        body_model=models.Move,
+        body_needed=False,
+        problems=(Kind.SESSION_UNKNOWN, Kind.NODE_UNKNOWN, Kind.CONFLICT, Kind.OWNER_UNREACHABLE),
+    ),
+    Operation(
+        name="notifySession",
+        method="POST",
+        path="/v1/sessions/{session}/notice",
+        tag=_TAG,
+        summary="Send a notice to a session's client",
+        description="It arrives as a notice with the code `administrator`, also at a client that is away now.",
+        action=Action.SESSIONS_NOTIFY,
+        handle=_notify,
+        result=models.Accepted,
+        status=HTTPStatus.ACCEPTED,
+        path_model=models.SessionPath,
+        body_model=models.Notice,
+        problems=(Kind.SESSION_UNKNOWN, Kind.CONFLICT, Kind.OWNER_UNREACHABLE),
+    ),
+)

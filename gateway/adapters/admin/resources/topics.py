@@ -1,0 +1,106 @@
+"""Topics: list, read, set, delete, and who selects them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+import orjson
+
+from gateway.adapters.admin import models
+from gateway.adapters.admin.actions import Action
+from gateway.adapters.admin.operations import Call, Operation, Raw
+from gateway.adapters.admin.problems import Kind
+from gateway.adapters.admin.resources.sessions import session_page
+from gateway.ports.administration import Administration, TopicView
+
+
+async def _list(administration: Administration, call: Call) -> Raw:
+    query: models.TopicQuery = call.query
+    page = await administration.topics.list(
+        selector=query.selector, cursor=query.cursor, limit=query.limit, values=query.values
+    )
+    return Raw({"items": [_topic(each) for each in page.items], "cursor": page.cursor})
+
+
+async def _find(administration: Administration, call: Call) -> Raw:
+    return Raw(_topic(await administration.topics.find(call.path.topic)))
+
+
+async def _set(administration: Administration, call: Call) -> models.TopicWritten:
+    headers: models.TopicWriteHeaders = call.headers
+    body: models.TopicWrite = call.body
+    # Tokens do not share keys: nobody learns or blocks what another administrator has done.
+    key = f"{call.caller.name} {headers.idempotency_key or secrets.token_hex()}"
+    written = await administration.topics.set(call.path.topic, orjson.dumps(body.value), key=key)
+    return models.TopicWritten.model_validate(written)
+
+
+async def _subscribers(administration: Administration, call: Call) -> models.SessionPage:
+    query: models.SubscriberQuery = call.query
+    return session_page(
+        await administration.topics.subscribers(call.path.topic, cursor=query.cursor, limit=query.limit)
+    )
+
+
+def _topic(view: TopicView) -> dict[str, object]:
+    shown = {"topic": view.topic, "version": view.version, "event": view.event, "size": view.size, "value": None}
+    # It is JSON already, and passed on as it was published.
+    return shown if view.value is None else shown | {"value": orjson.Fragment(view.value)}
+
+
+_TAG: Final = "Topics"
+
+OPERATIONS: Final = (
+    Operation(
+        name="listTopics",
+        method="GET",
+        path="/v1/topics",
+        tag=_TAG,
+        summary="List the topics that a selector matches",
+        description="A topic that exists from the first page to the last is in one of them at least.",
+        action=Action.TOPICS_READ,
+        handle=_list,
+        result=models.TopicPage,
+        query_model=models.TopicQuery,
+    ),
+    Operation(
+        name="getTopic",
+        method="GET",
+        path="/v1/topics/{topic}",
+        tag=_TAG,
+        summary="Show a topic with its value",
+        action=Action.TOPICS_READ,
+        handle=_find,
+        result=models.Topic,
+        path_model=models.TopicPath,
+        problems=(Kind.TOPIC_UNKNOWN,),
+    ),
+    Operation(
+        name="setTopic",
+        method="PUT",
+        path="/v1/topics/{topic}",
+        tag=_TAG,
+        summary="Publish a value",
+        action=Action.TOPICS_WRITE,
+        handle=_set,
+        result=models.TopicWritten,
+        path_model=models.TopicPath,
+        header_model=models.TopicWriteHeaders,
+        body_model=models.TopicWrite,
+        problems=(Kind.RESERVED,),
+    ),
+    Operation(
+        name="listSubscribers",
+        method="GET",
+        path="/v1/topics/{topic}/subscribers",
+        tag=_TAG,
+        summary="List the sessions that select a topic",
+        description="The topic need not have a value.",
+        action=Action.TOPICS_READ,
+        handle=_subscribers,
+        result=models.SessionPage,
+        path_model=models.TopicPath,
+        query_model=models.SubscriberQuery,
+    ),
+)

@@ -1,0 +1,15 @@
+#!lua flags=allow-oom,no-writes
+-- List the nodes with what they tell of themselves.
+--
+-- KEYS[1] leases   zset  node -> end of its lease (ms)
+-- KEYS[2] reports  hash  node -> what it tells of itself
+-- Result  {nodes alive, nodes lapsed, {node, report, ...}}
+--
+-- Invariant: the three lists are of one moment.
+local time = redis.call('TIME')
+local bound = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+return {
+  redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. bound, '+inf'),
+  redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', bound),
+  redis.call('HGETALL', KEYS[2]),
+}

@@ -1,0 +1,129 @@
+"""The nodes of the cluster, as an administrator sees and steers them; implements ``NodeAdministration``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from gateway.app.context import Context
+from gateway.app.presence import Presence
+from gateway.core.types import NodeId, NodeRef
+from gateway.ports import NodeDirectory, NodeEntry, NodeReport
+from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere
+
+
+class ClusterNodes:
+    """Nodes, from what they tell of themselves in the grid; this one from itself.
+
+    Args:
+        context: of the node.
+        presence: what this node tells of itself.
+        begin_drain: begins to move its clients.
+        undrain: takes new sessions again.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        presence: Presence,
+        begin_drain: Callable[[], None],
+        undrain: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._me = context.me
+        self._nodes = context.grid.nodes
+        self._presence = presence
+        self._begin_drain = begin_drain
+        self._undrain = undrain
+
+    async def list(self) -> Sequence[NodeView]:
+        """See ``NodeAdministration.list``."""
+        views = [self._view(entry) for entry in await self._nodes.entries()]
+        if not any(view.here for view in views):
+            # Its lease has lapsed, or the grid is new: it answers all the same, so it is there.
+            views = sorted([*views, self._own()], key=lambda view: (view.node, view.incarnation))
+        return views
+
+    async def find(self, node: str) -> NodeView:
+        """See ``NodeAdministration.find``."""
+        if node == self._me.node:
+            return self._own()
+        entry = newest(await self._nodes.entries(), NodeId(node))
+        if entry.alive:
+            raise HeldElsewhere(entry.node, None if entry.report is None else entry.report.admin)
+        return self._view(entry)
+
+    async def as_reported(self, node: str) -> NodeView:
+        """See ``NodeAdministration.as_reported``."""
+        return self._view(newest(await self._nodes.entries(), NodeId(node)))
+
+    async def drain(self, node: str) -> NodeView:
+        """See ``NodeAdministration.drain``."""
+        await self._must_be_here(node)
+        self._begin_drain()
+        return self._own()
+
+    async def undrain(self, node: str) -> NodeView:
+        """See ``NodeAdministration.undrain``."""
+        await self._must_be_here(node)
+        await self._undrain()
+        return self._own()
+
+    async def _must_be_here(self, node: str) -> None:
+        if node != self._me.node:
+            entry = newest(await self._nodes.entries(), NodeId(node))
+            admin = entry.report.admin if entry.alive and entry.report is not None else None
+            raise HeldElsewhere(entry.node, admin)
+
+    def _own(self) -> NodeView:
+        return _shown(self._me, self._presence.report(), here=True)
+
+    def _view(self, entry: NodeEntry) -> NodeView:
+        if entry.node == self._me:
+            return self._own()
+        return _shown(entry.node, entry.report, alive=entry.alive)
+
+
+def newest(entries: Sequence[NodeEntry], node: NodeId) -> NodeEntry:
+    """Find a node by its name: the run of it that lives, else one that lapsed.
+
+    Raises:
+        NotThere: there is none.
+    """
+    runs = [entry for entry in entries if entry.node.node == node]
+    if not runs:
+        raise NotThere("node", "no node of that name holds a lease; `gateway admin nodes` lists those that do")
+    return max(runs, key=lambda entry: (entry.alive, 0.0 if entry.report is None else entry.report.started))
+
+
+async def admin_of(nodes: NodeDirectory, owner: NodeRef) -> str | None:
+    """Find out where a node's admin port is; None if it has no lease any more, or has not told."""
+    for entry in await nodes.entries():
+        if entry.node == owner and entry.alive and entry.report is not None:
+            return entry.report.admin
+    return None
+
+
+def _shown(node: NodeRef, report: NodeReport | None, *, alive: bool = True, here: bool = False) -> NodeView:
+    if report is None:
+        state = NodeState.UNKNOWN if alive else NodeState.LAPSED
+        return NodeView(node=node.node, incarnation=node.incarnation, state=state, here=here)
+    if not alive:
+        state = NodeState.LAPSED
+    elif report.draining:
+        state = NodeState.DRAINING
+    else:
+        state = NodeState.NOT_READY if report.reasons else NodeState.READY
+    return NodeView(
+        node=node.node,
+        incarnation=node.incarnation,
+        state=state,
+        reasons=report.reasons,
+        listen=report.listen,
+        admin=report.admin,
+        version=report.version,
+        started=report.started,
+        connected=report.connected,
+        disconnected=report.disconnected,
+        lag=report.lag,
+        here=here,
+    )

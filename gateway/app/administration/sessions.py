@@ -1,0 +1,159 @@
+"""The sessions of the cluster, as an administrator sees and steers them; implements ``SessionAdministration``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.app.administration.listing import SessionListing
+from gateway.app.administration.nodes import admin_of, newest
+from gateway.app.administration.views import alone, live, nobody_knows
+from gateway.app.context import Context
+from gateway.app.moving import Moves
+from gateway.app.persistence import Persistence
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.core import filters
+from gateway.core.codes import SESSION_CLOSED, ErrorCode
+from gateway.core.packets import Notice, NoticeCode
+from gateway.core.types import Epoch, NodeId, SessionId
+from gateway.ports import Fenced, NodeEntry, Ownership, SessionRecord
+from gateway.ports.administration import BadParameter, Conflict, HeldElsewhere, Page, SessionView
+
+
+class ClusterSessions:
+    """Sessions: listed from the grid, steered by the node that holds them.
+
+    Args:
+        context: of the node.
+        persistence: where sessions are ended, and whether they are in the grid at all.
+        sessions: the sessions held here.
+        moves: moves them.
+    """
+
+    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions, moves: Moves) -> None:
+        self._me = context.me
+        self._grid = context.grid
+        self._persistence = persistence
+        self._sessions = sessions
+        self._moves = moves
+        self._listing = SessionListing(context, persistence, sessions)
+
+    # --- Seeing -------------------------------------------------------------------------------------------------------
+
+    async def list(self, *, filter_text: str | None, cursor: str | None, limit: int) -> Page[SessionView]:
+        """See ``SessionAdministration.list``."""
+        if filter_text is None:
+            return await self._listing.page(lambda _record: True, cursor=cursor, limit=limit)
+        try:
+            wanted = filters.parse(filter_text)
+        except filters.InvalidFilter as error:
+            raise BadParameter("filter", str(error)) from None
+        return await self._listing.page(lambda record: wanted.holds(filtered(record)), cursor=cursor, limit=limit)
+
+    async def find(self, session: SessionId) -> SessionView:
+        """See ``SessionAdministration.find``."""
+        held = await self._held(session)
+        if isinstance(held, SessionRecord):
+            return alone(held, note="the grid holds it for this node, which does not serve it at the moment")
+        return alone(held.record(), live=live(held))
+
+    async def in_grid(self, session: SessionId, *, note: str) -> SessionView:
+        """See ``SessionAdministration.in_grid``."""
+        return alone(await self._stored(session), note=note)
+
+    # --- Steering -----------------------------------------------------------------------------------------------------
+
+    async def close(self, session: SessionId) -> None:
+        """See ``SessionAdministration.close``."""
+        held = await self._held(session)
+        if isinstance(held, SessionRecord):
+            await self._end(held)
+        else:
+            await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED)
+
+    async def close_in_grid(self, session: SessionId) -> None:
+        """See ``SessionAdministration.close_in_grid``."""
+        await self._end(await self._stored(session))
+
+    async def move(self, session: SessionId, to: str | None) -> str:
+        """See ``SessionAdministration.move``."""
+        held = await self._held(session)
+        if isinstance(held, SessionRecord) or not held.connected:
+            raise Conflict("the session has no client at the moment; it goes where its client goes")
+        if not self._persistence.replicated:
+            raise Conflict("sessions are not replicated here: at another node this one would be unknown")
+        target = self._target(await self._grid.nodes.entries(), to)
+        if not held.moving:
+            self._moves.send(held, target, reason=f"an administrator moves the session to {target}")
+        return target
+
+    async def notify(self, session: SessionId, message: str) -> None:
+        """See ``SessionAdministration.notify``."""
+        held = await self._held(session)
+        if isinstance(held, SessionRecord):
+            raise Conflict("no node holds the session at the moment; send the notice when its client is back")
+        self._sessions.delivery.notify([held], Notice(NoticeCode.ADMINISTRATOR, message))
+
+    # --- Where a session is -------------------------------------------------------------------------------------------
+
+    async def _held(self, session: SessionId) -> Session | SessionRecord:
+        """Return the session if it is here; its record if the grid holds it for this node, which lost it.
+
+        Raises:
+            NotThere: nobody knows it.
+            HeldElsewhere: it is another node's.
+        """
+        held = self._sessions.get(session)
+        if held is not None:
+            return held
+        record = await self._stored(session)
+        if record.owner == self._me:
+            return self._sessions.get(session) or record
+        raise HeldElsewhere(record.owner, await admin_of(self._grid.nodes, record.owner))
+
+    async def _stored(self, session: SessionId) -> SessionRecord:
+        record = await self._grid.sessions.find(session) if self._persistence.replicated else None
+        if record is None:
+            raise nobody_knows(session)
+        return record
+
+    async def _end(self, record: SessionRecord) -> None:
+        """End a session in the name of its owner, and have that one drop its copy, should it still live."""
+        try:
+            await self._persistence.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED)
+        except Fenced:
+            raise Conflict("another node has claimed the session just now; ask again") from None
+        # The message of a claim: a session with a lower epoch than that is not the node's any more.
+        await self._grid.nodes.tell_claimed(record.owner, Ownership(record.id, record.owner, Epoch(record.epoch + 1)))
+
+    def _target(self, entries: Sequence[NodeEntry], to: str | None) -> NodeId:
+        if to is None:
+            fit = [entry for entry in entries if _takes_sessions(entry) and entry.node.node != self._me.node]
+            if not fit:
+                raise Conflict("no other node takes sessions at the moment")
+            return min(fit, key=_load).node.node
+        chosen = newest(entries, NodeId(to))
+        if chosen.node.node == self._me.node:
+            raise Conflict(f"the session is at {self._me.node} already")
+        if not _takes_sessions(chosen):
+            raise Conflict(f"{chosen.node.node} does not take sessions at the moment")
+        return chosen.node.node
+
+
+def filtered(record: SessionRecord) -> Mapping[str, str]:
+    """Return what filters can ask of a session; the server's names cannot be set by users."""
+    return {
+        **record.properties,
+        "$session": record.id,
+        "$principal": record.principal,
+        "$node": record.owner.node,
+        "$connected": "true" if record.connected else "false",
+    }
+
+
+def _takes_sessions(entry: NodeEntry) -> bool:
+    return entry.alive and entry.report is not None and not entry.report.reasons
+
+
+def _load(entry: NodeEntry) -> tuple[int, NodeId]:
+    return (0 if entry.report is None else entry.report.connected, entry.node.node)

@@ -1,0 +1,158 @@
+"""The topics of the cluster, as an administrator sees and sets them; implements ``TopicAdministration``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Final
+
+from gateway.app.administration.cursors import Place, from_cursor, to_cursor
+from gateway.app.administration.listing import EXAMINED, SessionListing
+from gateway.app.context import Context
+from gateway.app.persistence import Persistence
+from gateway.app.sessions import Sessions
+from gateway.catalogue import metrics as catalogue
+from gateway.core.errors import RequestRefused
+from gateway.core.selections import Selections
+from gateway.core.selectors import Selector, matches, parse_selector, partitions
+from gateway.core.topics import SYSTEM_SIGN, TOPIC_PARTITIONS, parse_topic
+from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
+from gateway.ports import Fenced, GridUnavailable, Ownership, PublishCommand, SessionRecord, TopicPage, TopicValue
+from gateway.ports.administration import BadParameter, Forbidden, NotThere, Page, SessionView, TopicView, TopicWritten
+
+STEP: Final = 200
+"""Topics read in one step of the grid: less than a millisecond of its time."""
+
+PAGE_BYTES: Final = 1024 * 1024
+"""Bytes of values after which a page ends, so that large ones do not stop the node or the caller."""
+
+WRITER: Final = "$admin-"
+"""Begins the names by which the grid remembers what administrators have published; no session has such an id."""
+
+
+class ClusterTopics:
+    """Topics, read from the grid and written to it.
+
+    Args:
+        context: of the node.
+        persistence: tells whether sessions are in the grid.
+        sessions: the sessions held here.
+    """
+
+    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions) -> None:
+        self._me = context.me
+        self._store = context.grid.topics
+        self._depth = context.policy.topic_depth
+        self._largest = context.policy.limits.value_bytes
+        self._metrics = context.metrics
+        self._listing = SessionListing(context, persistence, sessions)
+
+    # --- Seeing -------------------------------------------------------------------------------------------------------
+
+    async def list(self, *, selector: str, cursor: str | None, limit: int, values: bool) -> Page[TopicView]:
+        """See ``TopicAdministration.list``."""
+        chosen = _selector(selector)
+        place = from_cursor(cursor, partitions=TOPIC_PARTITIONS)
+        if chosen.literal:
+            single = [each for each in await self._store.read([TopicPath(chosen.text)]) if each is not None]
+            return Page([_view(each, values=values) for each in single if cursor is None], None)
+        found: list[TopicView] = []
+        examined = size = 0
+        async for at, page in self._steps(chosen, place):
+            last = at.after
+            for value in sorted(page.values, key=lambda each: each.topic):
+                if (at.after is not None and value.topic <= at.after) or not matches(chosen, value.topic):
+                    continue
+                if len(found) == limit or size > PAGE_BYTES:
+                    # The next page looks at the same step again, from the last topic on that found room in this one.
+                    return Page(found, to_cursor(replace(at, after=last)))
+                found.append(_view(value, values=values))
+                size += len(value.value) if values else 0
+                last = value.topic
+            examined += len(page.values)
+            if examined >= EXAMINED and page.step is not None:
+                return Page(found, to_cursor(Place(at.partition, step=page.step)))
+        return Page(found, None)
+
+    async def _steps(self, chosen: Selector, place: Place) -> AsyncIterator[tuple[Place, TopicPage]]:
+        """Read the partitions that a selector reaches, step by step from *place* on."""
+        for number in sorted(partitions(chosen, self._depth)):
+            if number < place.partition:
+                continue
+            at = place if number == place.partition else Place(number)
+            while True:
+                try:
+                    page = await self._store.scan(number, step=at.step, count=STEP)
+                except ValueError:
+                    raise BadParameter("cursor", "this is no cursor of this list; begin again without one") from None
+                yield at, page
+                if page.step is None:
+                    break
+                at = Place(number, step=page.step)
+
+    async def find(self, topic: str) -> TopicView:
+        """See ``TopicAdministration.find``."""
+        path = _topic(topic)
+        (value,) = await self._store.read([path])
+        if value is None:
+            raise _no_value()
+        return _view(value, values=True)
+
+    async def subscribers(self, topic: str, *, cursor: str | None, limit: int) -> Page[SessionView]:
+        """See ``TopicAdministration.subscribers``."""
+        path = _topic(topic)
+
+        def selects(record: SessionRecord) -> bool:
+            return Selections.from_wire(record.selections).selects(path)
+
+        return await self._listing.page(selects, cursor=cursor, limit=limit)
+
+    # --- Writing ------------------------------------------------------------------------------------------------------
+
+    async def set(self, topic: str, value: bytes, *, key: str) -> TopicWritten:
+        """See ``TopicAdministration.set``."""
+        path = _free_topic(topic)
+        if len(value) > self._largest:
+            raise BadParameter(
+                "value", f"the value has {len(value)} bytes of JSON; limit_value_bytes is {self._largest}"
+            )
+        # A session that only the receipt knows: the grid executes its one request once, and forgets it an hour later.
+        writer = SessionId(WRITER + hashlib.blake2b(f"{key}\0{path}".encode(), digest_size=16).hexdigest())
+        command = PublishCommand(
+            Ownership(writer, self._me, Epoch(1)), RequestNumber(1), RequestNumber(0), path, value, stored=False
+        )
+        (published,) = await self._store.publish([command])
+        if isinstance(published, Fenced):
+            raise GridUnavailable("the grid refused the publish") from published
+        self._metrics.add(catalogue.PUBLISHES, label="duplicate" if published.duplicate else "published")
+        return TopicWritten(path, published.version, published.event, published.duplicate)
+
+
+def _topic(text: str) -> TopicPath:
+    try:
+        return parse_topic(text)
+    except RequestRefused as refused:
+        raise BadParameter("topic", str(refused)) from None
+
+
+def _free_topic(text: str) -> TopicPath:
+    path = _topic(text)
+    if path.startswith(SYSTEM_SIGN):
+        raise Forbidden(f"topics that begin with {SYSTEM_SIGN} are the gateway's own and cannot be written")
+    return path
+
+
+def _selector(text: str) -> Selector:
+    try:
+        return parse_selector(text)
+    except RequestRefused as refused:
+        raise BadParameter("selector", str(refused)) from None
+
+
+def _no_value() -> NotThere:
+    return NotThere("topic", "the topic has no value: nothing was published to it, or it was deleted")
+
+
+def _view(value: TopicValue, *, values: bool) -> TopicView:
+    return TopicView(value.topic, value.version, value.event, len(value.value), value.value if values else None)

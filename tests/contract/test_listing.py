@@ -1,0 +1,217 @@
+"""The contract of what administrators ask the grid for: nodes with their reports, and pages of sessions and topics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.codes import ErrorCode
+from gateway.core.types import SessionId, TopicPath
+from gateway.ports import Grid, NodeEntry, NodeReport, SessionPage
+from tests.contract.examples import (
+    expire_all,
+    ids_in_one_partition,
+    partition_of,
+    publish,
+    published,
+    right,
+    session,
+    topic_of,
+)
+from tests.contract.harness import LONG, Harness, node
+
+N1, N2 = node("n1"), node("n2")
+REPORT = NodeReport(
+    listen="127.0.0.1:8101",
+    admin="http://127.0.0.1:9101",
+    version="1.2.3",
+    started=1_700_000_000.5,
+    draining=True,
+    reasons=("the node drains", "\u2028é'\""),
+    connected=3,
+    disconnected=4,
+    lag=0.25,
+)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_report_is_read_by_every_node_as_it_was_told(harness: Harness) -> None:
+    """Tell the others of *node*; replaces what it told before."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n2.nodes.join(N2, lease=LONG)
+    await n1.nodes.report(N1, replace(REPORT, connected=1))
+    await n1.nodes.report(N1, REPORT)
+
+    assert list(await n2.nodes.entries()) == [NodeEntry(N1, True, REPORT), NodeEntry(N2, True, None)]
+
+
+async def test_a_node_that_lapsed_is_listed_until_it_was_taken_over(harness: Harness) -> None:
+    """List the nodes that hold a lease, and those that lapsed and were not taken over yet; sorted."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=harness.roomy)
+    await n1.nodes.report(N1, REPORT)
+    await n2.nodes.join(N2, lease=LONG)
+    await harness.advance(harness.roomy)
+    assert list(await n2.nodes.entries()) == [NodeEntry(N1, False, REPORT), NodeEntry(N2, True, None)]
+
+    await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await n2.nodes.finish_takeover(N1, by=N2)
+
+    assert list(await n2.nodes.entries()) == [NodeEntry(N2, True, None)]
+
+
+async def test_nothing_is_kept_of_a_node_without_a_lease(harness: Harness) -> None:
+    """Goes away with its lease. / Nothing is kept of a node without a lease."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n2.nodes.join(N2, lease=LONG)
+    await n1.nodes.report(N1, REPORT)
+    assert list(await n2.nodes.entries()) == [NodeEntry(N2, True, None)]
+
+    await n1.nodes.join(N1, lease=LONG)
+    await n1.nodes.report(N1, REPORT)
+    await n1.nodes.leave(N1)
+    await n2.nodes.leave(N2)
+    await n1.nodes.report(N1, REPORT)
+
+    assert list(await n2.nodes.entries()) == []
+    assert await harness.inventory() == set()
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+async def all_pages(grid: Grid, partition: int, *, limit: int) -> list[SessionPage]:
+    """Read a partition to its end."""
+    pages = [await grid.sessions.page(partition, after=None, limit=limit)]
+    while (last := pages[-1].last) is not None:
+        pages.append(await grid.sessions.page(partition, after=last, limit=limit))
+    return pages
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 100])
+async def test_pages_hold_every_session_once_in_order(harness: Harness, limit: int) -> None:
+    """Read sessions of one session partition, in the order of their ids."""
+    grid = await harness.grid()
+    records = [session(session_id=each, connected=number != 1) for number, each in enumerate(ids_in_one_partition(5))]
+    for record in records:
+        await grid.sessions.create(record)
+
+    pages = await all_pages(grid, partition_of(records[0]), limit=limit)
+
+    expected = sorted(records, key=lambda record: record.id)
+    assert [record for page in pages for record in page.sessions] == expected
+    assert all(len(page.sessions) <= limit for page in pages)
+
+
+async def test_a_session_stays_in_its_place_whatever_becomes_of_its_connection(harness: Harness) -> None:
+    """A session that exists from the first page to the last is read exactly once."""
+    grid = await harness.grid()
+    first, second, third = sorted(
+        (session(session_id=each) for each in ids_in_one_partition(3)), key=lambda record: record.id
+    )
+    for record in (third, first, second):
+        await grid.sessions.create(record)
+    partition = partition_of(first)
+
+    before = await grid.sessions.page(partition, after=None, limit=2)
+    await grid.sessions.disconnect(right(third))
+    await grid.sessions.end(right(second), reason=ErrorCode.SESSION_CLOSED)
+    after = await grid.sessions.page(partition, after=before.last, limit=2)
+
+    assert [record.id for record in before.sessions] == [first.id, second.id]
+    assert [record.id for record in after.sessions] == [third.id]
+    assert not after.sessions[0].connected
+
+
+async def test_a_session_that_ended_is_in_no_page_and_leaves_nothing(harness: Harness) -> None:
+    """Its place in the list goes away with it, however it ends."""
+    grid = await harness.grid()
+    closed, expired = (session(session_id=each, window=harness.short) for each in ids_in_one_partition(2))
+    for record in (closed, expired):
+        await grid.sessions.create(record)
+    await grid.sessions.end(right(closed), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.disconnect(right(expired))
+    await harness.advance(harness.short)
+    await expire_all(grid)
+
+    assert (await grid.sessions.page(partition_of(closed), after=None, limit=10)) == SessionPage([], None)
+
+
+async def test_a_session_that_was_restored_is_listed_again(harness: Harness) -> None:
+    """Written again into a grid that lost it, it can be found again."""
+    grid = await harness.grid()
+    record = session()
+    assert (await grid.sessions.restore([record], recreate=True)) == ["written"]
+
+    page = await grid.sessions.page(partition_of(record), after=None, limit=10)
+
+    assert list(page.sessions) == [record]
+
+
+async def test_any_text_can_be_the_place_after_which_a_page_begins(harness: Harness) -> None:
+    """after: passed back by callers, who may have changed it."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+
+    for after in ("", "(", "[", "+", "-", "\x00", "é"):
+        page = await grid.sessions.page(partition_of(record), after=SessionId(after), limit=10)
+        assert page.last is None
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+async def test_scanning_finds_every_topic_of_a_partition(harness: Harness) -> None:
+    """A topic that exists from the first page to the last is in one of them at least."""
+    grid = await harness.grid()
+    owner = right(session())
+    topics = {f"prices/{number}": b'"%b"' % (b"x" * 100) for number in range(1, 301)}
+    commands = [publish(owner, number, topic, value) for number, (topic, value) in enumerate(topics.items(), 1)]
+    await published(grid, *commands)
+
+    found: dict[str, bytes] = {}
+    step: str | None = None
+    pages = 0
+    while pages == 0 or step is not None:
+        page = await grid.topics.scan(topic_of("prices/1"), step=step, count=20)
+        found |= {value.topic: value.value for value in page.values}
+        step = page.step
+        pages += 1
+
+    assert found == topics
+    assert pages > 5
+
+
+async def test_a_step_that_is_from_no_page_is_refused_or_harmless(harness: Harness) -> None:
+    """ValueError: *step* is not from a page."""
+    grid = await harness.grid()
+    for step in ("", "x", "-1", "1" * 30, "²", "0 COUNT 1"):
+        try:
+            page = await grid.topics.scan(0, step=step, count=20)
+        except ValueError:
+            continue
+        assert list(page.values) == []
+    await grid.topics.position(0)
+
+
+async def test_single_topics_are_read(harness: Harness) -> None:
+    """None for those that have none."""
+    grid = await harness.grid()
+    (receipt,) = await published(grid, publish(right(session()), 1, "prices/ACME", b"1"))
+
+    value, nothing = await grid.topics.read([TopicPath("prices/ACME"), TopicPath("elsewhere/ACME")])
+
+    assert nothing is None
+    assert value is not None
+    assert (value.topic, value.version, value.event, value.value) == (
+        "prices/ACME",
+        receipt.version,
+        receipt.event,
+        b"1",
+    )
+    assert await grid.topics.read([]) == []

@@ -1,0 +1,136 @@
+"""Who may ask the admin API, and what strangers learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.adapters.admin import OPERATIONS
+from gateway.adapters.admin.guard import FAILURES
+from gateway.catalogue import log_events as events
+from tests.integration.admin.support import Admins, Asker, Pair
+from tests.support.nodes import running_node
+
+EVERYTHING = [(each.method, each.path.replace("{", "").replace("}", ""), each.action) for each in OPERATIONS]
+
+
+@pytest.mark.parametrize(("method", "path", "action"), EVERYTHING)
+async def test_no_operation_answers_a_stranger(pair: Pair, method: str, path: str, action: str) -> None:
+    answer = await pair.asker.ask(pair.n1, method, path, role=None)
+
+    assert (answer.status, answer.kind) == (401, "unauthenticated")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(("method", "path", "action"), [each for each in EVERYTHING if not each[2].endswith(":read")])
+async def test_a_viewer_changes_nothing(pair: Pair, method: str, path: str, action: str) -> None:
+    answer = await pair.asker.ask(pair.n1, method, path, role="viewer")
+
+    assert (answer.status, answer.kind) == (403, "forbidden")
+    assert str(action) in answer.body["detail"]
+
+
+@pytest.mark.parametrize(
+    "said", ["", "Bearer", "Bearer ", "Basic b3BzOm9wcw==", "Bearer gwadm_x", "Bearer \xff", "bearer" * 100]
+)
+async def test_anything_else_than_a_token_is_refused(pair: Pair, said: str) -> None:
+    answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role=None, headers={"Authorization": said})
+
+    assert answer.status == 401
+
+
+async def test_who_fails_too_often_is_told_to_wait_and_locks_nobody_out(pair: Pair) -> None:
+    wrong = {"Authorization": "Bearer gwadm_wrong"}
+    for _ in range(FAILURES):
+        answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role=None, headers=wrong)
+        assert answer.status == 401
+    answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role=None, headers=wrong)
+
+    assert (answer.status, answer.kind) == (429, "too-many-failures")
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert (await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role="viewer")).status == 200
+    refused = [fields for event, fields in pair.n1.log.events if event is events.ADMIN_REFUSED]
+    assert len(refused) == FAILURES
+    assert "gwadm_" not in str(refused)
+
+
+async def test_without_a_file_administration_is_off_and_says_how_to_switch_it_on(tmp_path: Path) -> None:
+    admins = Admins.make(tmp_path)
+    async with running_node("n1") as node, aiohttp.ClientSession() as http:
+        answer = await Asker(http, admins).ask(node, "GET", "/v1/nodes")
+
+    assert (answer.status, answer.kind) == (404, "administration-off")
+    assert "admin_tokens_file" in answer.body["detail"]
+
+
+async def test_health_needs_no_token_and_the_document_neither(pair: Pair) -> None:
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        assert (await pair.asker.ask(pair.n1, "GET", path, role=None)).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9101", "127.0.0.1.evil.example", "localhost.evil"])
+async def test_a_request_for_another_host_is_refused(pair: Pair, host: str) -> None:
+    answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", headers={"Host": host})
+
+    assert (answer.status, answer.kind) == (421, "misdirected")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:1", "[::1]:9101", "LOCALHOST:9101", "10.0.0.7"])
+async def test_a_request_by_address_or_for_this_machine_is_served(pair: Pair, host: str) -> None:
+    assert (await pair.asker.ask(pair.n1, "GET", "/v1/nodes", headers={"Host": host})).status == 200
+
+
+async def test_names_can_be_allowed(tmp_path: Path) -> None:
+    admins = Admins.make(tmp_path)
+    async with (
+        running_node("n1", admin_tokens_file=admins.file, admin_hosts=("gateway.internal",)) as node,
+        aiohttp.ClientSession() as http,
+    ):
+        answer = await Asker(http, admins).ask(node, "GET", "/v1/nodes", headers={"Host": "Gateway.internal:80"})
+
+    assert answer.status == 200
+
+
+async def test_no_page_of_another_origin_is_let_in(pair: Pair) -> None:
+    answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", headers={"Origin": "https://evil.example"})
+    preflight = await pair.asker.ask(
+        pair.n1,
+        "OPTIONS",
+        "/v1/nodes",
+        role=None,
+        headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"},
+    )
+
+    for each in (answer, preflight):
+        assert not [name for name in each.headers if name.lower().startswith("access-control")]
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Server"] == "gateway"
+
+
+async def test_a_reload_takes_a_token_away(pair: Pair, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    Admins.make(other).file.replace(pair.admins.file)
+    pair.n1.gateway.reload()
+
+    assert (await pair.asker.ask(pair.n1, "GET", "/v1/nodes")).status == 401
+    assert (await pair.asker.ask(pair.n2, "GET", "/v1/nodes")).status == 200
+
+
+async def test_changes_stand_in_the_audit_log_and_reading_does_not(pair: Pair) -> None:
+    await pair.asker.ask(pair.n1, "GET", "/v1/sessions")
+    await pair.asker.ask(pair.n1, "DELETE", "/v1/sessions/nobody%0Aforged", role="operator")
+
+    ((_, line),) = [each for each in pair.n1.log.events if each[0] is events.ADMIN_ACTED]
+    assert line == {
+        "caller": "the-operator",
+        "roles": ["operator"],
+        "action": "sessions:close",
+        "operation": "closeSession",
+        "target": "session nobody\nforged",
+        "outcome": "session-unknown",
+        "address": "127.0.0.1",
+        "forwarded_by": None,
+    }

@@ -1,0 +1,65 @@
+import re
+from typing import Any
+
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from gateway.adapters.admin import OPERATIONS
+from gateway.adapters.admin.openapi import document
+
+DOCUMENT: dict[str, Any] = document(OPERATIONS, version="1.2.3")
+
+
+def references(part: object) -> set[str]:
+    if isinstance(part, dict):
+        return {each for value in part.values() for each in references(value)} | (
+            {part["$ref"]} if "$ref" in part else set()
+        )
+    if isinstance(part, list):
+        return {each for value in part for each in references(value)}
+    return set()
+
+
+def test_the_document_is_valid() -> None:
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_every_schema_is_there_and_used() -> None:
+    used = {each.rsplit("/", 1)[1] for each in references(DOCUMENT)}
+
+    assert used == set(DOCUMENT["components"]["schemas"])
+
+
+def test_every_operation_is_in_it_once_with_its_permission() -> None:
+    told = {each["operationId"]: each["description"] for path in DOCUMENT["paths"].values() for each in path.values()}
+
+    assert set(told) == {each.name for each in OPERATIONS}
+    assert len(told) == len(OPERATIONS)
+    for operation in OPERATIONS:
+        assert f"Permission: `{operation.action.value}`." in told[operation.name]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_the_parameters_of_a_path_are_declared(operation: Any) -> None:
+    names = set(re.findall(r"{(\w+)}", operation.path))
+    declared = DOCUMENT["paths"][operation.path][operation.method.lower()]["parameters"]
+
+    assert {each["name"] for each in declared if each["in"] == "path"} == names
+    assert all(each["required"] for each in declared if each["in"] == "path")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_problems_are_told_as_such(operation: Any) -> None:
+    responses = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
+
+    assert {"400", "401", "403", "404", "421", "429", "503"} <= set(responses)
+    for status, response in responses.items():
+        if int(status) >= 400:
+            assert list(response["content"]) == ["application/problem+json"]
+
+
+def test_names_begin_with_small_letters_and_statuses_are_right() -> None:
+    for operation in OPERATIONS:
+        assert re.fullmatch(r"[a-z]+[A-Za-z]*", operation.name)
+        assert (operation.result is None) == (operation.status == 204)
+        assert operation.method in {"GET", "PUT", "POST", "DELETE"}

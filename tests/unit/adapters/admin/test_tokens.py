@@ -1,0 +1,101 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gateway.adapters.admin.tokens import LONGEST_TOKEN, AdminTokens, Caller, TokensFileError, new_token, tokens_line
+
+
+def write(folder: Path, *lines: str) -> Path:
+    file = folder / "admins"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file
+
+
+def test_a_token_is_found_by_its_hash_alone(tmp_path: Path) -> None:
+    token, other = new_token(), new_token()
+    line = tokens_line("ops", frozenset({"operator", "viewer"}), token)
+    tokens = AdminTokens(write(tmp_path, "# on call", "", line, tokens_line("bot", frozenset({"viewer"}), other)))
+
+    assert len(tokens) == 2
+    assert tokens.find(token) == Caller("ops", frozenset({"operator", "viewer"}))
+    assert tokens.find(other) == Caller("bot", frozenset({"viewer"}))
+    assert token not in line
+    assert hashlib.sha256(token.encode()).hexdigest() in line
+
+
+@pytest.mark.parametrize("wrong", ["", "gwadm_", "x" * (LONGEST_TOKEN + 1), "\ud800", "gwadm_\x00"])
+def test_nobody_has_a_token_that_was_never_made(tmp_path: Path, wrong: str) -> None:
+    tokens = AdminTokens(write(tmp_path, tokens_line("ops", frozenset({"viewer"}), new_token())))
+
+    assert tokens.find(wrong) is None
+
+
+def test_tokens_differ_and_look_like_what_they_are() -> None:
+    one, other = new_token(), new_token()
+
+    assert one != other
+    assert one.startswith("gwadm_")
+    assert len(one) == len("gwadm_") + 43
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ((), "holds no token"),
+        (("ops",), "line 1: is not of the form"),
+        (("ops:viewer:sha256$12",), "line 1: is not of the form"),
+        (("o ps:viewer:sha256$" + "0" * 64,), "line 1: is not of the form"),
+        (("ops::sha256$" + "0" * 64,), "line 1: is not of the form"),
+        (("a:viewer:sha256$" + "0" * 64, "a:viewer:sha256$" + "1" * 64), "line 2: a stands in an earlier line"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
+    tmp_path: Path, lines: tuple[str, ...], complaint: str
+) -> None:
+    with pytest.raises(TokensFileError, match=complaint) as raised:
+        AdminTokens(write(tmp_path, *lines))
+
+    assert "gateway admin token create" in str(raised.value)
+    assert "sha256$" not in str(raised.value).replace("sha256$…", "")
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TokensFileError, match="cannot be read"):
+        AdminTokens(tmp_path / "nowhere")
+
+
+def test_a_bad_file_at_a_reload_changes_nothing(tmp_path: Path) -> None:
+    token = new_token()
+    file = write(tmp_path, tokens_line("ops", frozenset({"viewer"}), token))
+    tokens = AdminTokens(file)
+    file.write_text("nonsense", encoding="utf-8")
+
+    with pytest.raises(TokensFileError):
+        tokens.reload()
+
+    assert tokens.find(token) is not None
+
+
+def test_a_reload_forgets_what_was_removed(tmp_path: Path) -> None:
+    token = new_token()
+    file = write(tmp_path, tokens_line("ops", frozenset({"viewer"}), token))
+    tokens = AdminTokens(file)
+    file.write_text(tokens_line("ops", frozenset({"viewer"}), new_token()), encoding="utf-8")
+
+    assert tokens.reload() == 1
+    assert tokens.find(token) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"), [("", {"viewer"}), ("a:b", {"viewer"}), ("ops", set()), ("ops", {"a b"}), ("ops", {"a,b"})]
+)
+def test_a_line_that_could_not_be_read_again_is_not_made(name: str, roles: set[str]) -> None:
+    with pytest.raises(ValueError, match=r"a (name|role|token)"):
+        tokens_line(name, frozenset(roles), new_token())
+
+
+def test_no_representation_shows_a_hash(tmp_path: Path) -> None:
+    tokens = AdminTokens(write(tmp_path, tokens_line("ops", frozenset({"viewer"}), new_token())))
+
+    assert "digest" not in repr(tokens._lines)
