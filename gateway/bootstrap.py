@@ -15,7 +15,6 @@ from typing import Final
 
 from gateway import __version__
 from gateway.adapters.admin import OPERATIONS, AdminApi, AdminServer, AdminTokens, Guard, TokensFileError, built_in
-from gateway.adapters.authentication import AnonymousAuthenticator, StaticAuthenticator, UsersFileError
 from gateway.adapters.logging import StructuredEventLog, capture_standard_library
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import PrometheusMetrics
@@ -26,15 +25,16 @@ from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
 from gateway.app.node import Node
 from gateway.app.policy import DrainPolicy, NodePolicy
+from gateway.authenticators import Authentication, Surroundings
 from gateway.catalogue import log_events as events
 from gateway.catalogue.log_events import Level
 from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.garbage import collect_seldom
-from gateway.ports import Authenticator, EventLog, Grid, Metrics
+from gateway.ports import EventLog, Grid, Metrics
 from gateway.ports.administration import SettingView
-from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, StaticUsers
+from gateway.settings import SETTINGS, ConfigurationError, HostPort, Settings
 from lb.agent import AgentServer, AgentState
 
 EXIT_FAILED: Final = 1
@@ -99,6 +99,7 @@ def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
         token_life=settings.token_life + settings.token_leeway,
         token_renewal=settings.token_life * TOKEN_RENEWAL_SHARE,
         revocations=settings.limit_revocations,
+        credential_notice=settings.credential_notice,
         topic_depth=settings.topic_depth,
         lease=settings.lease,
         renew=settings.lease_renew,
@@ -130,6 +131,9 @@ class Gateway:
         me: the node's name and incarnation.
         node: the application.
         metrics: its numbers.
+
+    Raises:
+        ConfigurationError: a file that the settings name cannot be used.
     """
 
     def __init__(
@@ -139,7 +143,9 @@ class Gateway:
         self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
         self.log: EventLog = log or _log(settings)
         self.metrics = PrometheusMetrics()
-        self._authenticator = _authenticator(settings)
+        if settings.auth is None:
+            raise AssertionError("the settings are checked before: without authentication no node starts")
+        self._authentication = Authentication(settings.auth, Surroundings(dev=settings.dev, log=self.log))
         self._tls = TlsPorts(_tls(settings), metrics=self.metrics, log=self.log)
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
@@ -147,7 +153,7 @@ class Gateway:
             me=self.me,
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
             grid=_grid(settings, self.me, self.metrics, self.log, memory),
-            authenticator=self._authenticator,
+            authenticator=self._authentication.authenticator,
             signer=ItsdangerousTokenSigner(
                 [key.reveal().encode() for key in settings.token_keys],
                 [key.reveal().encode() for key in settings.token_verify_keys],
@@ -211,10 +217,11 @@ class Gateway:
         """Listen and begin to work. The grid need not be there yet; ``/readyz`` tells when it is.
 
         Raises:
-            OSError: a port cannot be bound.
+            OSError: a port cannot be bound, or certificates cannot be read.
         """
         for shortcut in self._settings.shortcuts():
             self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
+        await self._authentication.start()
         await self.node.start()
         await self._clients.start()
         await self._admin.start()
@@ -244,20 +251,13 @@ class Gateway:
         await self._admin.close()
         if self._agent is not None:
             await self._agent.close()
-        if isinstance(self._authenticator, StaticAuthenticator):
-            self._authenticator.close()
+        await self._authentication.close()
         self.log.emit(events.NODE_STOPPED, node=self.me.node)
 
     def reload(self) -> None:
-        """Read again what can change while the node runs: people, certificates; what is bad changes nothing."""
+        """Read again what can change while the node runs: people, keys, certificates; what is bad changes nothing."""
         self._tls.reload()
-        if isinstance(self._authenticator, StaticAuthenticator):
-            try:
-                count = self._authenticator.reload()
-            except UsersFileError as error:
-                self.log.emit(events.USERS_KEPT, error=str(error))
-            else:
-                self.log.emit(events.USERS_RELOADED, users=count)
+        self._authentication.reload()
         if self._admin_tokens is not None:
             try:
                 count = self._admin_tokens.reload()
@@ -271,16 +271,6 @@ def _log(settings: Settings) -> StructuredEventLog:
     return StructuredEventLog(
         node=settings.node, format=settings.log_format.value, level=Level[settings.log_level.name]
     )
-
-
-def _authenticator(settings: Settings) -> Authenticator:
-    match settings.auth:
-        case StaticUsers(file):
-            return StaticAuthenticator(file)
-        case AnonymousUsers():
-            return AnonymousAuthenticator()
-        case None:
-            raise AssertionError("the settings are checked before: without authentication no node starts")
 
 
 def _tls(settings: Settings) -> dict[str, ServerTls]:
@@ -359,7 +349,7 @@ async def _serve(settings: Settings) -> int:
         gateway = Gateway(settings, log=log)
         await gateway.start()
         collect_seldom()
-    except (UsersFileError, TokensFileError, CertificateError) as error:
+    except (ConfigurationError, TokensFileError, CertificateError) as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)

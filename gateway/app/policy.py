@@ -54,6 +54,7 @@ class NodePolicy:
         token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
         token_renewal: seconds after which a connected client is handed a token with a new life.
         revocations: most that may be in force.
+        credential_notice: seconds before their end at which a client is told that its credentials expire.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
         lease: seconds a node's lease lasts.
         renew: seconds between renewals.
@@ -78,6 +79,7 @@ class NodePolicy:
     token_life: float
     token_renewal: float
     revocations: int
+    credential_notice: float
     topic_depth: int
     lease: float
     renew: float

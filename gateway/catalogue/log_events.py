@@ -71,6 +71,18 @@ AUTHENTICATION_REFUSED = LogEvent(
     "Credentials that are not accepted, and why; the client is not told.",
     ("principal", "address", "reason"),
 )
+ISSUER_KEYS_FETCHED = LogEvent(
+    "issuer_keys_fetched",
+    Level.INFO,
+    "The keys of an identity provider were fetched for the first time, or have changed.",
+    ("url", "keys"),
+)
+ISSUER_KEYS_KEPT = LogEvent(
+    "issuer_keys_kept",
+    Level.WARNING,
+    "The keys of an identity provider cannot be had; those from before stay in force. Look at the URL or file named.",
+    ("error",),
+)
 AUTHENTICATION_UNAVAILABLE = LogEvent(
     "authentication_unavailable",
     Level.WARNING,

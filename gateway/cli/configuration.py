@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -11,11 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.adapters.authentication import UsersFileError, read_users
+from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.tokens import key_id
+from gateway.authenticators import Surroundings, describe, secret_files
+from gateway.catalogue.log_events import Level
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.cli.reference import configuration_page, settings_as_json
-from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings, StaticUsers
+from gateway.settings import GROUPS, SETTINGS, Loaded, Settings
 
 
 @click.command("check-config", cls=SettingsCommand)
@@ -27,28 +30,25 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     that somebody gave with the place where it was given. Exit code 2 if the node would refuse to start.
     """
     loaded = load_from_options(file, given)
-    users = _check_users(loaded)
+    authentication = _check_authentication(loaded)
     console = Console()
     console.print(_given_table(loaded))
     if not loaded.settings.token_keys_are_random:
         click.echo(f"token keys: {', '.join(_key_ids(loaded.settings))} (all nodes of a cluster should say the same)")
-    if users is not None:
-        click.echo(f"users: {users}")
+    for line in authentication:
+        click.echo(line)
     for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings)):
         click.echo(f"gateway: warning: {warning}", err=True)
     click.echo("The configuration is fit to run.")
 
 
-def _check_users(loaded: Loaded) -> int | None:
-    auth = loaded.settings.auth
-    if not isinstance(auth, StaticUsers):
-        return None
+def _check_authentication(loaded: Loaded) -> Sequence[str]:
+    settings = loaded.settings
+    log = StructuredEventLog(node=settings.node, level=Level.ERROR, stream=sys.stderr)
     try:
-        return len(read_users(auth.file))
-    except UsersFileError as error:
-        place, _, complaint = str(error).partition(": ")
-        complaint, _, remedy = complaint.rpartition("; ")
-        raise ConfigurationError([Problem(f"{loaded.places['auth']}: {place}", complaint, remedy)]) from None
+        return describe(settings.auth, Surroundings(dev=settings.dev, log=log, place=loaded.places["auth"]))
+    finally:
+        log.close()
 
 
 def _given_table(loaded: Loaded) -> Table:
@@ -69,8 +69,7 @@ def _key_ids(settings: Settings) -> Iterator[str]:
 
 def _open_files(settings: Settings) -> Iterator[str]:
     """Files with secrets that other users of the machine can read."""
-    users = settings.auth.file if isinstance(settings.auth, StaticUsers) else None
-    for file in (settings.token_keys_file, settings.token_verify_keys_file, users):
+    for file in (settings.token_keys_file, settings.token_verify_keys_file, *secret_files(settings.auth)):
         if file is not None and file.stat().st_mode & stat.S_IROTH:
             yield f"{file} holds secrets and can be read by every user of this machine (chmod o-r {file})"
 

@@ -1,4 +1,4 @@
-"""The reference pages that are made from the source: configuration, metrics, logs, close codes.
+"""The reference pages that are made from the source: configuration, authentication, metrics, logs, close codes.
 
 ``python -m gateway.cli.reference docs/reference`` writes them; a test compares them with what is committed.
 """
@@ -14,6 +14,7 @@ import orjson
 
 from gateway.catalogue.log_events import LOG_EVENTS, Level
 from gateway.catalogue.metrics import LATENCY_BUCKETS, METRICS, Kind, Metric
+from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
 from gateway.cli.pages import code, page, table
 from gateway.core.codes import (
     AT_ONCE_RANGE,
@@ -23,30 +24,43 @@ from gateway.core.codes import (
     NEVER_RANGE,
     Reconnect,
 )
-from gateway.settings import GROUPS, OTHER_VARIABLES, SETTINGS
+from gateway.settings import AUTHENTICATOR_FILES, GROUPS, OTHER_VARIABLES, SETTINGS
+from gateway.settings.declaration import Setting
 
 
 def configuration_page() -> str:
     """The page about settings."""
     blocks = [_CONFIGURATION_INTRODUCTION]
     for group in GROUPS:
-        rows = []
-        for each in group.settings:
-            kind, prose = each.declared.kind, each.default is None or each.default == () or each.declared.default_text
-            rows.append(
-                (
-                    code(each.name),
-                    each.shown_default if prose else code(each.shown_default),
-                    kind.domain,
-                    f"{each.declared.meaning}<br>*{each.declared.reason}*",
-                )
-            )
-        blocks += [f"## {group.title}", group.introduction, table(_CONFIGURATION_HEADINGS, rows)]
+        blocks += [f"## {group.title}", group.introduction, _settings_table(group.settings)]
     blocks += [
         "## Variables that are no settings",
         table(("Variable", "Meaning"), ((code(name), f"{meaning}.") for name, meaning in OTHER_VARIABLES.items())),
     ]
     return page("Configuration", *blocks)
+
+
+def _settings_table(settings: Sequence[Setting]) -> str:
+    rows = []
+    for each in settings:
+        prose = each.default is None or each.default == () or each.declared.default_text
+        rows.append(
+            (
+                code(each.name),
+                each.shown_default if prose else code(each.shown_default),
+                each.declared.kind.domain,
+                f"{each.declared.meaning}<br>*{each.declared.reason}*",
+            )
+        )
+    return table(_CONFIGURATION_HEADINGS, rows)
+
+
+def authentication_page() -> str:
+    """The page about the files that authenticators are set up by."""
+    blocks = [AUTHENTICATION_INTRODUCTION]
+    for name, group, settings in AUTHENTICATOR_FILES:
+        blocks += [f"## {name}", AUTHENTICATION_GROUPS[group.__name__], _settings_table(settings)]
+    return page("Authentication", *blocks)
 
 
 _CONFIGURATION_HEADINGS: Final = ("Setting", "Default", "Values", "Meaning, and *why this default*")
@@ -221,6 +235,7 @@ def close_codes_page() -> str:
 _RETURN: Final = {Reconnect.AT_ONCE: "at once", Reconnect.LATER: "later", Reconnect.NEVER: "never"}
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "authentication.md": authentication_page,
     "close-codes.md": close_codes_page,
     "configuration.md": configuration_page,
     "logs.md": logs_page,

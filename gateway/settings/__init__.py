@@ -7,6 +7,13 @@ loaded.places["node"]           # "--node"
 ```
 """
 
+from gateway.settings.authenticators import (
+    AUTHENTICATOR_FILES,
+    CallbackSettings,
+    JwtSettings,
+    read_callback_settings,
+    read_jwt_settings,
+)
 from gateway.settings.errors import ConfigurationError, Problem
 from gateway.settings.layers import OTHER_VARIABLES, Loaded, load
 from gateway.settings.model import (
@@ -22,19 +29,37 @@ from gateway.settings.model import (
     Settings,
 )
 from gateway.settings.tls import TlsSettings
-from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret, StaticUsers
+from gateway.settings.values import (
+    AnonymousUsers,
+    AuthChoice,
+    CallbackUsers,
+    ChainedUsers,
+    HostPort,
+    JwtUsers,
+    LogFormat,
+    LogLevel,
+    Secret,
+    StaticUsers,
+    ways_of,
+)
 
 __all__ = [
+    "AUTHENTICATOR_FILES",
     "GROUPS",
     "OTHER_VARIABLES",
     "SETTINGS",
     "AccessSettings",
     "AnonymousUsers",
     "AuthChoice",
+    "CallbackSettings",
+    "CallbackUsers",
+    "ChainedUsers",
     "ConfigurationError",
     "DrainSettings",
     "GridSettings",
     "HostPort",
+    "JwtSettings",
+    "JwtUsers",
     "LimitSettings",
     "Loaded",
     "LogFormat",
@@ -48,4 +73,7 @@ __all__ = [
     "StaticUsers",
     "TlsSettings",
     "load",
+    "read_callback_settings",
+    "read_jwt_settings",
+    "ways_of",
 ]

@@ -181,9 +181,17 @@ class AccessSettings:
 
     auth: AuthChoice | None = optional(
         Auth(),
-        "How clients prove who they are.",
+        "How clients prove who they are; several ways are asked one after the other. How to choose and set up: "
+        "[Authenticate](../how-to/authenticate.md).",
         absent="refuse to start, unless dev is on",
         reason="There is no safe default.",
+    )
+    credential_notice: float = setting(
+        Seconds(0, 3600),
+        60.0,
+        "How long before their end a connected client is told that its credentials expire, so that it can show fresh "
+        "ones without losing its connection.",
+        reason="Long enough to fetch a new token, and to try several times; tokens live for five minutes or more.",
     )
     token_keys: tuple[Secret, ...] = setting(
         Several(Key(), "keys"),

@@ -12,7 +12,17 @@ from urllib.parse import urlsplit, urlunsplit
 from gateway.settings.errors import Unfit
 from gateway.settings.grid_url import HIGHEST_PORT, read_grid_url
 from gateway.settings.kinds import Kind, text_of
-from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, Secret, StaticUsers
+from gateway.settings.values import (
+    AnonymousUsers,
+    AuthChoice,
+    CallbackUsers,
+    ChainedUsers,
+    FileUsers,
+    HostPort,
+    JwtUsers,
+    Secret,
+    StaticUsers,
+)
 
 Network: TypeAlias = IPv4Network | IPv6Network
 """Addresses of proxies."""
@@ -100,32 +110,63 @@ class File(Kind[Path]):
         return folder / value
 
 
+_AUTH_FILES: Final[dict[str, type[FileUsers]]] = {"static": StaticUsers, "jwt": JwtUsers, "http": CallbackUsers}
+"""Ways of authentication that a file describes, by the word before the colon."""
+
+
 @dataclass(frozen=True, slots=True)
 class Auth(Kind[AuthChoice]):
-    """How clients prove who they are."""
+    """How clients prove who they are: one way, or several that are asked one after the other."""
 
-    metavar: ClassVar[str] = "anonymous|static:FILE"
+    metavar: ClassVar[str] = "anonymous|static:FILE|jwt:FILE|http:FILE,…"
 
     @property
     def accepts(self) -> str:
         """See the base class."""
-        return "anonymous (development only) or static:FILE, where `gateway hash-secret` makes the lines of FILE"
+        return (
+            "anonymous (development only), or one or several of static:FILE (`gateway hash-secret` makes the lines of "
+            "FILE), jwt:FILE and http:FILE (TOML files), separated by commas (in TOML: an array)"
+        )
 
     def read(self, raw: object) -> AuthChoice:
         """See the base class."""
-        text = text_of(raw)
+        entries = raw if isinstance(raw, list) else text_of(raw).split(",")
+        ways = tuple(self._read_way(text_of(each)) for each in entries)
+        if len(ways) == 1:
+            return ways[0]
+        files = tuple(each for each in ways if not isinstance(each, AnonymousUsers))
+        if len(files) != len(ways):
+            # It would believe every name that the others refuse.
+            raise Unfit("names anonymous beside others, which would let in everybody under any name")
+        if len(set(files)) != len(files):
+            raise Unfit("has an entry twice")
+        if not files:
+            raise Unfit("is empty")
+        return ChainedUsers(files)
+
+    @staticmethod
+    def _read_way(text: str) -> AnonymousUsers | FileUsers:
         if text == "anonymous":
             return AnonymousUsers()
         scheme, colon, rest = text.partition(":")
-        if scheme != "static":
+        kind = _AUTH_FILES.get(scheme)
+        if scheme in {"http", "https"} and rest.startswith("//"):
+            raise Unfit("is a URL; write it into a TOML file as url = …, and name that file as http:FILE")
+        if kind is None:
             raise Unfit("names no known way of authentication")
         if not colon or not rest.strip():
             raise Unfit("names no file")
-        return StaticUsers(File().read(rest))
+        return kind(File().read(rest))
 
     def anchor(self, value: AuthChoice, folder: Path) -> AuthChoice:
         """See the base class."""
-        return StaticUsers(folder / value.file) if isinstance(value, StaticUsers) else value
+        match value:
+            case AnonymousUsers():
+                return value
+            case ChainedUsers(ways):
+                return ChainedUsers(tuple(type(each)(folder / each.file) for each in ways))
+            case _:
+                return type(value)(folder / value.file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,65 @@ class StaticUsers:
         return f"static:{self.file}"
 
 
-AuthChoice: TypeAlias = AnonymousUsers | StaticUsers
+@dataclass(frozen=True, slots=True)
+class JwtUsers:
+    """Clients show tokens of an identity provider.
+
+    Attributes:
+        file: whose tokens, and how they are read; see ``JwtSettings``.
+    """
+
+    file: Path
+
+    def __str__(self) -> str:
+        return f"jwt:{self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackUsers:
+    """A service that the operator runs is asked.
+
+    Attributes:
+        file: which one, and how; see ``CallbackSettings``.
+    """
+
+    file: Path
+
+    def __str__(self) -> str:
+        return f"http:{self.file}"
+
+
+FileUsers: TypeAlias = StaticUsers | JwtUsers | CallbackUsers
+"""One way of authentication that a file describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedUsers:
+    """Several ways of authentication.
+
+    Attributes:
+        ways: in the order in which they are asked; at least two.
+    """
+
+    ways: tuple[FileUsers, ...]
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.ways))
+
+
+AuthChoice: TypeAlias = AnonymousUsers | FileUsers | ChainedUsers
 """How clients prove who they are."""
+
+
+def ways_of(choice: AuthChoice | None) -> tuple[AnonymousUsers | FileUsers, ...]:
+    """List the ways of authentication, in the order in which they are asked."""
+    match choice:
+        case None:
+            return ()
+        case ChainedUsers(ways):
+            return ways
+        case _:
+            return (choice,)
 
 
 class Secret:

@@ -29,7 +29,13 @@ from gateway.catalogue import log_events, metrics
 from gateway.cli.program import program as gateway_program
 from gateway.core import packets
 from gateway.core.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
-from gateway.settings import OTHER_VARIABLES, SETTINGS
+from gateway.settings import (
+    AUTHENTICATOR_FILES,
+    OTHER_VARIABLES,
+    SETTINGS,
+    read_callback_settings,
+    read_jwt_settings,
+)
 from gateway.settings.grid_url import SENTINEL_OPTIONS
 from lb.cli import main as lb_program
 from lb.topology import Topology, build
@@ -50,9 +56,12 @@ BREAKS: Final = re.compile(r"^[;|&()<>]+$")
 PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", "sudo"})
 """Words that may stand before a command."""
 PATHS: Final = re.compile(r"(?:gateway|lb|tests|docs|scripts|deploy|benchmarks|loadtests)/[\w./-]*")
-FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring")
+_PROVIDERS: Final = ("jwks_uri", "realm_access", "resource_access")
+FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", *_PROVIDERS)
 """How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
-redis-py's options in URLs, Linux."""
+redis-py's options in URLs, Linux, identity providers."""
+AUTHENTICATOR_READERS: Final = {"issuer": read_jwt_settings, "url": read_callback_settings}
+"""What reads a file for ``auth``, by a key that each of them has."""
 SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml"})
 """What makes a dotted name the name of a file."""
 
@@ -174,10 +183,14 @@ def test_python_compiles_and_imports_what_exists(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", blocks_of("toml"), ids=by_place)
-def test_toml_has_settings_that_exist(block: Block) -> None:
+def test_toml_has_settings_that_exist(block: Block, tmp_path: Path) -> None:
     values = tomllib.loads(block.text)
     if "nodes" in values:
         build(values, source=block.place)
+    elif reader := next((read for key, read in AUTHENTICATOR_READERS.items() if key in values), None):
+        file = tmp_path / "authenticator.toml"
+        file.write_text(block.text, "utf-8")
+        reader(file)
     else:
         assert [name for name in values if name not in SETTINGS] == []
 
@@ -386,6 +399,7 @@ def known_names() -> frozenset[str]:
     names |= {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
     names |= {each.name for each in CLOSE_CODES}
+    names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}
     for kind in vars(packets).values():
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             names |= {field.name for field in dataclasses.fields(kind)}

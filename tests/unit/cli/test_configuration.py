@@ -91,6 +91,54 @@ def test_check_config_reads_the_files_that_are_named(run: Run, users: Path) -> N
     )
 
 
+def test_check_config_tells_how_clients_authenticate(run: Run, users: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s" * 40, "utf-8")
+    (tmp_path / "jwt.toml").write_text(
+        'issuer = "https://id.example.com"\naudience = ["a"]\nalgorithms = ["HS256"]\nsecret_file = "secret"\n', "utf-8"
+    )
+    (tmp_path / "http.toml").write_text('url = "https://auth.internal/who?key=hunter2"\n', "utf-8")
+    ways = f"static:{users},jwt:{tmp_path}/jwt.toml,http:{tmp_path}/http.toml"
+
+    result = run("check-config", "--dev", "--auth", ways)
+
+    assert result.code == 0
+    for line in (
+        "users: 1",
+        "tokens of https://id.example.com, signed by HS256",
+        "callback: https://auth.internal/who",
+    ):
+        assert f"\n{line}\n" in result.out
+    assert "hunter2" not in result.out
+    assert f"{tmp_path}/secret holds secrets and can be read" in result.err
+
+
+NO_KEY = 'issuer = "i"\naudience = ["a"]\nalgorithms = ["RS256"]\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "jwt.toml: the file cannot be read"),
+        ("", "jwt.toml: issuer: there is no issuer"),
+        (
+            f'{NO_KEY}key_file = "absent"\n',
+            "absent: the file cannot be read (No such file or directory); name a file that this user may read",
+        ),
+        (f'{NO_KEY}jwks_url = "https://h/k"\nca_file = "absent"\n', "jwt.toml: ca_file: "),
+    ],
+)
+def test_check_config_reads_what_authenticators_need(
+    run: Run, tmp_path: Path, content: str | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "jwt.toml").write_text(content, "utf-8")
+
+    result = run("check-config", "--dev", "--auth", f"jwt:{tmp_path}/jwt.toml")
+
+    assert result.code == 2
+    assert message in result.err
+
+
 def test_check_config_tells_all_mistakes(run: Run) -> None:
     result = run("check-config", "--lease", "x", "--rate-burst", "0")
 

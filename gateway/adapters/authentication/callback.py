@@ -1,0 +1,262 @@
+"""Asking a service that the operator runs who a client is; how to write one is in ``docs/how-to/authenticate.md``.
+
+```text
+credentials ──► remembered? ──► asked already? ──► wait for a slot ──► POST ──► 200 who it is
+                    │                │                    │                     401 not mine   403 nobody
+                    ▼                ▼                    ▼                     anything else, or too late:
+                 identity       wait for it           too late: cannot be told now
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from gateway.adapters.authentication.attributes import check_properties, check_roles
+from gateway.adapters.authentication.claims import LONGEST_CREDENTIAL
+from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, place_of
+from gateway.adapters.authentication.principals import is_valid_principal
+from gateway.adapters.authentication.strict_json import read_object
+from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused, Identity
+
+LARGEST_ANSWER: Final = 64 * 1024
+"""Bytes of an answer: all roles and properties that a principal may have."""
+
+LONGEST_SECRET: Final = 16 * 1024
+"""Characters of a secret that is passed on: as of a JSON Web Token."""
+
+OK: Final = 200
+NOT_MINE: Final = 401
+REFUSED: Final = 403
+
+
+class _Remembered(NamedTuple):
+    """An answer that may be given again.
+
+    Attributes:
+        identity: that was answered.
+        until: when to ask again, on the monotonic clock.
+    """
+
+    identity: Identity
+    until: float
+
+
+class CallbackAuthenticator:
+    """Asks a callback; implements ``gateway.ports.Authenticator``.
+
+    Fails closed: whatever is no clear yes is none. Clients that show the same credentials at the same time cost one
+    question, and a yes is remembered for a while, so that a storm of them costs few. It is remembered under a keyed
+    digest of the credentials; the key never leaves the process, and no secret is kept.
+
+    Args:
+        url: where to ask.
+        timeout: seconds that a client waits at most, a free slot and the answer together.
+        concurrency: questions at the same time.
+        remember: seconds for which a yes is remembered; 0 for not at all.
+        entries: how many of them.
+        clock: seconds of a monotonic clock.
+        now: seconds since 1970.
+        bearer: proves to the callback that it is the gateway that asks; None for no proof.
+        send_address: tell the callback the client's address, and remember each answer for that address only.
+        ca_file: certificates that sign the host's; None for the system's trust store.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float,
+        concurrency: int,
+        remember: float,
+        entries: int,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        bearer: str | None = None,
+        send_address: bool = False,
+        ca_file: Path | None = None,
+    ) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._remember = remember
+        self._entries = entries
+        self._clock = clock
+        self._now = now
+        self._headers = {"Content-Type": "application/json"}
+        if bearer is not None:
+            self._headers["Authorization"] = f"Bearer {bearer}"
+        self._send_address = send_address
+        self._ca_file = ca_file
+        self._slots = asyncio.Semaphore(concurrency)
+        self._digest_key = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
+        self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
+        self._asking: dict[bytes, asyncio.Task[Identity]] = {}
+        self._fetcher: Fetcher | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it asks, without what may be secret in the URL."""
+        return place_of(self._url)
+
+    async def start(self) -> None:
+        """Make ready to ask."""
+        self._fetcher = Fetcher(
+            seconds=self._timeout, largest=LARGEST_ANSWER, connections=self._concurrency, ca_file=self._ca_file
+        )
+
+    def forget(self) -> None:
+        """Remember no answer any more: the next client of each principal is asked for again."""
+        self._remembered.clear()
+
+    async def close(self) -> None:
+        """Give up what is being asked."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._fetcher is not None:
+            await self._fetcher.close()
+            self._fetcher = None
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """Tell who shows these credentials.
+
+        Returns:
+            Who it is; None if there is no secret that could be passed on.
+
+        Raises:
+            CredentialsRefused: the callback refuses them, for good (403) or as not its own (401).
+            AuthenticationUnavailable: there was no clear answer in time.
+        """
+        if credentials.secret is None or len(credentials.secret) > LONGEST_SECRET:
+            return None
+        digest = self._digest(credentials)
+        known = self._remembered.get(digest)
+        if known is not None and self._is_good(known):
+            self._remembered.move_to_end(digest)
+            return known.identity
+        asking = self._asking.get(digest)
+        if asking is None:
+            asking = self._asking[digest] = asyncio.create_task(self._ask(credentials, digest), name="auth-callback")
+            asking.add_done_callback(lambda done: self._asked(digest, done))
+        # A client that gives up does not take the answer away from the others.
+        return await asyncio.shield(asking)
+
+    def _asked(self, digest: bytes, task: asyncio.Task[Identity]) -> None:
+        del self._asking[digest]
+        if not task.cancelled():
+            task.exception()  # read, lest asyncio complains when every client has given up
+
+    def _is_good(self, known: _Remembered) -> bool:
+        expires = known.identity.expires
+        return self._clock() < known.until and (expires is None or self._now() < expires)
+
+    def _digest(self, credentials: Credentials) -> bytes:
+        state = hashlib.blake2b(key=self._digest_key, digest_size=32)
+        address = credentials.address if self._send_address else ""
+        for part in (credentials.principal, credentials.secret or "", address):
+            data = part.encode("utf-8", "surrogatepass")
+            state.update(len(data).to_bytes(4) + data)
+        return state.digest()
+
+    # --- One question -------------------------------------------------------------------------------------------------
+
+    async def _ask(self, credentials: Credentials, digest: bytes) -> Identity:
+        question = {"principal": credentials.principal, "secret": credentials.secret}
+        if self._send_address:
+            question["address"] = credentials.address
+        try:
+            body = orjson.dumps(question)
+        except TypeError:
+            # Lone surrogates are no text, so nobody can be called that or have such a secret.
+            raise CredentialsRefused("the credentials are no Unicode text") from None
+        status, answer = await self._post(body)
+        if status == NOT_MINE:
+            raise CredentialsRefused(f"{self.place} does not know the credentials", final=False)
+        if status == REFUSED:
+            raise CredentialsRefused(f"{self.place} refuses the credentials")
+        if status != OK:
+            raise AuthenticationUnavailable(f"{self.place} answered with status {status}")
+        try:
+            identity, remember = _read_answer(answer, credentials)
+        except ValueError as error:
+            raise AuthenticationUnavailable(f"{self.place} answered what makes no sense: {error}") from None
+        if identity.expires is not None and identity.expires <= self._now():
+            raise CredentialsRefused(f"{self.place} says that the credentials have expired")
+        self._keep(digest, identity, remember)
+        return identity
+
+    async def _post(self, body: bytes) -> tuple[int, bytes]:
+        if self._fetcher is None:
+            raise AuthenticationUnavailable(f"{self.place} is not asked before the node starts")
+        try:
+            async with asyncio.timeout(self._timeout), self._slots:
+                return await self._fetcher.ask("POST", self._url, body=body, headers=self._headers)
+        except TimeoutError:
+            raise AuthenticationUnavailable(
+                f"{self.place} gave no answer within {self._timeout:g} s; {self._concurrency} questions at the same "
+                "time are allowed"
+            ) from None
+        except NoAnswer as error:
+            raise AuthenticationUnavailable(str(error)) from None
+
+    def _keep(self, digest: bytes, identity: Identity, remember: float | None) -> None:
+        seconds = self._remember if remember is None else min(remember, self._remember)
+        if seconds <= 0:
+            return
+        self._remembered[digest] = _Remembered(identity, self._clock() + seconds)
+        self._remembered.move_to_end(digest)
+        while len(self._remembered) > self._entries:
+            self._remembered.popitem(last=False)
+
+
+def _read_answer(answer: bytes, credentials: Credentials) -> tuple[Identity, float | None]:
+    """Read a yes.
+
+    Returns:
+        Who it is, and for how many seconds that may be remembered at most; None for no limit of the callback's.
+
+    Raises:
+        ValueError: it is not one; the message repeats nothing of it.
+    """
+    fields = read_object(answer)
+    principal = fields.get("principal", credentials.principal)
+    if not isinstance(principal, str) or not is_valid_principal(principal):
+        raise ValueError("'principal' is missing, or nobody can be called that")
+    roles, properties, credential = fields.get("roles") or [], fields.get("properties") or {}, fields.get("credential")
+    if not isinstance(roles, list) or not all(isinstance(each, str) for each in roles):
+        raise ValueError("'roles' is not an array of texts")
+    if not isinstance(properties, dict) or not all(isinstance(each, str) for each in properties.values()):
+        raise ValueError("'properties' is not an object of texts")
+    if credential is not None and not (
+        isinstance(credential, str) and 0 < len(credential) <= LONGEST_CREDENTIAL and credential.isprintable()
+    ):
+        raise ValueError(f"'credential' is not a text of 1 to {LONGEST_CREDENTIAL} visible characters")
+    identity = Identity(
+        principal=principal,
+        roles=check_roles(roles),
+        properties=check_properties(properties),
+        expires=_seconds(fields, "expires"),
+        credential=credential,
+    )
+    return identity, _seconds(fields, "remember")
+
+
+def _seconds(fields: dict[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{name!r} is not a number of seconds")
+    return float(value)
