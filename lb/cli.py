@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Final, TypeVar
 
 import click
@@ -19,7 +20,7 @@ import click
 from lb.errors import InvalidTopology, LoadBalancerError
 from lb.render import render
 from lb.runtime import NodeStatus, RuntimeSocket, Wanted
-from lb.settings import SameSite, Stickiness
+from lb.settings import DEFAULT_CERTIFICATE, SameSite, Stickiness
 from lb.topology import COMMAND_LINE, Topology, build, load, parse_node
 
 _CONFIG_MODE: Final = 0o644
@@ -85,7 +86,15 @@ def _runtime_options(command: _Command) -> _Command:
 @click.option("-b", "--bind", "binds", multiple=True, metavar="HOST:PORT", help="Where clients connect to; repeatable.")
 @click.option("-s", "--socket", metavar="PATH", help="Where HAProxy puts its runtime socket.")
 @click.option("--stickiness", type=click.Choice([choice.value for choice in Stickiness]))
+@click.option(
+    "--tls", is_flag=True, help=f"Clients speak TLS; the certificate is {DEFAULT_CERTIFICATE} if none is named."
+)
 @click.option("--certificate", metavar="FILE", help="Certificate and key in PEM; turns TLS on.")
+@click.option("--http2/--no-http2", default=None, help="With TLS, whether HTTP/2 is offered.")
+@click.option("--hsts", type=int, metavar="SECONDS", help="With TLS, how long browsers shall use nothing else.")
+@click.option("--nodes-ca", metavar="FILE", help="Authority of the nodes' certificates; turns TLS to the nodes on.")
+@click.option("--nodes-certificate", metavar="FILE", help="Certificate and key in PEM that HAProxy shows to nodes.")
+@click.option("--nodes-admin-tls", is_flag=True, default=None, help="The nodes' admin ports speak TLS too.")
 @click.option("--same-site", type=click.Choice([choice.value for choice in SameSite]), help="Of the cookie.")
 @click.option("--statistics", metavar="HOST:PORT", help='Where /metrics and /stats are; "" for nowhere.')
 @click.option("--log", metavar="TARGET", help="stdout, stderr, a syslog socket, or HOST:PORT.")
@@ -98,7 +107,13 @@ def render_command(
     binds: Sequence[str],
     socket: str | None,
     stickiness: str | None,
+    tls: bool,
     certificate: str | None,
+    http2: bool | None,
+    hsts: int | None,
+    nodes_ca: str | None,
+    nodes_certificate: str | None,
+    nodes_admin_tls: bool | None,
     same_site: str | None,
     statistics: str | None,
     log: str | None,
@@ -116,10 +131,19 @@ def render_command(
             "stickiness": stickiness,
             "log": log,
             "ping_interval": ping_interval,
-            "frontend": {"bind": list(binds) or None, "certificate": certificate, "same_site": same_site},
+            "frontend": {
+                "bind": list(binds) or None,
+                "certificate": certificate,
+                "http2": http2,
+                "hsts": hsts,
+                "same_site": same_site,
+            },
+            "nodes_tls": {"ca": nodes_ca, "certificate": nodes_certificate, "admin": nodes_admin_tls},
             "statistics": {"bind": statistics},
         }
-        text = render(_topology(file, flags))
+        text = render(
+            _topology(file, flags, fallback={"frontend": {"certificate": DEFAULT_CERTIFICATE}} if tls else {})
+        )
     if output is None or output == Path("-"):
         click.echo(text, nl=False)
     else:
@@ -136,6 +160,34 @@ def show(*, socket: str | None, file: Path | None, as_json: bool) -> None:
         click.echo(json.dumps([_plain(status) for status in nodes], indent=2))
     else:
         _print_table(nodes)
+
+
+@main.command("renew-certificate")
+@_topology_option
+@click.option(
+    "-s",
+    "--socket",
+    envvar="LB_SOCKET",
+    help="Runtime socket of HAProxy: a path, or HOST:PORT. Default: what the topology says.",
+)
+@click.option("--certificate", metavar="FILE", help="Its file, as in haproxy.cfg. Default: what the topology says.")
+def renew_certificate(*, file: Path | None, socket: str | None, certificate: str | None) -> None:
+    """Have HAProxy serve the certificate that its file holds now.
+
+    Nobody is disconnected, and nothing is reloaded. If the file is no good, HAProxy keeps what it has.
+    """
+    with _explained():
+        name = certificate or _topology(file, {}).frontend.certificate
+        if name is None:
+            raise _Misuse("the topology has no certificate; give --topology or --certificate")
+        try:
+            pem = Path(name).read_text(encoding="ascii")
+        except OSError as error:
+            raise _Failure(f"cannot read {name}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise _Failure(f"{name} is not in PEM") from error
+        _runtime(socket, file).replace_certificate(name, pem)
+    click.echo(f"{name}: in force for connections that begin from now on")
 
 
 def _steering(wanted: Wanted, summary: str, effect: str) -> None:
@@ -170,13 +222,23 @@ _steering(
 )
 
 
-def _topology(file: Path | None, flags: dict[str, Any]) -> Topology:
-    settings = load(file) if file else {}
+def _topology(
+    file: Path | None, flags: dict[str, Any], *, fallback: Mapping[str, Any] = MappingProxyType({})
+) -> Topology:
+    """Read the topology.
+
+    Args:
+        file: where it is described; None for the default.
+        flags: override what is there.
+        fallback: what holds where neither says anything.
+    """
     given = _without_nothing(flags)
-    for name, value in given.items():
-        section = settings.get(name)
-        # A section that is no table is left for validation to complain about.
-        settings[name] = section | value if isinstance(value, dict) and isinstance(section, dict) else value
+    settings: dict[str, Any] = {}
+    for layer in (fallback, load(file) if file else {}, given):
+        for name, value in layer.items():
+            section = settings.get(name)
+            # A section that is no table is left for validation to complain about.
+            settings[name] = section | value if isinstance(value, dict) and isinstance(section, dict) else value
     source = " + ".join(([str(file)] if file else []) + ([COMMAND_LINE] if given or not file else []))
     return build(settings, source=source)
 

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from lb.settings import Checks, Frontend, Node, Process, Statistics, Timeouts
+from lb.settings import Checks, Frontend, Node, NodesTls, Process, Statistics, Timeouts
 from lb.topology import Topology
 
 BEGIN: Final = "<!-- generated from lb/settings.py: begin -->"
@@ -22,6 +22,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("Top level", Topology),
     ("`[[nodes]]`", Node),
     ("`[frontend]`", Frontend),
+    ("`[nodes_tls]`", NodesTls),
     ("`[timeouts]`", Timeouts),
     ("`[checks]`", Checks),
     ("`[statistics]`", Statistics),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from lb.errors import CommandRefused, NodeUnknown, RuntimeSocketError, SocketUnreachable
-from lb.settings import BACKEND, NAME_PATTERN
+from lb.settings import BACKEND, NAME_PATTERN, WORD_PATTERN
 
 DEFAULT_TIMEOUT: Final = 3.0
 """Seconds for a whole exchange. HAProxy answers in milliseconds; only a machine in trouble takes longer."""
@@ -161,6 +161,32 @@ class RuntimeSocket:
             SocketUnreachable, NodeUnknown, CommandRefused: as for ``set_wanted``.
         """
         self._tell(name, f"shutdown sessions server {self._backend}/{name}")
+
+    def replace_certificate(self, name: str, pem: str) -> None:
+        """Have connections that begin from now on served with another certificate; nobody is disconnected.
+
+        HAProxy reads the file again when it is restarted or reloaded, so that should hold the same.
+
+        Args:
+            name: the file of the certificate, as the configuration names it.
+            pem: certificate, those between it and its authority, and key.
+
+        Raises:
+            SocketUnreachable: nobody answers; whether it was done is unknown.
+            CommandRefused: HAProxy will not do it, and keeps what it has; the message says why.
+        """
+        if not WORD_PATTERN.fullmatch(name):
+            # Never let a name end the command and begin another one.
+            raise CommandRefused(f"{name!r} cannot be the name of a certificate")
+        # An empty line would end the text, and what follows would be commands.
+        lines = [line for line in pem.splitlines() if line.strip()]
+        answer = self._ask("\n".join([f"set ssl cert {name} <<", *lines, ""])).strip()
+        if not answer.lower().startswith("transaction"):
+            raise CommandRefused(f"HAProxy at {self.address} does not take the certificate: {answer}")
+        answer = self._ask(f"commit ssl cert {name}").strip()
+        if not answer.endswith("Success!"):
+            self._ask(f"abort ssl cert {name}")
+            raise CommandRefused(f"HAProxy at {self.address} does not use the certificate: {answer}")
 
     def process(self) -> dict[str, str]:
         """Ask for facts about the process, such as ``Version``, ``Pid``, ``Uptime_sec`` and ``CurrConns``.

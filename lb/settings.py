@@ -14,6 +14,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 
 from lb.errors import Problem
 
+DEFAULT_CERTIFICATE: Final = "/etc/haproxy/gateway.pem"
+"""Where `lb render --tls` looks for the certificate if nobody says otherwise."""
+
+HSTS_SECONDS_MAX: Final = 63_072_000
+"""Two years: what browsers want of sites that they know without having been there, and more than anybody needs."""
+
 BACKEND: Final = "gateway"
 """Name of the backend that holds the nodes; the runtime socket addresses them as ``gateway/<node>``."""
 
@@ -21,7 +27,8 @@ NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 """Names of nodes: what is safe unquoted in HAProxy's configuration, in a URL query and in a cookie value."""
 
 _HOST_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252})|[0-9A-Fa-f:.]{2,45}")
-_WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9_./:@+-]{1,255}")
+WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9_./:@+-]{1,255}")
+"""What is safe unquoted in HAProxy's configuration and in commands to it."""
 _PORT_MAX: Final = 65535
 
 SOCKET_PATH_BYTES_MAX: Final = 85
@@ -90,7 +97,7 @@ def _host(text: object) -> object:
 
 
 def _word(text: object) -> object:
-    if not isinstance(text, str) or not _WORD_PATTERN.fullmatch(text):
+    if not isinstance(text, str) or not WORD_PATTERN.fullmatch(text):
         raise _refused(
             "cannot be written into haproxy.cfg",
             "use only letters, digits and the characters _ . / : @ + - in it, without spaces",
@@ -144,6 +151,11 @@ class Node(Section):
     client_port: Port = Field(description="Port for clients (`gateway serve --listen`).")
     admin_port: Port = Field(description="Port that answers `/healthz` (`gateway serve --admin`).")
     agent_port: Port = Field(description="Port of the node's agent, which tells whether it wants new sessions.")
+    tls_name: Host | None = Field(
+        default=None,
+        description="Name for which the node's certificate must be, if HAProxy speaks TLS with the nodes; without it "
+        "that of `host`, which must be a name then.",
+    )
 
 
 class Frontend(Section):
@@ -157,6 +169,20 @@ class Frontend(Section):
         description="File with certificate chain and private key (PEM), or a directory of such files; "
         "with it clients must use TLS (`wss://`), without it there is none.",
     )
+    http2: StrictBool = Field(
+        default=True,
+        description="With TLS, offer HTTP/2 as well. Browsers that have spoken it with this address open WebSockets "
+        "inside that connection (RFC 8441): fewer connections and handshakes, but a lost packet holds up all pages of "
+        "a browser, not one. Other clients go on with HTTP/1.1.",
+    )
+    hsts: StrictInt | None = Field(
+        default=None,
+        ge=0,
+        le=HSTS_SECONDS_MAX,
+        description="With TLS, seconds for which browsers shall use nothing but TLS with this host name, whatever the "
+        "port (Strict-Transport-Security). Set it if nothing else under that name is served without; 31536000 is a "
+        "year, 0 takes it back.",
+    )
     accept_proxy: StrictBool = Field(
         default=False,
         description="True if another proxy stands before HAProxy and tells client addresses by the PROXY protocol; "
@@ -167,6 +193,26 @@ class Frontend(Section):
         default=SameSite.STRICT,
         description="When browsers send the cookie: `Strict` serves pages of the gateway's own site; `None` is needed "
         "for pages of other sites and needs TLS.",
+    )
+
+
+class NodesTls(Section):
+    """TLS between HAProxy and the nodes, where the network between them is not to be trusted."""
+
+    ca: Word | None = Field(
+        default=None,
+        description="File with the authority that signed the nodes' certificates (PEM). With it HAProxy speaks TLS "
+        "with the nodes' client ports, and serves nobody through a node whose certificate is not good "
+        "(`tls_certificate` of the nodes).",
+    )
+    certificate: Word | None = Field(
+        default=None,
+        description="File with HAProxy's own certificate and key (PEM), for nodes that ask for one (`tls_client_ca` of "
+        "the nodes).",
+    )
+    admin: StrictBool = Field(
+        default=False,
+        description="True if the nodes' admin ports speak TLS too (`admin_tls_certificate`); health checks do so then.",
     )
 
 

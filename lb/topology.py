@@ -7,7 +7,9 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
@@ -20,6 +22,7 @@ from lb.settings import (
     Endpoint,
     Frontend,
     Node,
+    NodesTls,
     Process,
     SameSite,
     Seconds,
@@ -62,6 +65,7 @@ class Topology(Section):
         description="Seconds between two pings of a node to a client; `timeouts.tunnel` must outlast three of them.",
     )
     frontend: Frontend = Frontend()
+    nodes_tls: NodesTls = NodesTls()
     timeouts: Timeouts = Timeouts()
     checks: Checks = Checks()
     statistics: Statistics = Statistics()
@@ -104,6 +108,7 @@ def _inconsistencies(topology: Topology) -> Iterator[Problem]:
             "makes the second and later tries of an upgrade wait longer than the first",
             f"make it at most {topology.timeouts.server:g}, the value of timeouts.server",
         )
+    yield from _incomplete_tls(topology)
     if topology.frontend.same_site is SameSite.NONE and topology.frontend.certificate is None:
         yield Problem(
             "frontend.same_site",
@@ -111,6 +116,40 @@ def _inconsistencies(topology: Topology) -> Iterator[Problem]:
             "is ignored by browsers unless the cookie is sent over TLS",
             'set frontend.certificate, or use "Strict" or "Lax"',
         )
+
+
+def _incomplete_tls(topology: Topology) -> Iterator[Problem]:
+    """Find settings about TLS that mean nothing, or cannot mean what is hoped for."""
+    if topology.frontend.hsts is not None and topology.frontend.certificate is None:
+        yield Problem(
+            "frontend.hsts",
+            f"{topology.frontend.hsts}",
+            "is ignored by browsers unless it comes over TLS",
+            "set frontend.certificate, or leave it out",
+        )
+    given = {"certificate": topology.nodes_tls.certificate, "admin": topology.nodes_tls.admin or None}
+    if topology.nodes_tls.ca is None:
+        for name, value in given.items():
+            if value is not None:
+                yield Problem(
+                    f"nodes_tls.{name}", _shown(value), "has no effect without nodes_tls.ca", "set nodes_tls.ca as well"
+                )
+        return
+    for index, node in enumerate(topology.nodes, 1):
+        if node.tls_name is None and _is_address(node.host):
+            yield Problem(
+                f"nodes.{index}.host",
+                _shown(node.host),
+                "is an address, and HAProxy looks only for names in certificates",
+                "say in tls_name what name the node's certificate is for",
+            )
+
+
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        ip_address(host)
+        return True
+    return False
 
 
 def _shared_addresses(topology: Topology) -> Iterator[Problem]:
@@ -273,6 +312,7 @@ __all__ = [
     "Endpoint",
     "Frontend",
     "Node",
+    "NodesTls",
     "Process",
     "SameSite",
     "Statistics",

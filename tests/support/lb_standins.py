@@ -11,10 +11,11 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -40,8 +41,9 @@ class StandIn:
         agent_questions: how often its agent was asked.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, tls: ssl.SSLContext | None = None) -> None:
         self.name = name
+        self._tls = tls
         self.upgrade = "accept"
         self.alive = True
         self.agent = AgentState.READY
@@ -65,7 +67,7 @@ class StandIn:
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
             await runner.setup()
             self._runners.append(runner)
-            await web.TCPSite(runner, LOOPBACK, 0).start()
+            await web.TCPSite(runner, LOOPBACK, 0, ssl_context=self._tls).start()
             self._ports.append(runner.addresses[0][1])
         await self._agent.start()
 
@@ -106,10 +108,16 @@ class StandIn:
 
 
 class StandIns:
-    """Some stand-ins, named n1, n2 and so on, in one thread with an event loop; a context manager."""
+    """Some stand-ins, named n1, n2 and so on, in one thread with an event loop; a context manager.
 
-    def __init__(self, count: int = 3) -> None:
-        self.all = tuple(StandIn(f"n{number}") for number in range(1, count + 1))
+    Args:
+        count: how many.
+        tls: by their names, how they speak TLS.
+    """
+
+    def __init__(self, count: int = 3, *, tls: Mapping[str, ssl.SSLContext | None] | None = None) -> None:
+        names = [f"n{number}" for number in range(1, count + 1)]
+        self.all = tuple(StandIn(name, tls.get(name) if tls else None) for name in names)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 

@@ -1,58 +1,55 @@
-"""The TLS variant: the client side is encrypted, nodes are told so, the cookie is sent over TLS only."""
+"""TLS at HAProxy: towards clients, towards nodes, and WebSockets over HTTP/2 (RFC 8441)."""
 
 from __future__ import annotations
 
+import json
 import ssl
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidHandshake, InvalidMessage
+from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.support.haproxy import FAST, LOOPBACK, HAProxy, running_haproxy
-from tests.support.lb_standins import StandIns, dial, greeting
+from lb.errors import CommandRefused
+from tests.support.certificates import Authority
+from tests.support.haproxy import FAST, LOOPBACK, HAProxy, running_haproxy, wait_until
+from tests.support.http2_websocket import CLOSE, Http2
+from tests.support.lb_standins import StandIns, dial, echoes, greeting
 
 pytestmark = pytest.mark.haproxy
 
-# Made for this test, for 127.0.0.1 and a hundred years; protects nothing.
-CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBkDCCATagAwIBAgIUaFQrn9NIexaxfvhBbSGXz8uvKu8wCgYIKoZIzj0EAwIw
-FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTA4MzA1NloYDzIxMjYxMDI4
-MDgzMDU2WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
-PQMBBwNCAASS5qoMZQvjaDB+thCSSXpy5IoFUuYIPLzKaNmbGM64/RM3cCt8Jdm/
-fYIY9bolyDT+HRmGhavik7l/MSRNLMbEo2QwYjAdBgNVHQ4EFgQUpYhgVQzgk/M/
-qQY9DwD9VruDWQowHwYDVR0jBBgwFoAUpYhgVQzgk/M/qQY9DwD9VruDWQowDwYD
-VR0TAQH/BAUwAwEB/zAPBgNVHREECDAGhwR/AAABMAoGCCqGSM49BAMCA0gAMEUC
-IQDvTfOiRgnFYZGHs5+6Unrzzjm9y7woS5MbfRNbXWcy7QIgRGFto5oz9/i13ICj
-J/zxDJw9wa4Ys6jB9o5AFxZeR3Y=
------END CERTIFICATE-----
------BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQggKkXL2snFf4c+8BA
-ra0VxvclpQNs667hgqt0W/9rkG+hRANCAASS5qoMZQvjaDB+thCSSXpy5IoFUuYI
-PLzKaNmbGM64/RM3cCt8Jdm/fYIY9bolyDT+HRmGhavik7l/MSRNLMbE
------END PRIVATE KEY-----
-"""
+Start = Callable[..., HAProxy]
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    path = tmp_path / "gateway.pem"
-    path.write_text(CERTIFICATE)
-    return path
+def cluster() -> Iterator[StandIns]:
+    with StandIns() as stand_ins:
+        yield stand_ins
 
 
 @pytest.fixture
-def proxy(certificate: Path) -> Iterator[HAProxy]:
-    settings = {**FAST, "stickiness": "cookie", "frontend": {"certificate": str(certificate), "same_site": "None"}}
-    with StandIns() as cluster, running_haproxy(cluster.nodes, settings) as haproxy:
+def proxy(cluster: StandIns, authority: Authority) -> Iterator[HAProxy]:
+    certificate = str(authority.issue("haproxy"))
+    frontend = {"certificate": certificate, "same_site": "None", "hsts": 31_536_000}
+    with running_haproxy(cluster.nodes, {**FAST, "stickiness": "cookie", "frontend": frontend}) as haproxy:
+        haproxy.wait_checked()
         yield haproxy
 
 
 @pytest.fixture
-def trust(certificate: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(certificate))
+def trust(authority: Authority) -> ssl.SSLContext:
+    return authority.trust()
+
+
+def serial(connection: Any) -> str:
+    assert isinstance(connection.socket, ssl.SSLSocket)
+    seen = connection.socket.getpeercert()
+    assert seen is not None
+    return str(seen["serialNumber"])
+
+
+# --- Towards clients --------------------------------------------------------------------------------------------------
 
 
 def test_client_is_served_over_tls(proxy: HAProxy, trust: ssl.SSLContext) -> None:
@@ -60,18 +57,12 @@ def test_client_is_served_over_tls(proxy: HAProxy, trust: ssl.SSLContext) -> Non
         seen = greeting(connection)
         assert connection.response is not None
         cookie = connection.response.headers["Set-Cookie"]
+        assert connection.response.headers["Strict-Transport-Security"] == "max-age=31536000"
         assert isinstance(connection.socket, ssl.SSLSocket)
         assert connection.socket.version() == "TLSv1.3"
 
     assert dict(seen["headers"])["X-Forwarded-Proto"] == "https"
     assert cookie == f"GATEWAY_NODE={seen['node']}; path=/; HttpOnly; Secure; SameSite=None"
-
-
-def test_http_2_is_not_offered(proxy: HAProxy, trust: ssl.SSLContext) -> None:
-    trust.set_alpn_protocols(["h2", "http/1.1"])
-    with dial(proxy, ssl=trust) as connection:
-        assert isinstance(connection.socket, ssl.SSLSocket)
-        assert connection.socket.selected_alpn_protocol() == "http/1.1"
 
 
 def test_old_ciphers_are_refused(proxy: HAProxy, trust: ssl.SSLContext) -> None:
@@ -85,3 +76,159 @@ def test_old_ciphers_are_refused(proxy: HAProxy, trust: ssl.SSLContext) -> None:
 def test_clear_text_is_refused(proxy: HAProxy) -> None:
     with pytest.raises((InvalidMessage, InvalidHandshake, OSError)):
         connect(f"ws://{LOOPBACK}:{proxy.port}/v1/connect", open_timeout=5)
+
+
+def test_answers_of_haproxy_itself_bind_browsers_to_tls_too(proxy: HAProxy, trust: ssl.SSLContext) -> None:
+    with pytest.raises(InvalidStatus) as caught:
+        connect(proxy.url.replace("/v1/connect", "/other"), ssl=trust)
+
+    assert caught.value.response.status_code == 404
+    assert caught.value.response.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
+def test_a_renewed_certificate_is_served_without_a_reload(
+    proxy: HAProxy, trust: ssl.SSLContext, authority: Authority
+) -> None:
+    name = proxy.topology.frontend.certificate
+    assert name is not None
+    with dial(proxy, ssl=trust) as early:
+        greeting(early)
+        pid, before = proxy.pid, serial(early)
+        fresh = authority.issue("fresh").read_text()
+
+        for bad in ("", "nonsense", fresh[:300], fresh.replace("PRIVATE KEY", "PUBLIC KEY")):
+            with pytest.raises(CommandRefused):
+                proxy.runtime.replace_certificate(name, bad)
+        with dial(proxy, ssl=trust) as connection:
+            assert serial(connection) == before
+
+        proxy.runtime.replace_certificate(name, fresh)
+        with dial(proxy, ssl=trust) as late:
+            assert serial(late) != before
+        assert echoes(early)
+        assert proxy.pid == pid
+
+
+def test_a_certificate_ends_no_command(proxy: HAProxy, authority: Authority) -> None:
+    """An empty line would end the text of the certificate, and what follows would be another command."""
+    fresh = authority.issue("fresh").read_text()
+    with pytest.raises(CommandRefused):
+        proxy.runtime.replace_certificate(f"{proxy.topology.frontend.certificate} <<\n\nshutdown", fresh)
+    name = proxy.topology.frontend.certificate
+    assert name is not None
+    proxy.runtime.replace_certificate(name, f"\n\n{fresh}\n\ndisable server gateway/n1\n\n")
+
+    assert proxy.node("n1").wanted == "ready"
+
+
+# --- Towards nodes ----------------------------------------------------------------------------------------------------
+
+
+def stand_in_tls(authority: Authority, name: str, identity: str, *, asks: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue(name, identity))
+    if asks:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.file)
+    return context
+
+
+def test_nodes_are_spoken_with_over_tls_if_they_can_prove_to_be_nodes(
+    authority: Authority, trust: ssl.SSLContext
+) -> None:
+    own = authority.issue("haproxy")
+    contexts = {
+        "n1": stand_in_tls(authority, "n1", "n1.internal", asks=True),
+        "n2": stand_in_tls(authority, "n2", "another.internal", asks=True),
+        "n3": None,
+    }
+    with StandIns(tls=contexts) as cluster:
+        nodes = [each.model_copy(update={"tls_name": f"{each.name}.internal"}) for each in cluster.nodes]
+        settings = {
+            **FAST,
+            "frontend": {"certificate": str(own)},
+            "nodes_tls": {"ca": str(authority.file), "certificate": str(own), "admin": True},
+        }
+        with running_haproxy(nodes, settings) as proxy:
+            proxy.wait_checked()
+            wait_until(lambda: not proxy.node("n3").alive, what="who speaks no TLS is found out")
+            assert proxy.node("n1").alive
+            assert not proxy.node("n2").alive, "the certificate is another node's"
+            for query in ("", "?node=n1", "?node=n2", "?node=n3"):
+                with dial(proxy, query, ssl=trust) as connection:
+                    assert greeting(connection)["node"] == "n1"
+                    assert echoes(connection)
+
+
+# --- HTTP/2 -----------------------------------------------------------------------------------------------------------
+
+
+def test_http_2_is_not_offered_where_it_is_not_wanted(authority: Authority, trust: ssl.SSLContext) -> None:
+    frontend = {"certificate": str(authority.issue("haproxy")), "http2": False}
+    trust.set_alpn_protocols(["h2", "http/1.1"])
+    with StandIns(1) as cluster, running_haproxy(cluster.nodes, {**FAST, "frontend": frontend}) as proxy:
+        proxy.wait_checked()
+        with dial(proxy, ssl=trust) as connection:
+            assert isinstance(connection.socket, ssl.SSLSocket)
+            assert connection.socket.selected_alpn_protocol() == "http/1.1"
+
+
+def test_websockets_are_streams_of_one_connection(proxy: HAProxy, trust: ssl.SSLContext) -> None:
+    with Http2(LOOPBACK, proxy.port, trust) as connection:
+        assert connection.offers_websockets
+        sockets = [connection.connect(f"/v1/connect?node=n{1 + number % 3}") for number in range(6)]
+        for number, each in enumerate(sockets):
+            assert each.status == 200
+            _, payload = each.receive()
+            seen = json.loads(payload)
+            assert seen["node"] == f"n{1 + number % 3}", "the hint is followed"
+            headers = {name.lower(): value for name, value in seen["headers"]}
+            assert (headers["x-forwarded-proto"], headers["upgrade"]) == ("https", "websocket")
+            assert headers["x-forwarded-for"] == LOOPBACK
+        for number, each in enumerate(sockets):
+            each.send(f"message {number} " + "x" * 20_000)
+        for number, each in enumerate(sockets):
+            assert each.receive()[1].decode().startswith(f"message {number} ")
+        # One ends, one is broken off; the others go on.
+        sockets[0].close(1000)
+        assert sockets[0].receive()[0] == CLOSE
+        connection.reset(sockets[1].stream)
+        for each in sockets[2:]:
+            each.send("still there?")
+            assert each.receive()[1] == b"still there?"
+
+
+def test_a_draining_node_is_passed_over_within_the_stream(
+    proxy: HAProxy, cluster: StandIns, trust: ssl.SSLContext
+) -> None:
+    cluster["n2"].upgrade = "refuse"
+    with Http2(LOOPBACK, proxy.port, trust) as connection:
+        moved = connection.connect("/v1/connect?node=n2")
+        assert moved.status == 200
+        assert json.loads(moved.receive()[1])["node"] in {"n1", "n3"}
+
+
+def test_there_is_only_one_thing_to_ask_for_over_http_2_too(proxy: HAProxy, trust: ssl.SSLContext) -> None:
+    with Http2(LOOPBACK, proxy.port, trust) as connection:
+        for method, path in (("GET", "/"), ("GET", "/metrics"), ("POST", "/v1/connect")):
+            asked = connection.request(method, path)
+            assert asked.status == 404
+            assert asked.headers is not None
+            assert asked.headers["strict-transport-security"] == "max-age=31536000"
+        assert connection.connect("/other").status == 404
+
+
+def test_a_node_that_goes_down_ends_its_streams_and_no_others(
+    proxy: HAProxy, cluster: StandIns, trust: ssl.SSLContext
+) -> None:
+    with Http2(LOOPBACK, proxy.port, trust) as connection:
+        lost, kept = connection.connect("/v1/connect?node=n1"), connection.connect("/v1/connect?node=n2")
+        lost.receive()
+        kept.receive()
+        cluster["n1"].alive = False
+        while not lost.over:
+            connection.step()
+        kept.send("still there?")
+        assert kept.receive()[1] == b"still there?"
+        again = connection.connect("/v1/connect?node=n1")
+        assert json.loads(again.receive()[1])["node"] in {"n2", "n3"}

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import lb.cli
-from lb.errors import NodeUnknown, SocketUnreachable
+from lb.errors import CommandRefused, NodeUnknown, SocketUnreachable
 from lb.render import render
 from lb.runtime import CheckResult, NodeStatus, Wanted
 from lb.topology import build, default_topology
@@ -68,6 +68,46 @@ def runtimes(monkeypatch: pytest.MonkeyPatch) -> list[FakeRuntime]:
     FakeRuntime.used = []
     monkeypatch.setattr(lb.cli, "RuntimeSocket", FakeRuntime)
     return FakeRuntime.used
+
+
+def test_tls_has_a_certificate_where_nobody_names_one(tmp_path: Path) -> None:
+    file = tmp_path / "lb.toml"
+    file.write_text('[frontend]\ncertificate = "/from/file.pem"\n')
+
+    assert "ssl crt /etc/haproxy/gateway.pem alpn h2,http/1.1" in run("render", "--tls").output
+    assert "ssl crt /from/file.pem " in run("render", "--tls", "--topology", str(file)).output
+    rendered = run("render", "--tls", "--certificate", "/given.pem", "--no-http2", "--hsts", "60").output
+    assert "ssl crt /given.pem alpn http/1.1" in rendered
+    assert "max-age=60" in rendered
+    assert " ssl " not in run("render").output
+
+
+def test_a_certificate_is_renewed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Renewing(FakeRuntime):
+        def replace_certificate(self, name: str, pem: str) -> None:
+            if pem == "bad":
+                raise CommandRefused("HAProxy does not take it")
+            told.append((name, pem))
+
+    Renewing.used = []
+    monkeypatch.setattr(lb.cli, "RuntimeSocket", Renewing)
+    certificate, topology = tmp_path / "c.pem", tmp_path / "lb.toml"
+    topology.write_text(f'[frontend]\ncertificate = "{certificate}"\n')
+
+    certificate.write_text("good")
+    assert run("renew-certificate", "-t", str(topology)).output == (
+        f"{certificate}: in force for connections that begin from now on\n"
+    )
+    assert told == [(str(certificate), "good")]
+    for content, complaint in ((b"bad", "does not take it"), (b"\xff", "is not in PEM")):
+        certificate.write_bytes(content)
+        failed = run("renew-certificate", "-s", "/s", "--certificate", str(certificate))
+        assert (failed.exit_code, complaint in failed.stderr) == (1, True)
+    certificate.unlink()
+    assert "No such file" in run("renew-certificate", "-t", str(topology)).stderr
+    assert run("renew-certificate", "-s", "/s").exit_code == 2
 
 
 def test_render_without_options_is_the_default() -> None:

@@ -12,12 +12,23 @@ import pytest
 from lb.reference import refresh
 from lb.render import render
 from lb.topology import build, default_topology
+from tests.support.certificates import Authority
 from tests.support.haproxy import require_haproxy
 
 ROOT = Path(__file__).parents[3]
 NODE = {"name": "n1", "client_port": 1, "admin_port": 2, "agent_port": 3}
 
+TLS = {"certificate": "CERTIFICATE"}
+"""Replaced by the path of a real one."""
+
 VARIANTS: dict[str, dict[str, Any]] = {
+    "TLS": {"frontend": TLS},
+    "TLS with everything": {
+        "frontend": TLS | {"http2": False, "hsts": 31_536_000, "bind": ["127.0.0.1:8443", "[::1]:8443"]},
+        "nodes_tls": {"ca": "AUTHORITY", "certificate": "CERTIFICATE", "admin": True},
+        "nodes": [NODE | {"tls_name": "n1.internal"}, NODE | {"name": "n2", "host": "localhost", "client_port": 4}],
+    },
+    "TLS to the nodes only": {"nodes_tls": {"ca": "AUTHORITY"}, "nodes": [NODE | {"host": "localhost"}]},
     "default": {},
     "cookie": {"stickiness": "cookie"},
     "off": {"stickiness": "off"},
@@ -26,6 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "several binds": {"frontend": {"bind": ["127.0.0.1:8080", "[::1]:8080", "*:8081"], "accept_proxy": True}},
     "process": {"process": {"connections": 100, "user": "nobody"}},
     "one IPv6 node": {"nodes": [NODE | {"host": "::1"}]},
+    "nodes by name": {"nodes": [NODE | {"host": "localhost"}]},
     "fractions": {"timeouts": {"connect": 0.25, "server": 1.5, "server_fin": 0.001}},
 }
 
@@ -54,9 +66,11 @@ def test_page_without_marks_is_no_reference_page() -> None:
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_haproxy_accepts_it_without_a_warning(variant: str, tmp_path: Path) -> None:
+def test_haproxy_accepts_it_without_a_warning(variant: str, tmp_path: Path, authority: Authority) -> None:
     config = tmp_path / "haproxy.cfg"
-    config.write_text(render(build(VARIANTS[variant])))
+    rendered = render(build(VARIANTS[variant]))
+    files = {"CERTIFICATE": authority.issue("haproxy"), "AUTHORITY": authority.file}
+    config.write_text(re.sub("|".join(files), lambda found: str(files[found[0]]), rendered))
 
     # -dW turns warnings into errors.
     checked = subprocess.run(
@@ -98,13 +112,28 @@ def test_certificate_turns_everything_to_tls() -> None:
     rendered = lines(stickiness="cookie", frontend={"bind": ["*:443", "*:444"], "certificate": "/c.pem"})
 
     assert [line for line in rendered if line.startswith("bind *")] == [
-        "bind *:443 ssl crt /c.pem alpn http/1.1",
-        "bind *:444 ssl crt /c.pem alpn http/1.1",
+        "bind *:443 ssl crt /c.pem alpn h2,http/1.1",
+        "bind *:444 ssl crt /c.pem alpn h2,http/1.1",
     ]
     assert "http-request set-header X-Forwarded-Proto https" in rendered
     assert 'cookie GATEWAY_NODE insert indirect nocache httponly secure attr "SameSite=Strict"' in rendered
     assert any(line.startswith("ssl-default-bind-options ssl-min-ver TLSv1.2") for line in rendered)
     assert not any("ssl" in line for line in lines())
+
+
+def test_nodes_must_prove_who_they_are() -> None:
+    nodes = [NODE | {"host": "10.0.0.1", "tls_name": "n1.internal"}, NODE | {"name": "n2", "host": "n2.internal"}]
+    rendered = lines(nodes_tls={"ca": "/ca.pem", "certificate": "/own.pem", "admin": True}, nodes=nodes)
+
+    assert "ssl-server-verify required" in rendered
+    (default,) = [line for line in rendered if line.startswith("default-server ssl")]
+    assert (
+        default
+        == "default-server ssl verify required ca-file /ca.pem crt /own.pem alpn http/1.1 check-ssl check-alpn http/1.1"
+    )
+    servers = [line for line in rendered if line.startswith("server ")]
+    for server, name in zip(servers, ("n1.internal", "n2.internal"), strict=True):
+        assert f" sni str({name}) verifyhost {name} check-sni {name}" in server
 
 
 def test_times_have_units() -> None:

@@ -76,6 +76,17 @@ def test_file_is_read(tmp_path: Path) -> None:
             "lb.toml: frontend.zzz = 1: is not a setting; remove it; known here are: accept_proxy",
         ),
         ({"frontend": 3}, "lb.toml: frontend = 3: is not a section; write it as [frontend]"),
+        (
+            {"frontend": {"hsts": 60}},
+            "lb.toml: frontend.hsts = 60: is ignored by browsers unless it comes over TLS; set",
+        ),
+        ({"frontend": {"certificate": "c", "hsts": -1}}, "lb.toml: frontend.hsts = -1: "),
+        ({"nodes_tls": {"certificate": "c"}}, 'nodes_tls.certificate = "c": has no effect without nodes_tls.ca; set'),
+        ({"nodes_tls": {"admin": True}}, "nodes_tls.admin = true: has no effect without nodes_tls.ca; set"),
+        (
+            {"nodes_tls": {"ca": "c"}},
+            'lb.toml: nodes.1.host = "127.0.0.1": is an address, and HAProxy looks only for names in certificates; say',
+        ),
         ({"nodes": 3}, "lb.toml: nodes = 3: is not a list; it means: "),
         ({"nodes": []}, "lb.toml: nodes = []: lists no node; add a section [[nodes]]"),
         (
