@@ -20,7 +20,7 @@ from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import PrometheusMetrics
 from gateway.adapters.redis import RedisGrid
 from gateway.adapters.tls import CertificateError, FollowingContext, ServerTls, TlsPorts
-from gateway.adapters.tokens import ItsdangerousTokenSigner
+from gateway.adapters.tokens import FollowedKeys
 from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
 from gateway.app.node import Node
@@ -146,6 +146,7 @@ class Gateway:
         if settings.auth is None:
             raise AssertionError("the settings are checked before: without authentication no node starts")
         self._authentication = Authentication(settings.auth, Surroundings(dev=settings.dev, log=self.log))
+        self._keys = FollowedKeys(settings, self.log)
         self._tls = TlsPorts(_tls(settings), metrics=self.metrics, log=self.log)
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
@@ -154,12 +155,7 @@ class Gateway:
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
             grid=_grid(settings, self.me, self.metrics, self.log, memory),
             authenticator=self._authentication.authenticator,
-            signer=ItsdangerousTokenSigner(
-                [key.reveal().encode() for key in settings.token_keys],
-                [key.reveal().encode() for key in settings.token_verify_keys],
-                life=settings.token_life,
-                leeway=settings.token_leeway,
-            ),
+            signer=self._keys.signer,
             clock=Clock(),
             metrics=self.metrics,
             log=self.log,
@@ -257,6 +253,7 @@ class Gateway:
     def reload(self) -> None:
         """Read again what can change while the node runs: people, keys, certificates; what is bad changes nothing."""
         self._tls.reload()
+        self._keys.reload()
         self._authentication.reload()
         if self._admin_tokens is not None:
             try:

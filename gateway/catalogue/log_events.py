@@ -248,6 +248,18 @@ CERTIFICATE_KEPT = LogEvent(
     "The files for TLS of a port cannot be used; those read before stay in force. Correct the files, send SIGHUP.",
     ("port", "error"),
 )
+KEYS_RELOADED = LogEvent(
+    "keys_reloaded",
+    Level.INFO,
+    "The files of token keys were read again (SIGHUP); the fields are ids, which are not secret.",
+    ("signs", "verifies"),
+)
+KEYS_KEPT = LogEvent(
+    "keys_kept",
+    Level.ERROR,
+    "The files of token keys could not be read again; those read before stay in force. Correct the file, send SIGHUP.",
+    ("error",),
+)
 
 LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))
 """All of them, in the order of this file."""

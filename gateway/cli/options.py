@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gateway.settings import GROUPS, SETTINGS, Loaded, load
+from gateway.settings import GROUPS, SETTINGS, Loaded, Settings, load, peek
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -73,9 +73,21 @@ def load_from_options(file: Path | None, given: Mapping[str, str | bool | None])
     Raises:
         ConfigurationError: with everything that is wrong.
     """
-    flags = {
+    return load(flags=_flags(given), file=file)
+
+
+def load_peeking(file: Path | None, given: Mapping[str, str | bool | None]) -> Settings:
+    """Load the settings without the files that they name; see ``gateway.settings.peek``.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    return peek(flags=_flags(given), file=file).settings
+
+
+def _flags(given: Mapping[str, str | bool | None]) -> dict[str, str]:
+    return {
         name: value if isinstance(value, str) else str(value).lower()
         for name, value in given.items()
         if value is not None
     }
-    return load(flags=flags, file=file)

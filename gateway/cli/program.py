@@ -17,6 +17,7 @@ import click
 from gateway import __version__
 from gateway.cli.configuration import check_config, config
 from gateway.cli.identity import hash_secret_command, token
+from gateway.cli.keys import keys
 from gateway.cli.messages import pub, sub
 from gateway.cli.serving import serve
 from gateway.core.errors import GatewayError
@@ -35,7 +36,7 @@ def program(*, traceback: bool) -> None:
     """A WebSocket gateway whose sessions outlive their socket, their node and the deploy."""
 
 
-for _command in (serve, check_config, config, pub, sub, token, hash_secret_command):
+for _command in (serve, check_config, config, pub, sub, token, keys, hash_secret_command):
     program.add_command(_command)
 
 

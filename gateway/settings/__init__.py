@@ -15,7 +15,7 @@ from gateway.settings.authenticators import (
     read_jwt_settings,
 )
 from gateway.settings.errors import ConfigurationError, Problem
-from gateway.settings.layers import OTHER_VARIABLES, Loaded, load
+from gateway.settings.layers import OTHER_VARIABLES, Loaded, load, peek, reread_keys
 from gateway.settings.model import (
     GROUPS,
     SETTINGS,
@@ -73,7 +73,9 @@ __all__ = [
     "StaticUsers",
     "TlsSettings",
     "load",
+    "peek",
     "read_callback_settings",
     "read_jwt_settings",
+    "reread_keys",
     "ways_of",
 ]

@@ -9,12 +9,13 @@ from gateway.settings.places import Key
 from gateway.settings.values import Secret
 
 
-def read_keys(file: Path, place: str) -> tuple[tuple[Secret, ...], list[Problem]]:
+def read_keys(file: Path, place: str, *, may_be_empty: bool = False) -> tuple[tuple[Secret, ...], list[Problem]]:
     """Read the keys of *file*.
 
     Args:
         file: to read.
         place: where the file is named, for messages.
+        may_be_empty: no key is fine, too: keys that only verify are needed only while keys are rotated.
 
     Returns:
         The keys, and what is wrong with the file. No message repeats a key.
@@ -37,6 +38,6 @@ def read_keys(file: Path, place: str) -> tuple[tuple[Secret, ...], list[Problem]
             continue
         if keys.setdefault(key, number) != number:
             problems.append(Problem(f"{file}:{number}", f"the key of line {keys[key]} again", "remove one of them"))
-    if not keys and not problems:
+    if not keys and not problems and not may_be_empty:
         problems.append(Problem(place, f"{file} holds no key", "write one key a line"))
     return tuple(keys), problems

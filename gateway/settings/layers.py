@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,8 @@ RANDOM_KEY_BYTES: Final = 32
 
 DEFAULT: Final = "default"
 """The place of values that nobody gave."""
+
+_VERIFYING: Final = "token_verify_keys"
 
 NONE: Final = "none"
 """Takes back what a lower layer gave to a setting that can do without a value."""
@@ -110,8 +112,38 @@ def load(
     Raises:
         ConfigurationError: with everything that is wrong.
     """
-    environment = os.environ if environment is None else environment
-    flags = flags or {}
+    layers = _read_layers(flags or {}, os.environ if environment is None else environment, file)
+    for keys in ("token_keys", "token_verify_keys"):
+        _read_key_file(layers, keys, f"{keys}_file")
+    if not layers.problems:
+        settings = Settings(**layers.values)
+        settings = _with_shortcuts(settings, layers.places)
+        layers.problems.extend(check(settings, layers.places.__getitem__))
+        if not layers.problems:
+            return Loaded(settings, layers.places)
+    raise ConfigurationError(layers.problems)
+
+
+def peek(
+    *,
+    flags: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Loaded:
+    """Read and merge the settings as ``load`` does, but no file that they name, nor check how they fit together.
+
+    For commands that make such files: before the first key there is no file of keys.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    layers = _read_layers(flags or {}, os.environ if environment is None else environment, file)
+    if layers.problems:
+        raise ConfigurationError(layers.problems)
+    return Loaded(Settings(**layers.values), layers.places)
+
+
+def _read_layers(flags: Mapping[str, str], environment: Mapping[str, str], file: Path | None) -> _Layers:
     named = environment.get("GATEWAY_CONFIG")
     layers = _Layers()
     if file is not None:
@@ -122,15 +154,7 @@ def load(
     for name, text in flags.items():
         each = SETTINGS[name]
         layers.give(each, text, each.flag or name, Path())
-    for keys in ("token_keys", "token_verify_keys"):
-        _read_key_file(layers, keys, f"{keys}_file")
-    if not layers.problems:
-        settings = Settings(**layers.values)
-        settings = _with_shortcuts(settings, layers.places)
-        layers.problems.extend(check(settings, layers.places.__getitem__))
-        if not layers.problems:
-            return Loaded(settings, layers.places)
-    raise ConfigurationError(layers.problems)
+    return layers
 
 
 def _read_file(layers: _Layers, file: Path, named_by: str) -> None:
@@ -207,9 +231,38 @@ def _read_key_file(layers: _Layers, keys: str, keys_file: str) -> None:
             )
         )
         return
-    found, problems = read_keys(file, place)
+    found, problems = read_keys(file, place, may_be_empty=keys == _VERIFYING)
     layers.problems.extend(problems)
+    if keys == _VERIFYING and layers.values.get("token_keys_file") is not None:
+        found = _only_verifying(found, layers.values.get("token_keys", ()))
     layers.values[keys], layers.places[keys] = found, str(file)
+
+
+def reread_keys(settings: Settings) -> tuple[tuple[Secret, ...], tuple[Secret, ...]]:
+    """Read the files of token keys again, as ``load`` has read them.
+
+    Returns:
+        What ``token_keys`` and ``token_verify_keys`` are now; those that no file gives are as they were.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    signing, verifying = settings.token_keys, settings.token_verify_keys
+    problems: list[Problem] = []
+    if settings.token_keys_file is not None:
+        signing, problems = read_keys(settings.token_keys_file, "token_keys_file")
+    if settings.token_verify_keys_file is not None:
+        file = settings.token_verify_keys_file
+        verifying, more = read_keys(file, "token_verify_keys_file", may_be_empty=True)
+        problems = [*problems, *more]
+    if problems:
+        raise ConfigurationError(problems)
+    return signing, _only_verifying(verifying, signing)
+
+
+def _only_verifying(verifying: Sequence[Secret], signing: Sequence[Secret]) -> tuple[Secret, ...]:
+    """While a key is being promoted it stands in both files for a moment, and is one of those that sign."""
+    return tuple(key for key in verifying if key not in signing)
 
 
 def _with_shortcuts(settings: Settings, places: dict[str, str]) -> Settings:

@@ -204,7 +204,7 @@ class AccessSettings:
     token_keys_file: Path | None = optional(
         File(),
         "File with the keys of session tokens, one a line, newest last; empty lines and lines that begin with # are "
-        "skipped.",
+        "skipped. `gateway keys` makes and changes it; read again on SIGHUP.",
         absent="none",
         reason="Use it in place of token_keys where secrets are mounted as files.",
     )
@@ -218,9 +218,10 @@ class AccessSettings:
     )
     token_verify_keys_file: Path | None = optional(
         File(),
-        "File with keys that verify tokens and never sign, one a line.",
+        "File with keys that verify tokens and do not sign, one a line; may be empty. A key that stands in "
+        "token_keys_file too counts as one of those.",
         absent="none",
-        reason="Use it in place of token_verify_keys where secrets are mounted as files.",
+        reason="`gateway keys create` puts the next key here, so that all nodes know it before any signs with it.",
     )
     token_life: float = setting(
         Seconds(60, 30 * _DAY),

@@ -118,7 +118,8 @@ def _fields(fields: object) -> ReadToken | None:
 class ItsdangerousTokenSigner:
     """Signs with the newest key and verifies with all; implements ``gateway.ports.TokenSigner``.
 
-    About 4 µs to sign or to verify a token of the newest key; holds no state but the keys.
+    About 4 µs to sign or to verify a token of the newest key; holds no state but the keys, which may be changed while
+    it is in use.
     """
 
     def __init__(
@@ -135,6 +136,20 @@ class ItsdangerousTokenSigner:
         Raises:
             ValueError: no key that signs, a key that is too short, or the same key twice.
         """
+        self._life = life
+        self._leeway = leeway
+        self.use(keys, verify_only)
+
+    def use(self, keys: Sequence[bytes], verify_only: Sequence[bytes] = ()) -> None:
+        """Go on with these keys in place of the ones before, from the next token on.
+
+        Args:
+            keys: newest last; the last one signs.
+            verify_only: keys that verify and never sign.
+
+        Raises:
+            ValueError: as for the constructor; the keys before stay.
+        """
         everyone = [*verify_only, *keys]
         if not keys:
             raise ValueError("there is no key to sign tokens with")
@@ -142,8 +157,6 @@ class ItsdangerousTokenSigner:
             raise ValueError(f"a token key is shorter than {LEAST_KEY_BYTES} bytes")
         if len(set(everyone)) != len(everyone):
             raise ValueError("a token key is given twice")
-        self._life = life
-        self._leeway = leeway
         self._key_id = key_id(keys[-1])
         self._by_key_id = {key_id(key): _signer(key) for key in everyone}
         self._signing = self._by_key_id[self._key_id]
