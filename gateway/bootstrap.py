@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from ssl import SSLContext, create_default_context
 from typing import Final
 
@@ -18,6 +19,7 @@ from gateway.adapters.admin import OPERATIONS, AdminApi, AdminServer, AdminToken
 from gateway.adapters.logging import StructuredEventLog, capture_standard_library
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import PrometheusMetrics
+from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.adapters.redis import RedisGrid
 from gateway.adapters.tls import CertificateError, FollowingContext, ServerTls, TlsPorts
 from gateway.adapters.tokens import FollowedKeys
@@ -34,7 +36,7 @@ from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.garbage import collect_seldom
 from gateway.ports import EventLog, Grid, Metrics
 from gateway.ports.administration import SettingView
-from gateway.settings import SETTINGS, ConfigurationError, HostPort, Settings
+from gateway.settings import SETTINGS, AnonymousUsers, ConfigurationError, HostPort, Settings, ways_of
 from lb.agent import AgentServer, AgentState
 
 EXIT_FAILED: Final = 1
@@ -159,7 +161,10 @@ class Gateway:
             clock=Clock(),
             metrics=self.metrics,
             log=self.log,
+            authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
         )
+        self._policy_reader = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
         self._clients = WebSocketServer(
             settings.listen.host,
             settings.listen.port,
@@ -181,7 +186,7 @@ class Gateway:
             api=AdminApi(
                 replace(self.node.administration, configuration=_configuration(settings)),
                 OPERATIONS,
-                guard=Guard(self._admin_tokens, built_in, hosts=_admin_names(settings)),
+                guard=Guard(self._admin_tokens, self._granted_to, hosts=_admin_names(settings)),
                 version=__version__,
                 metrics=self.metrics,
                 log=self.log,
@@ -218,6 +223,9 @@ class Gateway:
         for shortcut in self._settings.shortcuts():
             self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
         await self._authentication.start()
+        if self._settings.policy is None:
+            anybody = AnonymousUsers() in ways_of(self._settings.auth)
+            self.log.emit(events.POLICY_ABSENT, principals="anybody at all" if anybody else "all who authenticate")
         await self.node.start()
         await self._clients.start()
         await self._admin.start()
@@ -242,6 +250,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Stop everything."""
+        for reload in self._reloads:
+            reload.cancel()
         await self.node.close()
         await self._clients.close()
         await self._admin.close()
@@ -262,6 +272,25 @@ class Gateway:
                 self.log.emit(events.ADMINS_KEPT, error=str(error))
             else:
                 self.log.emit(events.ADMINS_RELOADED, tokens=count)
+        if self._settings.policy is not None:
+            task = asyncio.create_task(self._reload_policy(self._settings.policy), name="reload-policy")
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+
+    def _granted_to(self, roles: frozenset[str]) -> frozenset[str]:
+        """Tell what administrators may do: roles that the policy defines as it says, others as they are built in."""
+        policy = self.node.authorisation.policy
+        return policy.admin_actions(roles) | built_in(roles - policy.roles.keys())
+
+    async def _reload_policy(self, file: Path) -> None:
+        """Read the policy again, in a thread: a long one takes longer than clients should wait."""
+        async with self._policy_reader:  # the file that is read last is the one in force at the end
+            try:
+                policy = await asyncio.to_thread(read_policy, file)
+            except PolicyFileError as error:
+                self.log.emit(events.POLICY_KEPT, error=str(error))
+            else:
+                self.node.authorisation.reload(policy)
 
 
 def _log(settings: Settings) -> StructuredEventLog:
@@ -346,7 +375,7 @@ async def _serve(settings: Settings) -> int:
         gateway = Gateway(settings, log=log)
         await gateway.start()
         collect_seldom()
-    except (ConfigurationError, TokensFileError, CertificateError) as error:
+    except (ConfigurationError, PolicyFileError, TokensFileError, CertificateError) as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)
@@ -359,7 +388,8 @@ async def _serve(settings: Settings) -> int:
 
 
 def _complain(error: Exception, *, exit_code: int) -> int:
-    print(f"gateway: error: {error}", file=sys.stderr)  # noqa: T201 - whoever starts a node looks here, not into a log
+    for line in str(error).splitlines():
+        print(f"gateway: error: {line}", file=sys.stderr)  # noqa: T201 - whoever starts a node looks here, not into a log
     return exit_code
 
 

@@ -113,6 +113,17 @@ class Delivery:
         self._index.set(session, selections)
         self.watchers.selects(session, selections)
 
+    def in_force(self, session: Session) -> Selections:
+        """Return the list by which the session is sent updates now."""
+        return self._index.selections(session)
+
+    def withdraw(self, session: Session, selections: Selections) -> None:
+        """Put a list in force that selects less; unlike another one it needs no preparation."""
+        if session in self._index:
+            self.select(session, selections)
+        else:
+            session.selections = selections
+
     def mute(self, session: Session) -> None:
         """Send the session no more updates, but keep what it would need."""
         self._index.remove(session)
@@ -185,6 +196,7 @@ class Delivery:
                 if not looked_at % SNAPSHOT_SLICE:
                     self._flusher.mark(session)
                     await asyncio.sleep(0)
+                    selections = session.selections  # from which something may have been withdrawn meanwhile
                 if session.dropped:
                     return sent
                 if (selector is None or matches(selector, topic)) and selections.selects(topic):

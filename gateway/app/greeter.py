@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
 from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
@@ -26,6 +27,7 @@ class Greeter:
         sessions: the sessions held here.
         requests: makes lanes.
         signer: signs the tokens that clients come back with.
+        authorisation: tells what sessions may do.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class Greeter:
         sessions: Sessions,
         requests: Requests,
         signer: TokenSigner,
+        authorisation: Authorisation,
     ) -> None:
+        self._authorisation = authorisation
         self._me = context.me
         self._policy = context.policy
         self._clock = context.clock
@@ -52,6 +56,7 @@ class Greeter:
         """Make a session of its record; nobody else knows of it yet."""
         session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=self._grid.generation)
         session.lane = self._requests.lane(session)
+        session.permissions = self._authorisation.permissions_of(session)
         return session
 
     def welcome(
@@ -64,6 +69,7 @@ class Greeter:
         resent: int = 0,
         lost: int | None = 0,
         conflated: int | None = 0,
+        withdrawn: tuple[str, ...] = (),
     ) -> None:
         """Attach a session to a connection and queue the welcome, which is written when the caller flushes.
 
@@ -75,6 +81,7 @@ class Greeter:
             resent: session packets that are sent again.
             lost: session packets that will never arrive; None for a number that cannot be known.
             conflated: updates that were replaced; None likewise.
+            withdrawn: selectors that it may not select any more; declared by a notice, too.
         """
         session.fixed = {
             "$session": session.id,
@@ -107,8 +114,10 @@ class Greeter:
                 backoff=self._policy.backoff,
                 properties=session.all_properties(),
                 selections=session.selections.to_wire(),
+                withdrawn=withdrawn or None,
             )
         )
+        self._authorisation.declare(session, withdrawn)
 
     def activate(self, session: Session) -> None:
         """Put the restored selections in force and push the full values, in the background (P6)."""

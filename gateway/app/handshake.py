@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.app.authorisation import Authorisation
 from gateway.app.claims import Claims, ClusterView
 from gateway.app.context import Context
 from gateway.app.greeter import Greeter
@@ -16,10 +17,18 @@ from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import PROTOCOL_ERROR, SUPERSEDED, UNAUTHENTICATED, ErrorCode, FailoverReason, Outcome
+from gateway.core.codes import (
+    FORBIDDEN,
+    PROTOCOL_ERROR,
+    SUPERSEDED,
+    UNAUTHENTICATED,
+    ErrorCode,
+    FailoverReason,
+    Outcome,
+)
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Hello, Resume
-from gateway.core.types import Epoch, NodeRef, TokenGeneration
+from gateway.core.types import NodeRef
 from gateway.ports import (
     AuthenticationUnavailable,
     Authenticator,
@@ -62,6 +71,7 @@ class Handshake:
         sessions: the sessions held here.
         requests: makes lanes.
         authorities: who says who clients are, and signs the tokens they come back with.
+        authorisation: what they may do.
         cluster: what is known of the other nodes and of the grid.
         revocations: who is refused whatever he shows.
     """
@@ -74,9 +84,11 @@ class Handshake:
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
+        authorisation: Authorisation,
         cluster: ClusterView,
         revocations: Revocations,
     ) -> None:
+        self._authorisation = authorisation
         self._me = context.me
         self._policy = context.policy
         self._clock = context.clock
@@ -92,7 +104,12 @@ class Handshake:
         self._signer = authorities.signer
         self._claims = Claims(context, persistence=persistence, sessions=sessions, cluster=cluster)
         self._greeter = Greeter(
-            context, persistence=persistence, sessions=sessions, requests=requests, signer=authorities.signer
+            context,
+            persistence=persistence,
+            sessions=sessions,
+            requests=requests,
+            signer=authorities.signer,
+            authorisation=authorisation,
         )
 
     # --- Hello --------------------------------------------------------------------------------------------------------
@@ -122,6 +139,10 @@ class Handshake:
             owner=self._me,
         ).shows(identity)
         session = self._greeter.make(record)
+        try:
+            self._authorisation.check_properties(session.permissions, packet.properties)
+        except RequestRefused as error:
+            raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
         try:
             await self._persistence.create(session)
         except (GridUnavailable, Fenced):
@@ -227,17 +248,13 @@ class Handshake:
         if claimed is None and outdated:
             raise grid_unavailable()
         if claimed is None:
-            # Nobody else can claim it without the grid either; written as soon as the grid is back. The epoch grows as
-            # it would have in the grid: there the claim may have been executed and only its answer be lost.
-            session.epoch = Epoch(session.epoch + 1)
-            session.attempt = packet.attempt
-            session.confirmed = claims.generation
-            session.generation = TokenGeneration(max(session.generation, claims.generation) + 1)
-            session.unsaved = True
+            # Nobody else can claim it without the grid either; written as soon as the grid is back.
+            session.go_on_alone(claims.generation, packet.attempt)
             is_ours = True
         else:
             is_ours = not outdated and claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
             session.take_over(claimed.record, saved=self._grid.generation)
+        withdrawn = self._authorisation.enforce(session)
         if session.link is not None:
             old = session.link
             self._sessions.close_link(old, SUPERSEDED)
@@ -253,7 +270,9 @@ class Handshake:
         ):
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
-            self._greeter.welcome(session, link, Outcome.REATTACHED, resent=resent, conflated=conflated)
+            self._greeter.welcome(
+                session, link, Outcome.REATTACHED, resent=resent, conflated=conflated, withdrawn=withdrawn
+            )
             self._sessions.flusher.flush(session)
             self._resumed(session, Outcome.REATTACHED, None, self._me)
             if was_muted:
@@ -266,7 +285,9 @@ class Handshake:
         session.lane.abandon()
         session.lane = self._requests.lane(session)
         session.forget_answers()
-        self._greeter.welcome(session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None)
+        self._greeter.welcome(
+            session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None, withdrawn=withdrawn
+        )
         self._sessions.flusher.flush(session)
         self._resumed(session, Outcome.FAILED_OVER, reason, claimed.previous if claimed else self._me)
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
@@ -286,10 +307,17 @@ class Handshake:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
         session = self._greeter.make(result.record)
+        withdrawn = self._authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._greeter.welcome(
-            session, link, Outcome.FAILED_OVER, reason=FailoverReason.OTHER_NODE, lost=None, conflated=None
+            session,
+            link,
+            Outcome.FAILED_OVER,
+            reason=FailoverReason.OTHER_NODE,
+            lost=None,
+            conflated=None,
+            withdrawn=withdrawn,
         )
         # If all is at hand, welcome and values leave in one write.
         if not self._delivery.restore(session):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.administration import ClusterNodes, ClusterSessions, ClusterTopics
+from gateway.app.authorisation import Authorisation
 from gateway.app.background import Background
 from gateway.app.claims import ClusterView
 from gateway.app.clock import Clock
@@ -27,6 +28,7 @@ from gateway.app.requests import Requests
 from gateway.app.revocation import Revocations
 from gateway.app.sessions import Sessions
 from gateway.catalogue import metrics as catalogue
+from gateway.core.permissions import Policy
 from gateway.core.types import NodeRef
 from gateway.ports import (
     Authenticator,
@@ -58,10 +60,12 @@ class Node:
         clock: time and chance.
         metrics: where numbers go.
         log: where events go.
+        authorisation_policy: who may do what; None for everything but the system's topics.
 
     Attributes:
         me: as given.
         sessions: the sessions held here.
+        authorisation: what they may do.
         connections: the connections that are open.
         revocations: who is refused, and how to refuse more.
         presence: what it tells the others of itself.
@@ -79,6 +83,7 @@ class Node:
         clock: Clock,
         metrics: Metrics,
         log: EventLog,
+        authorisation_policy: Policy | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         log = activity
@@ -99,13 +104,19 @@ class Node:
         self.revocations = Revocations(context, self.sessions, self._persistence)
         self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
         self._membership = Membership(context, self.sessions, self._recovery, self.presence)
-        requests = Requests(context, self._persistence, self.sessions)
+        self.authorisation = Authorisation(
+            context, persistence=self._persistence, sessions=self.sessions, policy=authorisation_policy
+        )
+        requests = Requests(
+            context, persistence=self._persistence, sessions=self.sessions, authorisation=self.authorisation
+        )
         handshake = Handshake(
             context,
             persistence=self._persistence,
             sessions=self.sessions,
             requests=requests,
             authorities=Authorities(authenticator=authenticator, signer=signer),
+            authorisation=self.authorisation,
             cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
             revocations=self.revocations,
         )

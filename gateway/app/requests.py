@@ -16,9 +16,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
+from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
 from gateway.app.persistence import Persistence
 from gateway.app.policy import MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_PROPERTY_VALUE
+from gateway.app.selecting import Selecting
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions, close_code_of
 from gateway.catalogue import log_events as events
@@ -36,9 +38,7 @@ from gateway.core.packets import (
     Subscribe,
     Unsubscribe,
 )
-from gateway.core.selections import Selections
-from gateway.core.selectors import parse_selector
-from gateway.core.topics import parse_topic, topic_partition
+from gateway.core.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import (
     Fenced,
@@ -148,9 +148,13 @@ class Requests:
         context: of the node.
         persistence: where sessions are changed.
         sessions: the sessions held here.
+        authorisation: judges what is asked for.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions) -> None:
+    def __init__(
+        self, context: Context, *, persistence: Persistence, sessions: Sessions, authorisation: Authorisation
+    ) -> None:
+        self._authorisation = authorisation
         self._grid = context.grid
         self._policy = context.policy
         self._clock = context.clock
@@ -159,6 +163,7 @@ class Requests:
         self._persistence = persistence
         self._sessions = sessions
         self._delivery = sessions.delivery
+        self._selecting = Selecting(context, persistence, self._delivery, authorisation)
         self._place = lru_cache(KNOWN_TOPICS)(self._find_place)
 
     def lane(self, session: Session) -> RequestLane:
@@ -204,7 +209,7 @@ class Requests:
             case Publish():
                 await self._publish(session, [work])
             case Subscribe() | Unsubscribe() as request:
-                await self._select(session, request)
+                await self._selecting.select(session, request)
             case SetProperties() as request:
                 await self._set_properties(session, request)
             case Bye():
@@ -241,11 +246,14 @@ class Requests:
         touched: set[int] = set()
         settled, right, stored = session.settled(), session.right, self._persistence.replicated
         largest, place = self._policy.limits.value_bytes, self._place
+        asks = not session.permissions.publishes_all
         for request in run:
             try:
                 if len(request.value) > largest:
                     raise too_large(request, largest)
                 topic, partition = place(request.topic)
+                if asks:
+                    self._authorisation.check_publish(session, topic)
             except RequestRefused as reason:
                 refused.append((request.request, reason))
             else:
@@ -267,6 +275,11 @@ class Requests:
     def _find_place(self, text: str) -> tuple[TopicPath, int]:
         """Validate a topic and tell its partition; see ``parse_topic``."""
         topic = parse_topic(text)
+        if is_reserved(topic):
+            raise RequestRefused(
+                f"only the gateway publishes below {shown(topic)}: first segments that begin with '$' are the system's",
+                code=ErrorCode.FORBIDDEN,
+            )
         return topic, topic_partition(topic, self._policy.topic_depth)
 
     async def _note_partitions(self, session: Session, touched: set[int]) -> None:
@@ -308,30 +321,10 @@ class Requests:
         if fenced is not None:
             raise fenced
 
-    # --- Selections ---------------------------------------------------------------------------------------------------
-
-    async def _select(self, session: Session, request: Subscribe | Unsubscribe) -> None:
-        selector = parse_selector(request.selector)
-        async with session.selecting:
-            before: Selections = session.selections
-            wanted = before.select(selector) if isinstance(request, Subscribe) else before.deselect(selector)
-            if len(wanted) > self._policy.limits.selections:
-                raise RequestRefused(
-                    f"the session would hold {len(wanted)} selections; limits.selections is "
-                    f"{self._policy.limits.selections}. Use wider selectors, or unsubscribe first.",
-                    code=ErrorCode.TOO_MANY_SELECTIONS,
-                )
-            await self._delivery.prepare(session, wanted)
-            if wanted != before:
-                await self._persistence.change(session, SessionChanges(selections=wanted.to_wire()))
-            self._delivery.select(session, wanted)
-            session.reply(Reply(request=request.request))
-            if isinstance(request, Subscribe):
-                await self._delivery.send_snapshot(session, selector)
-
     # --- Properties ---------------------------------------------------------------------------------------------------
 
     async def _set_properties(self, session: Session, request: SetProperties) -> None:
+        self._authorisation.check_properties(session.permissions, request.changes)
         properties = session.properties | {name: value for name, value in request.changes.items() if value is not None}
         for name, value in request.changes.items():
             if value is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.core import codec
 from gateway.core.packets import Reply
+from gateway.core.permissions import Permissions
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selections import Selections
 from gateway.core.session import SessionMachine
@@ -71,6 +72,7 @@ class Session:
             not give up what the other one has just prepared.
         resuming: held while a resume is decided, so that two connections cannot both get the session.
         ending: it is being ended from here; the grid may know it no more, which is no surprise then.
+        permissions: what it may do, by the policy that was last looked at.
         dropped: the node no longer holds it.
         paused: its connection is not read at the moment, because the client asks for more than it may.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
@@ -97,6 +99,7 @@ class Session:
         "moving",
         "owner",
         "paused",
+        "permissions",
         "principal",
         "principal_properties",
         "properties",
@@ -114,6 +117,7 @@ class Session:
     )
 
     lane: RequestLane
+    permissions: Permissions
 
     def __init__(self, record: SessionRecord, machine: SessionMachine, *, saved: GridGeneration) -> None:
         self.id: SessionId = record.id
@@ -155,6 +159,17 @@ class Session:
         self.credential_expires: float | None = record.credential_expires
         self.credential: str | None = record.credential
         self.saved = saved
+
+    def go_on_alone(self, presented: TokenGeneration, attempt: Attempt) -> None:
+        """Do without the grid what a claim would have done there.
+
+        The epoch grows as well: the claim may have been executed, and only its answer be lost.
+        """
+        self.epoch = Epoch(self.epoch + 1)
+        self.attempt = attempt
+        self.confirmed = presented
+        self.generation = TokenGeneration(max(self.generation, presented) + 1)
+        self.unsaved = True
 
     def __repr__(self) -> str:
         return f"<Session {self.id} epoch={self.epoch} {self.machine.state.value}>"

@@ -235,6 +235,32 @@ USERS_KEPT = LogEvent(
     "The file of static users could not be read again; those read before stay in force. Correct the file, send SIGHUP.",
     ("error",),
 )
+POLICY_ABSENT = LogEvent(
+    "policy_absent",
+    Level.WARNING,
+    "No policy is configured: everybody who is let in may select and publish everything but the system's topics. "
+    "The field says who is let in. Give --policy FILE.",
+    ("principals",),
+)
+POLICY_RELOADED = LogEvent(
+    "policy_reloaded",
+    Level.INFO,
+    "The policy was read again (SIGHUP) and is in force for every session of this node; the fields count the sessions "
+    "that were looked at, and those of them that had selections withdrawn.",
+    ("roles", "principals", "sessions", "withdrawn"),
+)
+POLICY_KEPT = LogEvent(
+    "policy_kept",
+    Level.ERROR,
+    "The policy could not be read again; the one that was read before stays in force. Correct the file, send SIGHUP.",
+    ("error",),
+)
+SELECTIONS_WITHDRAWN = LogEvent(
+    "selections_withdrawn",
+    Level.INFO,
+    "A session had selected what its principal may not select any more; it was taken out and the client was told.",
+    ("session", "principal", "selectors"),
+)
 
 CERTIFICATE_RELOADED = LogEvent(
     "certificate_reloaded",

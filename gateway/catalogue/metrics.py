@@ -138,6 +138,18 @@ PUBLISHES = Metric(
     "result",
     ("published", "duplicate", "refused"),
 )
+FORBIDDEN = Metric(
+    "gateway_forbidden_total",
+    Kind.COUNTER,
+    "Requests and hellos refused because the principal may not do what they ask for.",
+    "permission",
+    ("select", "publish", "properties"),
+)
+SELECTIONS_WITHDRAWN = Metric(
+    "gateway_selections_withdrawn_total",
+    Kind.COUNTER,
+    "Selectors taken out of sessions because the policy does not allow them any more.",
+)
 RESEND_BUFFER_BYTES = Metric(
     "gateway_resend_buffer_bytes", Kind.GAUGE, "Bytes referred to by all resend buffers; shared bodies count each time."
 )

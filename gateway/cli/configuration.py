@@ -16,6 +16,7 @@ from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.tokens import key_id
 from gateway.authenticators import Surroundings, describe, secret_files
 from gateway.catalogue.log_events import Level
+from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.cli.reference import configuration_page, settings_as_json
 from gateway.settings import GROUPS, SETTINGS, Loaded, Settings
@@ -31,12 +32,15 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     """
     loaded = load_from_options(file, given)
     authentication = _check_authentication(loaded)
+    policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
     console = Console()
     console.print(_given_table(loaded))
     if not loaded.settings.token_keys_are_random:
         click.echo(f"token keys: {', '.join(_key_ids(loaded.settings))} (all nodes of a cluster should say the same)")
     for line in authentication:
         click.echo(line)
+    if policy is not None:
+        click.echo(f"policy: {len(policy.roles)} roles, {len(policy.principals)} principals")
     for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings)):
         click.echo(f"gateway: warning: {warning}", err=True)
     click.echo("The configuration is fit to run.")

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from gateway import __version__
+from gateway.cli.authorisation import policy
 from gateway.cli.configuration import check_config, config
 from gateway.cli.identity import hash_secret_command, token
 from gateway.cli.keys import keys
@@ -36,7 +37,7 @@ def program(*, traceback: bool) -> None:
     """A WebSocket gateway whose sessions outlive their socket, their node and the deploy."""
 
 
-for _command in (serve, check_config, config, pub, sub, token, keys, hash_secret_command):
+for _command in (serve, check_config, config, pub, sub, token, keys, policy, hash_secret_command):
     program.add_command(_command)
 
 

@@ -33,7 +33,7 @@ from gateway.client.errors import (
 )
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
-from gateway.client.types import Notice, Receipt, Recovery, SessionState, Update
+from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update
 
 __all__ = [
     "ConnectFailed",
@@ -49,6 +49,7 @@ __all__ = [
     "RequestFailed",
     "RequestRefused",
     "RequestTimedOut",
+    "SelectionsWithdrawn",
     "Session",
     "SessionClosed",
     "SessionEnded",

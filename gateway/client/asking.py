@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 
-from gateway.client.errors import RequestTimedOut, SessionEnded
+from gateway.client.errors import Forbidden, RequestTimedOut, SessionEnded
 from gateway.client.promises import Promises, changed
 from gateway.client.requests import ClientAsk, PendingRequest, RequestTable
 from gateway.client.streams import Streams
 from gateway.core.codec import encode_request
 from gateway.core.errors import InvalidSelector, RemoteProtocolError
-from gateway.core.packets import Reply, SetProperties, Unsubscribe, Welcome
+from gateway.core.packets import Reply, SetProperties, Subscribe, Unsubscribe, Welcome
 from gateway.core.runs import Outgoing
+from gateway.core.selections import Selections
 from gateway.core.selectors import parse_selector
 from gateway.core.session import SessionMachine
 
@@ -149,6 +151,17 @@ class Asking:
 
     # --- Promises -----------------------------------------------------------------------------------------------------
 
+    def withdrawn(self, selections: Iterable[str]) -> None:
+        """Expect no more than the selections that the server has left to the session.
+
+        Raises:
+            RemoteProtocolError: they are not valid.
+        """
+        try:
+            self._promises.withdrawn(selections)
+        except InvalidSelector as error:
+            raise RemoteProtocolError(f"its selections are not valid: {error}") from None
+
     def missing(self, welcome: Welcome) -> list[ClientAsk]:
         """Tell what a failover's welcome lacks of what the session was promised; see ``promises``.
 
@@ -164,16 +177,25 @@ class Asking:
         except InvalidSelector as error:
             raise RemoteProtocolError(f"its selections are not valid: {error}") from None
 
-    def restore(self, asks: list[ClientAsk]) -> None:
-        """Ask again for what is missing, after what is unanswered and before all that waits."""
+    def restore(self, asks: list[ClientAsk], selections: Iterable[str], forbidden: Callable[[str, str], None]) -> None:
+        """Ask again for what is missing, after what is unanswered and before all that waits.
+
+        Args:
+            asks: as ``missing`` told.
+            selections: those of the welcome.
+            forbidden: called with a selector, and what the node says, if the session has no right to it any more.
+        """
+        actual = Selections.from_wire(selections)
+
+        def report(ask: ClientAsk, answer: asyncio.Future[Reply]) -> None:
+            error = None if answer.cancelled() else answer.exception()
+            if isinstance(ask, Subscribe) and isinstance(error, Forbidden):
+                self._promises.forbidden(ask.selector, actual)
+                forbidden(ask.selector, str(error))
+            elif error is not None and not isinstance(error, SessionEnded):
+                log.error("a promise that the grid had forgotten could not be restored: %s", error)
+
         answers: list[asyncio.Future[Reply]] = [self._loop.create_future() for _ in asks]
-        for answer in answers:
-            answer.add_done_callback(_report_repair)
+        for ask, answer in zip(asks, answers, strict=True):
+            answer.add_done_callback(partial(report, ask))
         self._table.add_repairs(list(zip(asks, answers, strict=True)))
-
-
-def _report_repair(answer: asyncio.Future[Reply]) -> None:
-    if not answer.cancelled():
-        error = answer.exception()
-        if error is not None and not isinstance(error, SessionEnded):
-            log.error("a promise that the grid had forgotten could not be restored: %s", error)

@@ -139,8 +139,12 @@ class Connection:
         for received in self._machine.receive(packets, self._clock()):
             if isinstance(received, RemoteProtocolError):
                 self._violated(received)
-            else:
+                continue
+            try:
                 self._handle(received)
+            except RemoteProtocolError as violation:
+                self._violated(violation)
+                return
         self._watch()
         if self._machine.has_output:
             self.wake()

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from gateway.client.requests import UNNUMBERED, ClientAsk
 from gateway.core.packets import SetProperties, Subscribe, Unsubscribe
 from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import ANY, parse_selector
+from gateway.core.selectors import ANY, covers, parse_selector
+from gateway.core.topics import is_reserved
 
 SERVERS_PREFIX = "$"
 """Properties whose names begin with this are made by each node and are no promise."""
@@ -49,6 +50,27 @@ class Promises:
         self._selections = _select(self._selections, ask)
         if isinstance(ask, SetProperties):
             self._properties = changed(self._properties, ask.changes)
+
+    def withdrawn(self, selections: Iterable[str]) -> None:
+        """Note that the server has taken rights away, and what selections it has left.
+
+        Raises:
+            InvalidSelector: the selections are not what the protocol says.
+        """
+        self._selections = Selections.from_wire(selections)
+
+    def forbidden(self, selector: str, actual: Selections) -> None:
+        """Note that a selection cannot be restored because the session has no right to it any more.
+
+        Args:
+            selector: as promised.
+            actual: what the node held instead; what is left of the promise is in there.
+        """
+        lost = parse_selector(selector)
+        left = [each for each in actual if each.selects and covers(lost, each.selector)]
+        self._selections = Selections(
+            entry for each in self._selections for entry in (left if each.selects and each.selector == lost else [each])
+        )
 
     def missing(
         self, *, selections: Iterable[str], properties: Mapping[str, str], unanswered: Iterable[ClientAsk]
@@ -91,13 +113,22 @@ def _select(selections: Selections, ask: ClientAsk) -> Selections:
 
 
 def _selections_from(actual: Selections, wanted: Selections) -> list[ClientAsk]:
-    entries = wanted.entries
+    alike = 0
+    while alike < min(len(actual), len(wanted)) and actual.entries[alike] == wanted.entries[alike]:
+        alike += 1
+    entries, others = wanted.entries[alike:], actual.entries[alike:]
     asks: list[ClientAsk] = []
-    if entries[: len(actual)] == actual.entries:
-        entries = entries[len(actual) :]
-    else:
-        # The order of entries decides, so a list that is not the beginning of the other is made anew.
+    # What is there besides does no harm if entries that are asked for again decide about all of it. That must not be
+    # taken away: should the reason be that a right was withdrawn, it is what is left of it.
+    if not all(any(covers(entry.selector, other.selector) for entry in entries) for other in others):
+        # The order of entries decides, so the list is made anew.
+        entries = wanted.entries
         asks.append(Unsubscribe(UNNUMBERED, ANY))
+        asks += [
+            Unsubscribe(UNNUMBERED, other.selector.text)
+            for other in actual
+            if other.selects and is_reserved(other.selector.text)
+        ]
     asks += [(Subscribe if entry.selects else Unsubscribe)(UNNUMBERED, entry.selector.text) for entry in entries]
     return asks
 

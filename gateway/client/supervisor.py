@@ -27,7 +27,7 @@ from gateway.client.reaching import Reached, Reaching
 from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.requests import ClientAsk
 from gateway.client.streams import Streams
-from gateway.client.types import Notice, Recovery, SessionState, Update
+from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
 from gateway.core import packets
 from gateway.core.codes import GOING_AWAY, NORMAL, Outcome
 from gateway.core.errors import RemoteProtocolError
@@ -254,23 +254,32 @@ class Supervisor:
             case Outcome.REATTACHED:
                 self._resent = machine.reattach(received=welcome.received, now=self._clock())
             case Outcome.FAILED_OVER:
+                if welcome.withdrawn:
+                    self.asking.withdrawn(welcome.selections)
                 missing = self.asking.missing(welcome)
                 self._resent = self.asking.unanswered
                 machine.restart(self._clock())
                 self.streams.failed_over()
                 if missing:
-                    self._restore(missing)
+                    self._restore(missing, welcome.selections)
             case _:
                 raise RemoteProtocolError(f"the outcome of a resume cannot be {welcome.outcome.value}")
         machine.adopt(_policy(welcome))
         self.welcome = welcome
         self._token = welcome.token
 
-    def _restore(self, missing: list[ClientAsk]) -> None:
+    def _restore(self, missing: list[ClientAsk], selections: tuple[str, ...]) -> None:
         message = f"the grid had forgotten what it had promised to this session; {len(missing)} requests restore it"
         log.warning("session %s: %s", self.welcome.session, message)
         self.notices.append(Notice(PROMISES_RESTORED, message))
-        self.asking.restore(missing)
+
+        def forbidden(selector: str, why: str) -> None:
+            log.warning("session %s: %s", self.welcome.session, why)
+            self.notices.append(
+                SelectionsWithdrawn(packets.NoticeCode.PERMISSIONS_WITHDRAWN, why, (selector,), selections)
+            )
+
+        self.asking.restore(missing, selections, forbidden)
 
     # --- What comes in ------------------------------------------------------------------------------------------------
 
@@ -280,9 +289,8 @@ class Supervisor:
                 self.streams.dispatch(Update(topic, value, version, event, snapshot))
             case Reply():
                 self.asking.answered(received)
-            case packets.Notice(code, message):
-                log.warning("session %s: the server declares: %s", self.welcome.session, message)
-                self.notices.append(Notice(code, message))
+            case packets.Notice():
+                self._take_notice(received)
             case Ping(token):
                 self._token = token or self._token
             case GoAway() if self._connection is not None:
@@ -295,6 +303,17 @@ class Supervisor:
             case _:
                 # The codec reads nothing else from a server.
                 raise AssertionError(f"a {type(received).__name__} came from a server")
+
+    def _take_notice(self, notice: packets.Notice) -> None:
+        if notice.code == packets.NoticeCode.WITHHELD:
+            return  # many of them may come, and what they are about is declared by the notice that follows
+        log.warning("session %s: the server declares: %s", self.welcome.session, notice.message)
+        if notice.code == packets.NoticeCode.PERMISSIONS_WITHDRAWN:
+            withdrawn, selections = notice.withdrawn or (), notice.selections or ()
+            self.asking.withdrawn(selections)
+            self.notices.append(SelectionsWithdrawn(notice.code, notice.message, withdrawn, selections))
+        else:
+            self.notices.append(Notice(notice.code, notice.message))
 
     async def _leave(self, connection: Connection, go_away: GoAway) -> None:
         """Leave a node on request: within the time it gives, at a random moment, with nothing under way (P12)."""

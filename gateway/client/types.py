@@ -92,3 +92,16 @@ class Notice:
 
     code: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionsWithdrawn(Notice):
+    """The session may not select any more what it had selected. Streams of it stay open and get what is left.
+
+    Attributes:
+        withdrawn: the selectors that were taken out; of each, a part may be left.
+        selections: all selections of the session since then, ``+selector`` and ``-selector`` in order.
+    """
+
+    withdrawn: tuple[str, ...] = ()
+    selections: tuple[str, ...] = ()

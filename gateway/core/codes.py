@@ -90,6 +90,7 @@ SUPERSEDED = CloseCode(4203, "superseded", "The session goes on over a newer con
 SESSION_EXPIRED = CloseCode(4204, "session_expired", "The session's window ended.")
 SESSION_CLOSED = CloseCode(4205, "session_closed", "The session was closed by an administrator.")
 REVOKED = CloseCode(4206, "revoked", "The session, its principal or the credential it was opened with was revoked.")
+FORBIDDEN = CloseCode(4207, "forbidden", "The hello asks for something that the principal may not do.")
 
 CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
     NORMAL,
@@ -113,6 +114,7 @@ CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
     SESSION_EXPIRED,
     SESSION_CLOSED,
     REVOKED,
+    FORBIDDEN,
 )
 
 

@@ -17,7 +17,7 @@ emptied, so that memory is bounded by the number of topics and not by the rate o
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gateway.core.runs import Outgoing, Run
 
@@ -137,6 +137,26 @@ class Outbox:
             folded = self._folded = self._folded or OrderedDict()
             for run in queue:
                 self._fold(run, folded)
+
+    def withhold(self, is_withdrawn: Callable[[str], bool]) -> None:
+        """Forget the updates of some topics, which the session has no right to any more.
+
+        Args:
+            is_withdrawn: tells of a topic whether it is one of them.
+        """
+        if self._folded is not None:
+            for outgoing in [each for each in self._folded.values() if each.topic is not None]:
+                if is_withdrawn(outgoing.topic or ""):
+                    del self._folded[outgoing.topic or ""]
+                    self.count -= 1
+                    self.bytes -= len(outgoing.body)
+        else:
+            runs = [run.without(is_withdrawn) for run in self._queue]
+            self._queue = [run for run in runs if run is not None]
+            self.count = sum(run.count for run in self._queue)
+            self.bytes = sum(run.size for run in self._queue)
+        if not self.count:
+            self.clear()
 
     def clear(self) -> int:
         """Forget everything.

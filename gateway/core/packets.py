@@ -124,6 +124,7 @@ class Welcome:
         backoff: advice for reconnects.
         properties: all properties, the server's and the user's.
         selections: the session's selections as ``[+selector, -selector, …]`` in order.
+        withdrawn: selectors that were taken out of them at this resume, for lack of permission; None for none.
     """
 
     session: SessionId
@@ -144,6 +145,7 @@ class Welcome:
     backoff: Backoff
     properties: Mapping[str, str]
     selections: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +340,10 @@ class NoticeCode(StrEnum):
     """The node lost its place in the stream of updates and sends current values instead of each update between."""
     ADMINISTRATOR = "administrator"
     """A message of an administrator, for people."""
+    PERMISSIONS_WITHDRAWN = "permissions_withdrawn"
+    """The session may not select any more what it had selected; no update of it follows."""
+    WITHHELD = "withheld"
+    """Stands in for an update of a topic that the session may not select any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,10 +353,14 @@ class Notice:
     Attributes:
         code: one of ``NoticeCode``; clients ignore the ones they do not know.
         message: a sentence for people.
+        withdrawn: selectors that were taken out of the session's selections; None if this is not about them.
+        selections: the session's selections after that, as in the welcome; None likewise.
     """
 
     code: str
     message: str
+    withdrawn: tuple[str, ...] | None = None
+    selections: tuple[str, ...] | None = None
 
 
 ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Malformed

@@ -9,7 +9,7 @@ properties ┘
 Roles only ever add. There is nothing that takes away what another role gives, so the order of roles means nothing, what
 is allowed of a selector can be said in selectors, and a value that cannot be filled in gives less and never more.
 
-**A session's own values.** A segment of a permission may be ``${principal}``, or ``${property.NAME}`` for a property
+**A session's own values.** A segment of a permission may be ``${principal}``, or ``${principal.NAME}`` for a property
 that the authenticator gave (one that a client has set itself proves nothing). It stands for exactly that one segment. A
 value that is no segment (it has a ``/``, is empty, has a wildcard in it) or begins with ``$`` does not fit, and then
 this one entry gives nothing.
@@ -27,7 +27,7 @@ from gateway.core.errors import InvalidSelector
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selector_sets import Common, common, is_covered
 from gateway.core.selectors import ANY, Selector, matches, parse_selector
-from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, shown
+from gateway.core.topics import SEPARATOR, SYSTEM_ROOT, SYSTEM_SIGN, shown
 from gateway.core.types import TopicPath
 
 K = TypeVar("K")
@@ -53,14 +53,14 @@ EVERYTHING: Final = "*"
 PRINCIPAL: Final = "principal"
 """Name of the value that is the session's principal."""
 
-PROPERTY_PREFIX: Final = "property."
+PROPERTY_PREFIX: Final = "principal."
 """Begins the names of the values that are its properties."""
 
 MAX_REMEMBERED: Final = 4096
 """Answers remembered per set of permissions, for topics and for selectors: about a megabyte. What is asked beyond that
 is forgotten and found anew, at some microseconds each."""
 
-_PLACEHOLDER: Final = re.compile(r"\$\{(principal|property\.[^{}$/*]{1,64})\}")
+_PLACEHOLDER: Final = re.compile(r"\$\{(principal|principal\.[^{}$/*]{1,64})\}")
 
 
 class Template:
@@ -68,7 +68,7 @@ class Template:
 
     Attributes:
         text: as written.
-        names: of the values that it leaves open: ``principal``, ``property.team``.
+        names: of the values that it leaves open: ``principal``, ``principal.team``.
     """
 
     __slots__ = ("_selector", "names", "text")
@@ -125,7 +125,7 @@ def parse_template(text: str) -> Template:
             segments[number] = "x"  # any that fits: what is checked here is the rest
         elif "${" in segment:
             raise InvalidSelector(
-                f"a placeholder is a segment, ${{principal}} or ${{property.NAME}}, and {shown(segment)} is neither"
+                f"a placeholder is a segment, ${{principal}} or ${{principal.NAME}}, and {shown(segment)} is neither"
             )
     selector = parse_selector(SEPARATOR.join(segments))
     return Template(text, tuple(dict.fromkeys(names)), None if names else selector)
@@ -292,6 +292,7 @@ class Policy:
         principals: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         self.roles = dict(roles)
+        self._known = {**roles, **_BUILT_IN}
         self.default = frozenset(default)
         self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
         self._names: dict[frozenset[str], tuple[str, ...]] = {}
@@ -306,7 +307,7 @@ class Policy:
             given: roles that the authenticator gave; those that the policy does not know mean nothing.
         """
         named = self.default.union(given, self.principals.get(principal, ()))
-        return named.intersection(self.roles)
+        return named.intersection(self._known)
 
     def permissions_of(
         self, principal: str, given: Iterable[str] = (), properties: Mapping[str, str] | None = None
@@ -328,7 +329,7 @@ class Policy:
         key = (roles, *map(values.get, self._open_names(roles)))
         found = self._permissions.get(key)
         if found is None:
-            several = [self.roles[name] for name in sorted(roles)]
+            several = [self._known[name] for name in sorted(roles)]
             found = self._permissions[key] = Permissions(
                 roles,
                 select=_bound((template for role in several for template in role.select), values),
@@ -345,7 +346,7 @@ class Policy:
     def _open_names(self, roles: frozenset[str]) -> tuple[str, ...]:
         known = self._names.get(roles)
         if known is None:
-            templates = (each for name in roles for each in (*self.roles[name].select, *self.roles[name].publish))
+            templates = (each for name in roles for each in (*self._known[name].select, *self._known[name].publish))
             known = self._names[roles] = tuple(sorted({name for each in templates for name in each.names}))
         return known
 
@@ -358,6 +359,12 @@ def kind_of(action: str) -> str:
 def _bound(templates: Iterable[Template], values: Mapping[str, str]) -> Iterable[Selector]:
     return (selector for each in templates if (selector := each.bind(values)) is not None)
 
+
+WATCHER: Final = f"{SYSTEM_SIGN}watcher"
+"""A role that is there without a policy: it sees what the gateway tells of itself. The gateway gives it to sessions of
+its own console, whose users have proved themselves as administrators; no authenticator can give it, and no policy."""
+
+_BUILT_IN: Final[Mapping[str, Role]] = {WATCHER: Role(select=(parse_template(f"{SYSTEM_ROOT}/{ANY}"),))}
 
 OPEN: Final = Policy(
     {

@@ -8,7 +8,7 @@ acknowledged │   the buffer   │ next
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gateway.core.errors import LocalProtocolError, RemoteProtocolError
 from gateway.core.runs import Outgoing, Run
@@ -108,6 +108,16 @@ class ResendBuffer:
         self.count += run.count
         self.bytes += run.size
         self.next = PacketId(self.next + run.count)
+
+    def withhold(self, is_withdrawn: Callable[[str], bool], stand_in: Outgoing) -> None:
+        """Put *stand_in* in the place of each update of some topics: the numbers stay, and what they stood for is gone.
+
+        Args:
+            is_withdrawn: tells of a topic whether it is one of them.
+            stand_in: has no topic.
+        """
+        self._kept = [run.without(is_withdrawn, stand_in) or run for run in self._kept]
+        self.bytes = sum(run.size for run in self._kept) - self._bytes_skipped()
 
     def acknowledge(self, received: PacketId) -> None:
         """Drop all packets up to *received*. An acknowledgement that is older than the last one changes nothing.

@@ -13,7 +13,7 @@ joined once, and what a session costs does not depend on how many updates wait f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Self
 
 from gateway.core import codec
@@ -110,6 +110,27 @@ class Run:
             size -= body
             taken += 1
         return taken
+
+    def without(self, is_withdrawn: Callable[[str], bool], stand_in: Outgoing | None = None) -> Run | None:
+        """Leave out the updates of some topics.
+
+        Args:
+            is_withdrawn: tells of a topic whether it is one of them.
+            stand_in: what comes in the place of each; None for nothing.
+
+        Returns:
+            The run without them, this very one if there are none; None if nothing is left.
+        """
+        topics = self._topics if isinstance(self._topics, tuple) else (self._topics,)
+        if not any(topic is not None and is_withdrawn(topic) for topic in topics):
+            return self
+        kept: list[Outgoing] = []
+        for packet in self.packets:
+            if packet.topic is None or not is_withdrawn(packet.topic):
+                kept.append(packet)
+            elif stand_in is not None:
+                kept.append(stand_in)
+        return Run(tuple(kept)) if kept else None
 
     def split(self, at: int) -> tuple[Run, Run]:
         """Cut before the packet with index *at*, which is neither 0 nor the length."""

@@ -10,13 +10,14 @@ submit ─▶ outbox ──number──▶ resend buffer ──▶ messages
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.core import codec
 from gateway.core.frozen import SessionPolicy
 from gateway.core.messages import Copies, compose
 from gateway.core.outbox import Outbox
-from gateway.core.packets import Ack, LinkPacket, Pong
+from gateway.core.packets import Ack, LinkPacket, Notice, NoticeCode, Pong
 from gateway.core.resend import ResendBuffer
 from gateway.core.runs import Outgoing, Run
 from gateway.core.transitions import ATTACHED, Input, Role, State, step
@@ -24,6 +25,13 @@ from gateway.core.types import PacketId
 
 HEAD_BYTES: Final = 64
 """Most bytes around the text of a run in its message: two brackets, and two numbers of up to 16 digits with names."""
+
+
+WITHHELD: Final = Outgoing(
+    None,
+    codec.encode_notice(Notice(NoticeCode.WITHHELD, "An update of a topic that this session may not select any more.")),
+)
+"""In the place of an update that was numbered before the right to its topic was withdrawn."""
 
 
 class Sender:
@@ -179,6 +187,18 @@ class Sender:
     def conflate(self) -> None:
         """Fold what waits to the newest update per topic until it has gone out, though the transport takes it."""
         self._outbox.conflate()
+
+    def withhold(self, is_withdrawn: Callable[[str], bool]) -> None:
+        """Send no update of some topics any more, not even one that was due before.
+
+        What waits is forgotten. What has its number keeps it, so that nothing else is lost, and is sent (again, if it
+        has been sent before) as a notice that stands in for it (protocol 6.5).
+
+        Args:
+            is_withdrawn: tells of a topic whether it is one of them.
+        """
+        self._outbox.withhold(is_withdrawn)
+        self._buffer.withhold(is_withdrawn, WITHHELD)
 
     def send_link(self, packet: LinkPacket) -> None:
         """Have a link packet written before everything else that waits."""

@@ -22,7 +22,7 @@ from gateway.settings.kinds import OneOf, Several, Switch, Word
 from gateway.settings.places import Auth, File, GridUrl, Key, Listen, Net, Network, Origin
 from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
 from gateway.settings.tls import TlsSettings
-from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret
+from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret, ways_of
 
 _DAY: Final = 86400.0
 _NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
@@ -192,6 +192,13 @@ class AccessSettings:
         "How long before their end a connected client is told that its credentials expire, so that it can show fresh "
         "ones without losing its connection.",
         reason="Long enough to fetch a new token, and to try several times; tokens live for five minutes or more.",
+    )
+    policy: Path | None = optional(
+        File(),
+        "File that says who may select, publish and do what: "
+        "[Restrict who may do what](../how-to/restrict-who-may-do-what.md). Read again on SIGHUP.",
+        absent="everybody may do everything with every topic that is not the system's, loudly",
+        reason="What there is to protect, and from whom, only you know.",
     )
     token_keys: tuple[Secret, ...] = setting(
         Several(Key(), "keys"),
@@ -454,6 +461,8 @@ class Settings(
             yield "the grid is in memory: sessions and values die with this process (give --grid)"
         if isinstance(self.auth, AnonymousUsers):
             yield "authentication is anonymous: anybody can be any principal (give --auth static:FILE)"
+        if AnonymousUsers() in ways_of(self.auth) and self.policy is None:
+            yield "there is no policy either: anybody can read and overwrite every topic (give --policy FILE)"
         if self.dev and self.token_keys_are_random:
             yield "the token key is random: a restart of this node invalidates every token (set GATEWAY_TOKEN_KEYS)"
         if "*" in self.origins:

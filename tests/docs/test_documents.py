@@ -25,6 +25,7 @@ import pytest
 from pydantic import BaseModel
 
 import gateway.client
+from gateway.adapters.policy import read_policy
 from gateway.catalogue import log_events, metrics
 from gateway.cli.program import program as gateway_program
 from gateway.core import packets
@@ -191,6 +192,10 @@ def test_toml_has_settings_that_exist(block: Block, tmp_path: Path) -> None:
         file = tmp_path / "authenticator.toml"
         file.write_text(block.text, "utf-8")
         reader(file)
+    elif "roles" in values:
+        file = tmp_path / "policy.toml"
+        file.write_text(block.text, "utf-8")
+        read_policy(file)
     else:
         assert [name for name in values if name not in SETTINGS] == []
 

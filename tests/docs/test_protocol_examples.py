@@ -87,6 +87,7 @@ def session(number: int, body: SessionBody, received: int | None = None) -> Sess
     return SessionPacket(PacketId(number), None if received is None else PacketId(received), body)
 
 
+TOO_WIDE: Final = "you may not select all of 'prices/**', but of it 'prices/public/**'"
 UNAVAILABLE: Final = "the grid is away and nothing was done; ask again"
 NINE: Final = RequestNumber(9)
 
@@ -139,6 +140,18 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     ),
     "an-error-code-of-the-future": session(41, Reply(request=NINE, error=ErrorCode.INTERNAL, message="please wait")),
     "notice": session(45, Notice("grid_lost_writes", "The grid came back with less than it had.")),
+    "reply-to-a-selector-that-is-too-wide": session(
+        3, Reply(request=RequestNumber(2), error=ErrorCode.FORBIDDEN, message=TOO_WIDE)
+    ),
+    "notice-of-withdrawn-permissions": session(
+        46,
+        Notice(
+            "permissions_withdrawn",
+            "you may not select all of 'prices/**' any more",
+            withdrawn=("prices/**",),
+            selections=("+prices/public/**",),
+        ),
+    ),
     "numbers-that-follow": [
         session(51, Notice("values_reread", "51"), 12),
         session(52, Notice("values_reread", "52")),

@@ -129,8 +129,12 @@ class _Reader:
 
     def _role(self, name: str, table: object) -> Role:
         where = ("roles", name)
-        if not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
-            self._complain(where, "the name of the role cannot be used", f"use 1 to {LONGEST_NAME} visible characters")
+        if not name.isprintable() or not 0 < len(name) <= LONGEST_NAME or is_reserved(name):
+            self._complain(
+                where,
+                "the name of the role cannot be used",
+                f"use 1 to {LONGEST_NAME} visible characters, the first of them not a '$'",
+            )
         if not isinstance(table, dict):
             self._complain(where, "a role is a table", f"write [roles.{name}] above its permissions")
             return Role()

@@ -130,7 +130,12 @@ def encode_reply(reply: Reply) -> bytes:
 
 def encode_notice(notice: Notice) -> bytes:
     """Encode the body of a notice, ready for ``number``."""
-    return _body({"type": "notice", "code": notice.code, "message": notice.message})
+    content: Object = {"type": "notice", "code": notice.code, "message": notice.message}
+    if notice.withdrawn is not None:
+        content["withdrawn"] = notice.withdrawn
+    if notice.selections is not None:
+        content["selections"] = notice.selections
+    return _body(content)
 
 
 def _body(content: Object) -> bytes:

@@ -125,9 +125,6 @@ def _properties(packet: Object) -> SetProperties:
 
 def _welcome(packet: Object) -> Welcome:
     limits, backoff = read_object(packet, "limits"), read_object(packet, "backoff")
-    selections = [] if packet.get("selections") is None else packet["selections"]
-    if not isinstance(selections, list) or not all(isinstance(entry, str) for entry in selections):
-        raise BadField("'selections' must be an array of strings")
     return Welcome(
         session=SessionId(read_text(packet, "session")),
         principal=read_text(packet, "principal"),
@@ -146,7 +143,8 @@ def _welcome(packet: Object) -> Welcome:
         limits=Limits(**{each.name: read_count(limits, each.name, least=1) for each in fields(Limits)}),
         backoff=Backoff(**{each.name: read_seconds(backoff, each.name) for each in fields(Backoff)}),
         properties=read_texts(packet, "properties"),
-        selections=tuple(selections),
+        selections=_read_list(packet, "selections") or (),
+        withdrawn=_read_list(packet, "withdrawn"),
     )
 
 
@@ -188,7 +186,21 @@ def _reply(packet: Object) -> Reply:
 
 
 def _notice(packet: Object) -> Notice:
-    return Notice(read_text(packet, "code"), read_text(packet, "message"))
+    return Notice(
+        read_text(packet, "code"),
+        read_text(packet, "message"),
+        _read_list(packet, "withdrawn"),
+        _read_list(packet, "selections"),
+    )
+
+
+def _read_list(packet: Object, name: str) -> tuple[str, ...] | None:
+    entries = packet.get(name)
+    if entries is None:
+        return None
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise BadField(f"'{name}' must be an array of strings")
+    return tuple(entries)
 
 
 LinkReaders: TypeAlias = Mapping[str, Callable[[Object], LinkPacket]]

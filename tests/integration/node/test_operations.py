@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,11 @@ from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import LeaseTable
 from tests.support.nodes import TestNode, eventually, running_node
 
-QUICK: dict[str, Any] = {"lease_renew": 0.2, "lease": 1.0}
+QUICK: dict[str, Any] = {
+    "lease_renew": 0.2,
+    "lease": 1.0,
+    "policy": Path(__file__).parents[2] / "support" / "operators.toml",
+}
 
 
 class Watch:

@@ -67,7 +67,7 @@ def test_check_config_warns_of_shortcuts(run: Run) -> None:
     result = run("check-config", "--dev")
 
     assert result.code == 0
-    assert [line.split(":")[:2] for line in result.err.splitlines()] == [["gateway", " warning"]] * 3
+    assert [line.split(":")[:2] for line in result.err.splitlines()] == [["gateway", " warning"]] * 4
     assert "token keys:" not in result.out
 
 

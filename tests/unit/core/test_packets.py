@@ -66,7 +66,13 @@ def test_every_packet_is_of_one_of_the_two_families() -> None:
 
 
 def test_notice_codes_are_stable_names() -> None:
-    assert {code.value for code in NoticeCode} == {"grid_lost_writes", "values_reread", "administrator"}
+    assert {code.value for code in NoticeCode} == {
+        "grid_lost_writes",
+        "values_reread",
+        "administrator",
+        "permissions_withdrawn",
+        "withheld",
+    }
 
 
 def test_the_reference_of_a_node_is_read_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core import permissions as module
 from gateway.core.errors import InvalidSelector
-from gateway.core.permissions import ADMIN_ACTIONS, OPEN, Permissions, Policy, Role, parse_template
+from gateway.core.permissions import ADMIN_ACTIONS, OPEN, WATCHER, Permissions, Policy, Role, parse_template
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selectors import parse_selector
 from gateway.core.types import TopicPath
@@ -97,6 +97,14 @@ def test_without_a_policy_everything_is_allowed_but_the_system_s() -> None:
     assert OPEN.admin_actions(["everybody"]) == frozenset()
 
 
+def test_the_role_of_watchers_is_there_without_a_policy() -> None:
+    for policy in (OPEN, Policy({"all": role(select=("a",))}, default=["all"])):
+        watcher = policy.permissions_of("operator", [WATCHER])
+        assert watcher.may_select(parse_selector("$gateway/**"))
+        assert not watcher.may_publish(TopicPath("$gateway/nodes/n1"))
+        assert policy.admin_actions([WATCHER]) == frozenset()
+
+
 # --- Administrators ---------------------------------------------------------------------------------------------------
 
 
@@ -126,7 +134,7 @@ def bound(text: str, **values: str) -> str | None:
 def test_values_take_the_place_of_their_segments() -> None:
     assert bound("users/${principal}/**", principal="alice") == "users/alice/**"
     assert bound("${principal}/inbox", principal="alice") == "alice/inbox"
-    assert bound("teams/${property.team}/${principal}", principal="alice", property__team="fx") == "teams/fx/alice"
+    assert bound("teams/${principal.team}/${principal}", principal="alice", principal__team="fx") == "teams/fx/alice"
     assert bound("plain/**") == "plain/**"
     assert parse_template("a/${principal}/${principal}").names == ("principal",)
     assert repr(parse_template("a/${principal}")) == "<Template a/${principal}>"
@@ -141,13 +149,13 @@ def test_a_value_that_is_no_segment_gives_nothing(value: str) -> None:
 
 
 def test_a_value_that_is_missing_gives_nothing() -> None:
-    assert bound("teams/${property.team}", principal="alice") is None
+    assert bound("teams/${principal.team}", principal="alice") is None
     policy = Policy({"own": role(select=("users/${principal}/**", "public"), publish=("users/${principal}/**",))})
     assert texts(*policy.permissions_of("a/b", ["own"]).select) == ["public"]
     assert policy.permissions_of("a/b", ["own"]).publish == ()
 
 
-@pytest.mark.parametrize("text", ["users/x${principal}", "users/${name}", "${}", "a/${property.}/b", "a/${principal"])
+@pytest.mark.parametrize("text", ["users/x${principal}", "users/${name}", "${}", "a/${principal.}/b", "a/${principal"])
 def test_placeholders_are_known_and_whole_segments(text: str) -> None:
     with pytest.raises(InvalidSelector, match="placeholder"):
         parse_template(text)

@@ -209,6 +209,7 @@ def test_development_mode_makes_up_what_is_missing_and_says_so() -> None:
     assert [text.partition(":")[0] for text in one.settings.shortcuts()] == [
         "the grid is in memory",
         "authentication is anonymous",
+        "there is no policy either",
         "the token key is random",
     ]
 

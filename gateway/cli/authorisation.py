@@ -1,0 +1,152 @@
+"""``gateway policy``: check a policy file, and ask what it allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from gateway.adapters.policy import PolicyFileError, read_policy
+from gateway.core.errors import RequestRefused
+from gateway.core.permissions import ADMIN_ACTIONS, PROPERTY_PREFIX, Permissions, Policy
+from gateway.core.selectors import parse_selector
+from gateway.core.topics import is_reserved, parse_topic
+from gateway.settings import ConfigurationError, Problem
+
+
+@click.group()
+def policy() -> None:
+    """Check who may do what."""
+
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+
+
+@policy.command()
+@_FILE
+def check(file: Path) -> None:
+    """Check the policy in FILE, and sum it up.
+
+    Exit code 2 if a node would refuse it, with everything that is wrong.
+    """
+    found = policy_of(file)
+    for name, role in found.roles.items():
+        everybody = " (everybody has it)" if name in found.default else ""
+        click.echo(f"role {name!r}{everybody}")
+        for what, given in (
+            ("select", [each.text for each in role.select]),
+            ("publish", [each.text for each in role.publish]),
+            ("properties", sorted(role.properties)),
+            ("admin", sorted(role.admin)),
+        ):
+            if given:
+                click.echo(f"  {what:<12}{', '.join(map(_shown, given))}")
+    click.echo(f"principals with roles of their own: {len(found.principals)}")
+    click.echo("The policy is fit to run.")
+
+
+@policy.command()
+@_FILE
+@click.option("--principal", default="", metavar="NAME", help="Whose session it is.")
+@click.option("--roles", default="", metavar="NAME,NAME", help="Roles that the authenticator gives.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property that the authenticator gives. May be repeated.",
+)
+@click.argument("action", type=click.Choice(["select", "publish", "property", "admin"]))
+@click.argument("what", metavar="SELECTOR|TOPIC|NAME|ACTION")
+def explain(file: Path, *, principal: str, roles: str, properties: Sequence[str], action: str, what: str) -> int:
+    """Tell whether the policy in FILE allows something, and by which role.
+
+    For example: gateway policy explain policy.toml --principal alice select 'prices/**'
+
+    Exit code 0 if it does and 1 if it does not.
+    """
+    found = policy_of(file)
+    given = [each.strip() for each in roles.split(",") if each.strip()]
+    if unknown := [each for each in given if each not in found.roles]:
+        raise click.UsageError(f"there is no role {unknown[0]!r} in {file}; there are {', '.join(found.roles)}")
+    values = dict(map(_property, properties))
+    held = found.roles_of(principal, given)
+    click.echo(f"roles: {', '.join(map(_shown, sorted(held))) or 'none'}")
+    try:
+        allowed, answer = _answer(found, found.permissions_of(principal, given, values), action, what)
+    except RequestRefused as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(f"{'allowed' if allowed else 'forbidden'}: {answer}")
+    by = [
+        role for role in sorted(held) if _answer(found, _alone(found, role, principal, values), action, what, role)[0]
+    ]
+    if allowed:
+        click.echo(f"by: {', '.join(map(_shown, by)) or 'several roles together'}")
+    for role in sorted(held):
+        for each in (*found.roles[role].select, *found.roles[role].publish):
+            if (
+                each.bind(
+                    {"principal": principal, **{f"{PROPERTY_PREFIX}{name}": value for name, value in values.items()}}
+                )
+                is None
+            ):
+                click.echo(f"note: {each.text!r} of role {role!r} gives nothing: a value is missing or is no segment")
+    return 0 if allowed else 1
+
+
+def policy_of(file: Path) -> Policy:
+    """Read a policy.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    try:
+        return read_policy(file)
+    except PolicyFileError as error:
+        raise ConfigurationError([Problem(*each) for each in error.problems]) from None
+
+
+def _alone(found: Policy, role: str, principal: str, values: dict[str, str]) -> Permissions:
+    return Policy({role: found.roles[role]}).permissions_of(principal, [role], values)
+
+
+def _answer(
+    found: Policy, permissions: Permissions, action: str, what: str, role: str | None = None
+) -> tuple[bool, str]:
+    """Tell whether something is allowed, and say it.
+
+    Raises:
+        RequestRefused: it is nothing that can be allowed.
+    """
+    match action:
+        case "select":
+            selector = parse_selector(what)
+            if permissions.may_select(selector):
+                return True, f"all of {selector.text!r} may be selected"
+            part, complete = permissions.allowed(selector)
+            named = ", ".join(repr(each.text) for each in part) or "nothing"
+            return False, f"of {selector.text!r} may be selected: {named}{'' if complete else ', and more'}"
+        case "publish":
+            topic = parse_topic(what)
+            if is_reserved(topic):
+                return False, "only the gateway publishes to topics that begin with '$'"
+            return permissions.may_publish(topic), f"to publish to {topic!r}"
+        case "property":
+            return permissions.may_set(what), f"to set the property {what!r}"
+        case _:
+            if what not in ADMIN_ACTIONS:
+                raise click.UsageError(f"there is no action {what!r}; there are {', '.join(ADMIN_ACTIONS)}")
+            held = permissions.roles if role is None else {role}
+            return what in found.admin_actions(held), f"to {ADMIN_ACTIONS[what]}"
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise click.UsageError(f"a property is given as NAME=VALUE, but {text!r} is not")
+    return name, value
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else repr(name)
