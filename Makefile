@@ -60,6 +60,11 @@ demo: venv system ## Watch clients keep their sessions while nodes are killed (a
 up: venv system ## Start Redis, nodes and HAProxy, and leave them running
 	@$(LOCAL) up --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
 
+.PHONY: observe
+observe: venv ## The same with a Prometheus that watches it, with all alerts
+	@scripts/system-packages prometheus
+	@$(LOCAL) up --port-base $(PORT_BASE) --nodes $(NODES) --prometheus $(OPTIONS)
+
 .PHONY: down
 down: venv ## Stop what `make up` started
 	@$(LOCAL) down --port-base $(PORT_BASE) $(OPTIONS)
@@ -77,7 +82,8 @@ load-ui: venv system ## The same with locust's web page, on 127.0.0.1
 	@$(BIN)/python -m loadtests --ui --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
 
 .PHONY: test
-test: venv system ## Check everything: style, types, import contracts, then all tests
+test: venv ## Check everything: style, types, import contracts, then all tests
+	@scripts/system-packages prometheus
 	@$(MAKE) --no-print-directory lint
 	@echo '── Tests that run side by side ──'
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster' $(OPTIONS)
@@ -96,6 +102,10 @@ bench-publish: venv ## Put what `make bench` measured into README and docs
 .PHONY: flames
 flames: venv system ## Draw where a node spends its CPU, into docs (about two minutes)
 	@$(BIN)/python -m benchmarks.flamegraph --py-spy $(BIN)/py-spy $(OPTIONS)
+
+.PHONY: dashboards
+dashboards: venv ## Write Grafana's dashboards, which are described in dashboards/
+	@$(BIN)/python -m dashboards write
 
 .PHONY: lint
 lint: venv ## Check style, formatting, types and import contracts

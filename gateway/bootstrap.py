@@ -18,15 +18,17 @@ from gateway import __version__
 from gateway.adapters.admin import OPERATIONS, AdminApi, AdminServer, AdminTokens, Guard, TokensFileError, built_in
 from gateway.adapters.logging import StructuredEventLog, capture_standard_library
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
-from gateway.adapters.metrics import PrometheusMetrics
+from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
 from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.adapters.redis import RedisGrid
 from gateway.adapters.tls import CertificateError, FollowingContext, ServerTls, TlsPorts
 from gateway.adapters.tokens import FollowedKeys
+from gateway.adapters.tracing import TracingUnavailable, exporting_tracer
 from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
 from gateway.app.node import Node
 from gateway.app.policy import DrainPolicy, NodePolicy
+from gateway.app.tracing import NO_TRACER
 from gateway.authenticators import Authentication, Surroundings
 from gateway.catalogue import log_events as events
 from gateway.catalogue.log_events import Level
@@ -102,6 +104,7 @@ def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
         token_renewal=settings.token_life * TOKEN_RENEWAL_SHARE,
         revocations=settings.limit_revocations,
         credential_notice=settings.credential_notice,
+        counted_roots=settings.metrics_topics,
         topic_depth=settings.topic_depth,
         lease=settings.lease,
         renew=settings.lease_renew,
@@ -143,8 +146,9 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
-        self.log: EventLog = log or _log(settings)
         self.metrics = PrometheusMetrics()
+        self.log: EventLog = CountedEventLog(log or _log(settings), self.metrics)
+        self._tracer = exporting_tracer(settings.node) if settings.traces else None
         if settings.auth is None:
             raise AssertionError("the settings are checked before: without authentication no node starts")
         self._authentication = Authentication(settings.auth, Surroundings(dev=settings.dev, log=self.log))
@@ -162,6 +166,7 @@ class Gateway:
             metrics=self.metrics,
             log=self.log,
             authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
+            tracer=self._tracer or NO_TRACER,
         )
         self._policy_reader = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
@@ -258,6 +263,8 @@ class Gateway:
         if self._agent is not None:
             await self._agent.close()
         await self._authentication.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)
         self.log.emit(events.NODE_STOPPED, node=self.me.node)
 
     def reload(self) -> None:
@@ -375,7 +382,13 @@ async def _serve(settings: Settings) -> int:
         gateway = Gateway(settings, log=log)
         await gateway.start()
         collect_seldom()
-    except (ConfigurationError, PolicyFileError, TokensFileError, CertificateError) as error:
+    except (
+        ConfigurationError,
+        PolicyFileError,
+        TokensFileError,
+        CertificateError,
+        TracingUnavailable,
+    ) as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)

@@ -23,6 +23,7 @@ from gateway.ports import (
     Fenced,
     GridUnavailable,
     LeaseUnverified,
+    Operation,
     Ownership,
     SessionGone,
     TokenClaims,
@@ -76,6 +77,7 @@ class Claims:
         self._grid = context.grid
         self._background = context.background
         self._metrics = context.metrics
+        self._tracer = context.tracer
         self._persistence = persistence
         self._sessions = sessions
         self._cluster = cluster
@@ -146,13 +148,14 @@ class Claims:
         tell in a moment; to serve them as if it were away would be to let an old attempt win (P3).
         """
         patience = self._clock.monotonic() + VERIFY_PATIENCE
-        while True:
-            try:
-                return await claim()
-            except LeaseUnverified:
-                if self._clock.monotonic() >= patience:
-                    raise
-            await asyncio.sleep(VERIFY_POLL)
+        with self._tracer.span(Operation.CLAIM):
+            while True:
+                try:
+                    return await claim()
+                except LeaseUnverified:
+                    if self._clock.monotonic() >= patience:
+                        raise
+                await asyncio.sleep(VERIFY_POLL)
 
     def tell(self, right: Ownership) -> None:
         """Tell the node that had a session that it is claimed, if that node still lives.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gateway.app.context import Context
@@ -26,6 +26,7 @@ from gateway.ports import (
     Fenced,
     GridUnavailable,
     Link,
+    Operation,
     Ownership,
     SessionChanges,
     SessionGone,
@@ -64,6 +65,7 @@ class Connections:
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics
+        self._tracer = context.tracer
         self._log = context.log
         self._handshake = handshake
         self._sessions = sessions
@@ -122,9 +124,9 @@ class Connections:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
-                    return await self._handshake.hello(hello, link)
+                    return await self._traced(Operation.CONNECT, self._handshake.hello(hello, link))
                 case [Resume() as resume]:
-                    return await self._handshake.resume(resume, link)
+                    return await self._traced(Operation.RESUME, self._handshake.resume(resume, link))
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
         except RemoteProtocolError as violation:
@@ -134,6 +136,17 @@ class Connections:
         finally:
             self.greeting -= 1
         return None
+
+    async def _traced(self, operation: Operation, opening: Awaitable[Session]) -> Session:
+        with self._tracer.span(operation) as span:
+            try:
+                session = await opening
+            except HandshakeRefused as refused:
+                span.note("refused", refused.error.code.value)
+                raise
+            span.note("session", session.id)
+            span.note("outcome", session.outcome.value)
+            return session
 
     def _expect_word(self, link: Link) -> None:
         """Close the link unless it is heard in time; one timer serves all."""

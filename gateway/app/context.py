@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from gateway.app.background import Background
 from gateway.app.clock import Clock
 from gateway.app.policy import NodePolicy
+from gateway.app.tracing import NO_TRACER
 from gateway.core.types import NodeRef
-from gateway.ports import EventLog, Grid, Metrics
+from gateway.ports import EventLog, Grid, Metrics, Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Context:
         background: tasks nobody waits for.
         metrics: where numbers go.
         log: where events go.
+        tracer: where spans go.
     """
 
     me: NodeRef
@@ -32,3 +34,4 @@ class Context:
     background: Background
     metrics: Metrics
     log: EventLog
+    tracer: Tracer = NO_TRACER

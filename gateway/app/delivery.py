@@ -10,6 +10,7 @@ from gateway.app.context import Context
 from gateway.app.lag import TailLag
 from gateway.app.operations.watchers import Watchers
 from gateway.app.replicas import Change, Partition, Replicas
+from gateway.app.roots import RootCounts
 from gateway.app.session import Session
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class Delivery:
         self._log = context.log
         self._sessions = sessions
         self._flusher = sessions.flusher
+        self._roots = (
+            RootCounts(context.metrics, context.policy.counted_roots) if context.policy.counted_roots else None
+        )
         self._index: SelectionIndex[Session] = SelectionIndex()
         self.replicas = Replicas(
             context.grid.topics,
@@ -71,6 +75,8 @@ class Delivery:
         )
         self.lag = TailLag(context.clock, context.metrics)
         self.watchers = Watchers()
+        context.metrics.watch(catalogue.FOLLOWED_PARTITIONS, lambda: len(self.replicas))
+        context.metrics.watch(catalogue.REPLICA_TOPICS, lambda: sum(len(each.values) for each in self.replicas))
 
     async def run(self) -> None:
         """Follow the streams for ever."""
@@ -85,6 +91,9 @@ class Delivery:
                     self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
                     self._position_lost(item.partition)
                 self._flusher.mark_update(arrived)
+                self._metrics.add(catalogue.STREAM_UPDATES, len(item.values))
+                if self._roots is not None:
+                    self._roots.count(item.values)
                 self.lag.read(item)
 
     # --- Selections ---------------------------------------------------------------------------------------------------
@@ -256,7 +265,9 @@ class Delivery:
     def _position_lost(self, number: int) -> None:
         self._log.emit(events.POSITION_LOST, partition=number)
         self._metrics.add(catalogue.GRID_POSITIONS_LOST)
-        self.notify([session for session in self._sessions if number in session.retained], VALUES_REREAD)
+        told = [session for session in self._sessions if number in session.retained]
+        self._metrics.add(catalogue.LOSSES_DECLARED, len(told), label="position")
+        self.notify(told, VALUES_REREAD)
         self.replicas.read_again(number)
 
     def notify(self, sessions: Iterable[Session], notice: Notice) -> None:

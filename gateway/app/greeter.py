@@ -92,6 +92,7 @@ class Greeter:
             "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
         }
         session.proved = outcome is Outcome.CREATED
+        session.outcome = outcome
         self._sessions.attach(session, link)
         machine = session.machine
         machine.send_link(

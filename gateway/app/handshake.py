@@ -120,6 +120,7 @@ class Handshake:
         Raises:
             HandshakeRefused: with the error to send and the close code.
         """
+        began = self._clock.monotonic()
         if (self._persistence.replicated and not self._persistence.available) or not self._revocations.loaded:
             raise grid_unavailable()
         try:
@@ -159,6 +160,7 @@ class Handshake:
         self._greeter.welcome(session, link, Outcome.CREATED)
         self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)
+        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
         return session
 
@@ -202,12 +204,16 @@ class Handshake:
         Raises:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
         """
+        began = self._clock.monotonic()
         try:
-            return await self._resume(packet, link)
+            session = await self._resume(packet, link)
         except HandshakeRefused as refused:
             self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
+            self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label="refused")
             self._log.emit(events.RESUME_REFUSED, reason=refused.error.code.value, address=link.address)
             raise
+        self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label=session.outcome.value)
+        return session
 
     async def _resume(self, packet: Resume, link: Link) -> Session:
         try:
@@ -329,6 +335,8 @@ class Handshake:
 
     def _resumed(self, session: Session, outcome: Outcome, reason: FailoverReason | None, previous: NodeRef) -> None:
         self._metrics.add(catalogue.RESUMES, label=outcome.value)
+        if reason is FailoverReason.GAP:
+            self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
         self._log.emit(
             events.SESSION_RESUMED,
             session=session.id,

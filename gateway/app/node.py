@@ -27,6 +27,7 @@ from gateway.app.recovery import Recovery
 from gateway.app.requests import Requests
 from gateway.app.revocation import Revocations
 from gateway.app.sessions import Sessions
+from gateway.app.tracing import NO_TRACER
 from gateway.catalogue import metrics as catalogue
 from gateway.core.permissions import Policy
 from gateway.core.types import NodeRef
@@ -38,6 +39,7 @@ from gateway.ports import (
     Link,
     Metrics,
     TokenSigner,
+    Tracer,
 )
 from gateway.ports.administration import Administration, Conflict
 
@@ -61,6 +63,7 @@ class Node:
         metrics: where numbers go.
         log: where events go.
         authorisation_policy: who may do what; None for everything but the system's topics.
+        tracer: where spans go.
 
     Attributes:
         me: as given.
@@ -84,12 +87,20 @@ class Node:
         metrics: Metrics,
         log: EventLog,
         authorisation_policy: Policy | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         log = activity
         self._background = Background(log)
         context = Context(
-            me=me, policy=policy, clock=clock, grid=grid, background=self._background, metrics=metrics, log=log
+            me=me,
+            policy=policy,
+            clock=clock,
+            grid=grid,
+            background=self._background,
+            metrics=metrics,
+            log=log,
+            tracer=tracer,
         )
         self._context = context
         self._joined = False

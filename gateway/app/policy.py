@@ -55,6 +55,7 @@ class NodePolicy:
         token_renewal: seconds after which a connected client is handed a token with a new life.
         revocations: most that may be in force.
         credential_notice: seconds before their end at which a client is told that its credentials expire.
+        counted_roots: first segments of topics whose updates are counted apart, for the metrics; usually none.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
         lease: seconds a node's lease lasts.
         renew: seconds between renewals.
@@ -80,6 +81,7 @@ class NodePolicy:
     token_renewal: float
     revocations: int
     credential_notice: float
+    counted_roots: tuple[str, ...] = ()
     topic_depth: int
     lease: float
     renew: float

@@ -65,6 +65,7 @@ class Recovery:
                 continue
             if change.lost_writes:
                 self._lost_at = self._clock.monotonic()
+                self._metrics.add(catalogue.LOSSES_DECLARED, len(self._sessions), label="grid")
                 self._delivery.notify(self._sessions, GRID_LOST_WRITES)
             await self._rejoin(lost_writes=change.lost_writes)
 

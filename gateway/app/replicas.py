@@ -121,6 +121,9 @@ class Replicas:
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
 
+    def __len__(self) -> int:
+        return len(self._partitions)
+
     def get(self, number: int) -> Partition | None:
         """Return the copy of a partition, complete or not; None if nobody needs it."""
         return self._partitions.get(number)

@@ -43,6 +43,7 @@ from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import (
     Fenced,
     GridUnavailable,
+    Operation,
     PublishCommand,
     Published,
     SessionChanges,
@@ -159,6 +160,7 @@ class Requests:
         self._policy = context.policy
         self._clock = context.clock
         self._metrics = context.metrics
+        self._tracer = context.tracer
         self._log = context.log
         self._persistence = persistence
         self._sessions = sessions
@@ -260,11 +262,15 @@ class Requests:
                 touched.add(partition)
                 commands.append(PublishCommand(right, request.request, settled, topic, request.value, stored))
         if commands:
+            began = self._clock.monotonic()
             await self._persistence.verify(session)
             await self._note_partitions(session, touched)
             started = self._clock.monotonic()
-            results = await self._grid.topics.publish(commands)
+            with self._tracer.span(Operation.PUBLISH) as span:
+                span.note("requests", len(commands))
+                results = await self._grid.topics.publish(commands)
             self._reply_published(session, commands, results)
+            self._metrics.observe(catalogue.PUBLISH_SECONDS, self._clock.monotonic() - began)
             for result in results:
                 if isinstance(result, Published):
                     self._delivery.lag.published(result.event, started)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.core import codec
+from gateway.core.codes import Outcome
 from gateway.core.packets import Reply
 from gateway.core.permissions import Permissions
 from gateway.core.runs import Outgoing, Run
@@ -74,6 +75,7 @@ class Session:
         ending: it is being ended from here; the grid may know it no more, which is no surprise then.
         permissions: what it may do, by the policy that was last looked at.
         dropped: the node no longer holds it.
+        outcome: what its last welcome said.
         paused: its connection is not read at the moment, because the client asks for more than it may.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
     """
@@ -97,6 +99,7 @@ class Session:
         "link",
         "machine",
         "moving",
+        "outcome",
         "owner",
         "paused",
         "permissions",
@@ -133,6 +136,7 @@ class Session:
         self.proved = True
         self.ending = False
         self.dropped = False
+        self.outcome = Outcome.CREATED
         self.paused = False
         self.conflated = 0
         self.renew_at = 0.0

@@ -1,7 +1,8 @@
 """Every metric of a node: name, kind, label, buckets and meaning.
 
 Names follow the Prometheus conventions: prefix ``gateway_``, base units, ``_total`` on counters. No label ever holds a
-session, a principal, a topic or an address, so that the number of series is bounded by this file.
+session, a principal or a client's address, and none holds a topic, except first segments that the operator has named
+one by one; so the number of series is bounded by this file and the configuration.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
 from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
 from gateway.core.revocations import RevocationKind
@@ -54,6 +56,28 @@ CONNECTIONS = Metric("gateway_connections", Kind.GAUGE, "Open client connections
 SESSIONS = Metric(
     "gateway_sessions", Kind.GAUGE, "Sessions this node owns, by state.", "state", ("connected", "disconnected")
 )
+RESUME_SECONDS = Metric(
+    "gateway_resume_seconds",
+    Kind.HISTOGRAM,
+    "Time from a resume packet to the write of its welcome by rung of the recovery ladder, or to its refusal.",
+    "outcome",
+    (Outcome.REATTACHED.value, Outcome.FAILED_OVER.value, "refused"),
+    buckets=LATENCY_BUCKETS,
+)
+HELLO_SECONDS = Metric(
+    "gateway_hello_seconds",
+    Kind.HISTOGRAM,
+    "Time from a hello packet to the write of its welcome: authentication and one step of the grid.",
+    buckets=LATENCY_BUCKETS,
+)
+LOSSES_DECLARED = Metric(
+    "gateway_losses_declared_total",
+    Kind.COUNTER,
+    "Times a session was told that it has lost something (P2): its resume came beyond the resend buffers, a stream "
+    "went on without its node, or the grid came back with less.",
+    "kind",
+    ("gap", "position", "grid"),
+)
 SESSIONS_OPENED = Metric("gateway_sessions_opened_total", Kind.COUNTER, "New sessions created by hello.")
 SESSIONS_ENDED = Metric(
     "gateway_sessions_ended_total",
@@ -92,6 +116,12 @@ REVOCATIONS = Metric(
 CLAIM_SECONDS = Metric(
     "gateway_claim_seconds", Kind.HISTOGRAM, "Time the grid took to answer a claim.", buckets=LATENCY_BUCKETS
 )
+PUBLISH_SECONDS = Metric(
+    "gateway_publish_seconds",
+    Kind.HISTOGRAM,
+    "Time from a run of publish requests of one session being begun to its replies being ready.",
+    buckets=LATENCY_BUCKETS,
+)
 DELIVERY_SECONDS = Metric(
     "gateway_delivery_seconds",
     Kind.HISTOGRAM,
@@ -125,6 +155,57 @@ GRID_CLOCK_SPREAD = Metric(
 )
 GRID_POSITIONS_LOST = Metric(
     "gateway_grid_positions_lost_total", Kind.COUNTER, "Partitions whose values had to be read again."
+)
+GRID_TAIL_SILENCE_SECONDS = Metric(
+    "gateway_grid_tail_silence_seconds",
+    Kind.GAUGE,
+    "Time since a read of the grid's streams last came to its end, with updates or without; a healthy node's stays "
+    "below three seconds.",
+)
+FOLLOWED_PARTITIONS = Metric(
+    "gateway_followed_partitions", Kind.GAUGE, "Topic partitions (of 64) that this node follows and keeps a copy of."
+)
+REPLICA_TOPICS = Metric("gateway_replica_topics", Kind.GAUGE, "Topics whose values this node keeps a copy of.")
+GRID_MEMORY_BYTES = Metric(
+    "gateway_grid_memory_bytes", Kind.GAUGE, "Memory that a master of the grid uses.", "master", open=True
+)
+GRID_MEMORY_LIMIT_BYTES = Metric(
+    "gateway_grid_memory_limit_bytes", Kind.GAUGE, "The maxmemory of a master; 0 for none.", "master", open=True
+)
+GRID_CLIENTS = Metric("gateway_grid_clients", Kind.GAUGE, "Connections to a master of the grid.", "master", open=True)
+GRID_REPLICAS = Metric("gateway_grid_replicas", Kind.GAUGE, "Replicas attached to a master.", "master", open=True)
+GRID_PERSISTENCE_OK = Metric(
+    "gateway_grid_persistence_ok",
+    Kind.GAUGE,
+    "1 while a master writes its data to disk as configured, else 0.",
+    "master",
+    open=True,
+)
+GRID_COMMANDS = Metric(
+    "gateway_grid_commands_total",
+    Kind.COUNTER,
+    "Commands that a master has executed, as it counts them.",
+    "master",
+    open=True,
+)
+GRID_CPU_SECONDS = Metric(
+    "gateway_grid_cpu_seconds_total", Kind.COUNTER, "Processor time of a master's process.", "master", open=True
+)
+GRID_EVICTED_KEYS = Metric(
+    "gateway_grid_evicted_keys_total",
+    Kind.COUNTER,
+    "Keys that a master has thrown away for lack of memory: must stay 0, see maxmemory-policy.",
+    "master",
+    open=True,
+)
+STREAM_UPDATES = Metric("gateway_stream_updates_total", Kind.COUNTER, "Updates read from the grid's streams.")
+TOPIC_UPDATES = Metric(
+    "gateway_topic_updates_total",
+    Kind.COUNTER,
+    "Updates read from the grid's streams, by the first segment of their topic: those that the setting "
+    "metrics_topics names, all others together as other. Without the setting nothing is counted.",
+    "root",
+    open=True,
 )
 DELIVERIES = Metric("gateway_deliveries_total", Kind.COUNTER, "Updates written to sessions.")
 WRITES = Metric("gateway_writes_total", Kind.COUNTER, "Messages written to sockets; each may carry many packets.")
@@ -204,6 +285,13 @@ FRAME_VIOLATIONS = Metric(
     "WebSockets closed because their client broke a rule of RFC 6455, by rule.",
     "rule",
     tuple(each.value for each in FrameRule),
+)
+EVENTS = Metric(
+    "gateway_events_total",
+    Kind.COUNTER,
+    "Log events by name, also those below the log level.",
+    "event",
+    tuple(event.name for event in LOG_EVENTS),
 )
 
 CERTIFICATE_EXPIRY = Metric(

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from gateway.catalogue.log_events import LOG_EVENTS, Level
-from gateway.catalogue.metrics import LATENCY_BUCKETS, METRICS, Kind, Metric
+from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS, Kind, Metric
 from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
 from gateway.cli.pages import code, page, table
 from gateway.core.codes import (
@@ -140,10 +140,13 @@ def metrics_page() -> str:
 
 
 _METRICS_INTRODUCTION: Final = """\
-`GET /metrics` on the admin port, in the text format of Prometheus. No label ever holds a session, a principal, a topic
-or an address, so the number of series is bounded by this page. A label value followed by `…` is known beforehand, and
-others may appear; one that is not expected at all is counted as `other`. Prometheus's usual `process_…` and `python_…`
-metrics are there too."""
+`GET /metrics` on the admin port, in the text format of Prometheus. No label ever holds a session, a principal or a
+client's address, and none a topic, except first segments that the setting `metrics_topics` names; so the number of
+series is bounded by this page and the configuration. A label value followed by `…` is known beforehand, and others may
+appear; one that is not expected at all is counted as `other`. Prometheus's usual `process_…` and `python_…` metrics are
+there too. The `master` of a Redis is its address, or `only` if the grid is a single one; every node tells the figures
+of all masters. How to have them collected, shown and watched:
+[Watch a cluster with Prometheus and Grafana](../how-to/watch-with-prometheus.md)."""
 
 _QUANTILE: Final = "histogram_quantile(0.99, sum by (le) (rate({}_bucket[5m])))"
 
@@ -166,6 +169,8 @@ WATCH: Final[tuple[tuple[str, str], ...]] = (
 def _label(metric: Metric) -> str:
     if metric.label is None:
         return ""
+    if metric is EVENTS:
+        return f"{code(EVENTS.label or '')}: every event of [Logs](logs.md)"
     values = ", ".join(code(value) for value in metric.values)
     more = "…" if metric.open else ""
     return f"{code(metric.label)}: {values}{' ' if values and more else ''}{more}"

@@ -14,6 +14,7 @@ import click
 from gateway.core.errors import GatewayError
 from gateway.local import detached
 from gateway.local.demo import Demo, DemoOptions
+from gateway.local.observatory import Observation
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
 from gateway.local.processes import ProcessFailed
 from gateway.local.stack import ProgramMissing, Stack, StackOptions
@@ -36,6 +37,8 @@ _nodes = click.option(
     "--nodes", type=click.IntRange(1, MAXIMUM_NODES), default=_DEFAULT_NODES, show_default=True, help="Gateway nodes."
 )
 
+_prometheus = click.option("--prometheus", is_flag=True, help="Have a Prometheus watch it, with the alerts of deploy.")
+
 
 @click.group()
 def program() -> None:
@@ -45,10 +48,12 @@ def program() -> None:
 @program.command()
 @_port_base
 @_nodes
-def up(port_base: int, nodes: int) -> None:
+@_prometheus
+def up(port_base: int, nodes: int, prometheus: bool) -> None:
     """Start the stack and leave it running."""
     folder = _folder("up", port_base)
-    stack = Stack(StackOptions(ports=PortPlan.from_base(port_base, nodes), folder=folder, detached=True))
+    ports = PortPlan.from_base(port_base, nodes)
+    stack = Stack(StackOptions(ports=ports, folder=folder, detached=True, observation=_observation(prometheus)))
     started = _run(detached.up(stack, folder))
     state = StackState.read(folder)
     pids = {} if state is None else {name: identity.pid for name, identity in state.processes.items()}
@@ -59,12 +64,14 @@ def up(port_base: int, nodes: int) -> None:
         ("haproxy", stack.balancer_stats_url, pids.get("haproxy")),
         ("redis", stack.grid_url, pids.get("redis")),
     ]
+    if stack.observatory is not None:
+        rows.append(("prometheus", f"{stack.observatory.url}/alerts", pids.get("prometheus")))
     for name, address, pid in rows:
-        click.echo(f"  {name:8} {address:40} pid {pid}")
+        click.echo(f"  {name:10} {address:40} pid {pid}")
     gateway = _command("gateway")
     make = "make {}" + ("" if port_base == DEFAULT_BASE else f" PORT_BASE={port_base}")
     click.echo(
-        f"  {'logs':8} {folder / 'logs'}\n\n"
+        f"  {'logs':10} {folder / 'logs'}\n\n"
         "Try, in two terminals:\n"
         f"  {gateway} sub 'prices/**' --url {stack.url}\n"
         f"  {gateway} pub prices/ACME '{{\"bid\": 1}}' --url {stack.url}\n"
@@ -88,15 +95,23 @@ def down(port_base: int) -> None:
 @click.option(
     "--rate", type=click.FloatRange(1), default=10.0, show_default=True, help="Publishes per second and topic."
 )
-def demo(port_base: int, nodes: int, sessions: int, rate: float) -> None:
+@_prometheus
+def demo(port_base: int, nodes: int, sessions: int, rate: float, prometheus: bool) -> None:
     """Watch clients keep their sessions while their nodes, HAProxy and Redis die. Fails if a promise is broken."""
     if nodes < _MINIMUM_DEMO_NODES:
         raise click.UsageError("the demo kills nodes one after the other, so it needs at least 2")
     folder = _folder("demo", port_base)
-    stack = Stack(StackOptions(ports=PortPlan.from_base(port_base, nodes), folder=folder))
+    ports = PortPlan.from_base(port_base, nodes)
+    stack = Stack(StackOptions(ports=ports, folder=folder, observation=_observation(prometheus)))
+    if stack.observatory is not None:
+        click.echo(f"Watch it meanwhile: {stack.observatory.url}/alerts")
     verdict = _run(Demo(stack, DemoOptions(sessions=sessions, rate=rate)).run())
     if not verdict.passed:
         raise click.exceptions.Exit(_EXIT_FAILED)
+
+
+def _observation(wanted: bool) -> Observation | None:
+    return Observation() if wanted else None
 
 
 def _folder(purpose: str, port_base: int) -> Path:

@@ -6,6 +6,7 @@ All ports of one stack lie in one block, so that two stacks run side by side if 
 base + 0    HAProxy: what clients connect to
 base + 1    HAProxy: its metrics
 base + 2    Redis
+base + 3    Prometheus, where one is asked for
 base + 10n  node n: +1 clients, +2 admin, +3 agent check      (n = 1, 2, …)
 ```
 """
@@ -126,10 +127,15 @@ class PortPlan:
         """The port of Redis."""
         return self.base + 2
 
+    @property
+    def prometheus(self) -> int:
+        """The port of Prometheus."""
+        return self.base + 3
+
     def all(self) -> tuple[int, ...]:
         """Return every port of the stack, in ascending order."""
         nodes = (port for node in self.nodes.values() for port in (node.listen, node.admin, node.agent))
-        return (self.entry, self.balancer_metrics, self.grid, *nodes)
+        return (self.entry, self.balancer_metrics, self.grid, self.prometheus, *nodes)
 
     def taken(self) -> tuple[int, ...]:
         """Return the ports on which somebody listens now."""

@@ -4,6 +4,8 @@
 clients ──▶ HAProxy :base ──▶ n1, n2, n3 :base+11, +21, +31 ──▶ Redis :base+2
 ```
 
+Where it is asked for, a Prometheus on base+3 watches all of them.
+
 Everything is inside one run folder: configuration, data, logs, sockets. Attached (the default) the parts die with
 this process, however it ends; detached they go on, and the folder's state file says what there is to stop.
 """
@@ -27,6 +29,7 @@ import lb.topology
 from gateway.local import admin
 from gateway.local.grid_server import GridRestart, GridServer
 from gateway.local.identity import ProcessIdentity
+from gateway.local.observatory import Observation, Observatory
 from gateway.local.ports import LOOPBACK, PortPlan
 from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.proxy import FaultProxy
@@ -44,6 +47,7 @@ _RUNTIME_SOCKET: Final = "haproxy.sock"
 """Relative to the run folder, where HAProxy is started: an absolute path may be too long for a socket (107 bytes)."""
 _REDIS_FOLDER: Final = "redis"
 _LOGS_FOLDER: Final = "logs"
+_OBSERVATORY_FOLDER: Final = "prometheus"
 _SETTING_PREFIX: Final = "GATEWAY_"
 """Begins the names of the environment variables that hold settings."""
 _EXTRA_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/bin:/usr/local/bin"
@@ -72,6 +76,7 @@ class StackOptions:
         grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
         grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
         stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
+        observation: how closely a Prometheus watches the stack; None to go without one.
         node_program: what runs a node; flags and settings are added to it.
     """
 
@@ -83,6 +88,7 @@ class StackOptions:
     grid_proxy: bool = False
     grid_url: str = ""
     stickiness: str = "hint"
+    observation: Observation | None = None
     node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
 
     def __post_init__(self) -> None:
@@ -103,6 +109,7 @@ class Stack:
         grid_proxy: what stands between nodes and Redis, if it was asked for.
         nodes: the node processes by name.
         balancer: the HAProxy process, if there is one.
+        observatory: the Prometheus, if there is one.
     """
 
     def __init__(self, options: StackOptions) -> None:
@@ -128,6 +135,7 @@ class Stack:
         self._adopted: dict[str, ProcessIdentity] = {}
         self.nodes: dict[str, ManagedProcess] = {}
         self.balancer = self._describe_balancer() if options.balancer else None
+        self.observatory = None if options.observation is None else self._describe_observatory(options.observation)
 
     # --- Where things are -----------------------------------------------------------------------------------------
 
@@ -204,6 +212,9 @@ class Stack:
             if self.balancer is not None and self.balancer.name not in self._adopted:
                 self._write_balancer_configuration()
                 await self._start_balancer()
+            if self.observatory is not None and self.observatory.process.name not in self._adopted:
+                await self.observatory.start(balancer=self.balancer is not None)
+                self._write_state()
         except BaseException:
             await self.stop()
             raise
@@ -213,6 +224,8 @@ class Stack:
         await asyncio.gather(*(node.stop(grace=0) for node in self.nodes.values()))
         if self.balancer is not None:
             await self.balancer.stop()
+        if self.observatory is not None:
+            await self.observatory.process.stop()
         if self.grid_proxy is not None:
             await self.grid_proxy.stop()
         await self.grid.process.stop()
@@ -237,7 +250,7 @@ class Stack:
 
         Only for a stack that does not run.
         """
-        for name in (_REDIS_FOLDER, _LOGS_FOLDER):
+        for name in (_REDIS_FOLDER, _LOGS_FOLDER, _OBSERVATORY_FOLDER):
             shutil.rmtree(self._folder / name, ignore_errors=True)
         for file in (self._token_keys, self._balancer_configuration, self.runtime_socket):
             file.unlink(missing_ok=True)
@@ -351,7 +364,8 @@ class Stack:
 
     def _processes(self) -> list[ManagedProcess]:
         balancer = [self.balancer] if self.balancer is not None else []
-        return [self.grid.process, *self.nodes.values(), *balancer]
+        observatory = [self.observatory.process] if self.observatory is not None else []
+        return [self.grid.process, *self.nodes.values(), *balancer, *observatory]
 
     def _write_state(self) -> None:
         """Write down what runs, at every start, so that even a half-started stack can be stopped by ``down``."""
@@ -407,6 +421,16 @@ class Stack:
             detached=self.options.detached,
         )
 
+    def _describe_observatory(self, observation: Observation) -> Observatory:
+        return Observatory(
+            find_program("prometheus"),
+            ports=self._ports,
+            folder=self._folder / _OBSERVATORY_FOLDER,
+            logs=self.logs,
+            observation=observation,
+            detached=self.options.detached,
+        )
+
     async def _start_balancer(self) -> None:
         if self.balancer is None:
             raise AssertionError("only called where there is one")
@@ -449,7 +473,7 @@ def find_program(name: str) -> str:
     path = shutil.which(name) or shutil.which(name, path=_EXTRA_PATH)
     if path is None:
         raise ProgramMissing(
-            f"{name} is not installed; `make demo` and `make test` install it by apt or brew, "
-            "elsewhere install Redis 7.0 or newer and HAProxy 2.6 or newer by hand"
+            f"{name} is not installed; `make demo`, `make observe` and `make test` install what they need by apt or "
+            "brew, elsewhere install Redis 7.0, HAProxy 2.6 and Prometheus 2.42 or newer by hand"
         )
     return path

@@ -52,6 +52,7 @@ from gateway.ports.topics import (
     TopicTail,
     TopicValue,
 )
+from gateway.ports.tracing import Operation, Span, Tracer
 
 __all__ = [
     "AllRevocations",
@@ -79,6 +80,7 @@ __all__ = [
     "NodeDirectory",
     "NodeEntry",
     "NodeReport",
+    "Operation",
     "Ownership",
     "PositionLost",
     "PublishCommand",
@@ -93,6 +95,7 @@ __all__ = [
     "SessionPage",
     "SessionRecord",
     "SessionStore",
+    "Span",
     "StreamPosition",
     "TailBatch",
     "TailItem",
@@ -103,4 +106,5 @@ __all__ = [
     "TopicStore",
     "TopicTail",
     "TopicValue",
+    "Tracer",
 ]

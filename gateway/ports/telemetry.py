@@ -15,11 +15,15 @@ class Metrics(Protocol):
     def add(self, metric: Metric, amount: float = 1, *, label: str = "") -> None:
         """Count up a counter; *label* is the value of its one label."""
 
-    def observe(self, metric: Metric, value: float) -> None:
-        """Put a value into a histogram."""
+    def observe(self, metric: Metric, value: float, *, label: str = "") -> None:
+        """Put a value into a histogram; *label* is the value of its one label."""
 
     def watch(self, metric: Metric, read: Callable[[], float], *, label: str = "") -> None:
-        """Have a gauge read by *read* whenever it is asked for."""
+        """Have a gauge, or a counter that somebody else counts up, read by *read* whenever it is asked for.
+
+        A later call for the same metric and label takes the place of the earlier one. As long as *read* returns
+        not-a-number there is nothing to show.
+        """
 
 
 class EventLog(Protocol):

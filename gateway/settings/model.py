@@ -447,8 +447,37 @@ class LogSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetricsSettings:
+    """What a node tells of itself; how to have it shown: [Watch a cluster](../how-to/watch-with-prometheus.md)."""
+
+    metrics_topics: tuple[str, ...] = setting(
+        Several(Word(r"[A-Za-z0-9_.:$-]{1,63}", "up to 63 letters, digits and any of _ . : $ -"), "first segments"),
+        (),
+        "First segments of topics whose updates are counted apart; all others are counted together.",
+        reason="Each is a series of every node. They are named here, and not taken from the traffic, because otherwise "
+        "whoever may publish could make as many as he likes.",
+        absent="updates are not counted by topic",
+    )
+    traces: bool = setting(
+        Switch(),
+        False,
+        "Send OpenTelemetry spans of connects, resumes, claims and publishes. Needs the extra otel; where they go, and "
+        "how many, is said by the OTEL_… variables of every OpenTelemetry program.",
+        reason="Somebody has to be there to receive them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings(
-    LogSettings, DrainSettings, LimitSettings, SessionSettings, TlsSettings, AccessSettings, GridSettings, NodeSettings
+    MetricsSettings,
+    LogSettings,
+    DrainSettings,
+    LimitSettings,
+    SessionSettings,
+    TlsSettings,
+    AccessSettings,
+    GridSettings,
+    NodeSettings,
 ):  # fields come in reverse order of the bases, so in the order of this file
     """All settings of a node. Made by ``gateway.settings.load``; tests may construct it and give just what matters."""
 
@@ -500,6 +529,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     _group(LimitSettings, "Limits"),
     _group(DrainSettings, "Drain"),
     _group(LogSettings, "Log"),
+    _group(MetricsSettings, "Metrics and traces"),
 )
 """All settings, in the order of the reference page."""
 

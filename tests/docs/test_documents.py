@@ -47,9 +47,9 @@ GUIDES: Final = [path for path in DOCUMENTS if "reference" not in path.parts]
 """Pages that people write by hand. The reference is generated, or compared with the code by tests of its own."""
 
 PROGRAMS: Final[dict[str, click.Command]] = {"gateway": gateway_program, "lb": lb_program}
-PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "loadtests"})
+PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "dashboards", "loadtests"})
 """Where the modules are that ``python -m`` runs."""
-PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "gateway.local", "loadtests")
+PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "dashboards", "gateway.local", "loadtests")
 """Those of them that have options which pages speak of."""
 SHELLS: Final = frozenset({"sh", "shell", "bash", "console"})
 BREAKS: Final = re.compile(r"^[;|&()<>]+$")
@@ -63,7 +63,7 @@ FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring
 redis-py's options in URLs, Linux, identity providers."""
 AUTHENTICATOR_READERS: Final = {"issuer": read_jwt_settings, "url": read_callback_settings}
 """What reads a file for ``auth``, by a key that each of them has."""
-SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml"})
+SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml", "yml"})
 """What makes a dotted name the name of a file."""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from gateway.local.observatory import Observation
 from gateway.local.ports import PortPlan, PortsTaken
 from gateway.local.stack import ProgramMissing, Stack, StackOptions
 
@@ -34,6 +35,7 @@ async def cluster(
     balancer: bool = True,
     grid_proxy: bool = False,
     grid_url: str = "",
+    observation: Observation | None = None,
     **settings: object,
 ) -> AsyncIterator[Stack]:
     """Start a cluster and stop it at the end, also after a failure.
@@ -46,9 +48,10 @@ async def cluster(
         balancer: False to go without HAProxy.
         grid_proxy: True to have ``stack.grid_proxy`` between the nodes and Redis.
         grid_url: of a grid that the test has started itself, in place of a Redis of the stack's own.
+        observation: how closely a Prometheus watches; without it there is none.
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2).
     """
-    parts = {"balancer": balancer, "grid_proxy": grid_proxy, "grid_url": grid_url}
+    parts = {"balancer": balancer, "grid_proxy": grid_proxy, "grid_url": grid_url, "observation": observation}
     stack = await _start(folder, nodes, parts, settings)
     try:
         yield stack

@@ -18,16 +18,16 @@ class MemoryMetrics:
 
     def __init__(self) -> None:
         self._counters: defaultdict[tuple[Metric, str], float] = defaultdict(float)
-        self._observations: defaultdict[Metric, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._observations: defaultdict[tuple[Metric, str], deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._gauges: dict[tuple[Metric, str], Callable[[], float]] = {}
 
     def add(self, metric: Metric, amount: float = 1, *, label: str = "") -> None:
         """See the port."""
         self._counters[metric, label] += amount
 
-    def observe(self, metric: Metric, value: float) -> None:
+    def observe(self, metric: Metric, value: float, *, label: str = "") -> None:
         """See the port."""
-        self._observations[metric].append(value)
+        self._observations[metric, label].append(value)
 
     def watch(self, metric: Metric, read: Callable[[], float], *, label: str = "") -> None:
         """See the port."""
@@ -41,9 +41,9 @@ class MemoryMetrics:
         """Tell how far a counter has come, by label."""
         return {label: count for (each, label), count in self._counters.items() if each is metric}
 
-    def observations(self, metric: Metric) -> list[float]:
+    def observations(self, metric: Metric, *, label: str = "") -> list[float]:
         """List what a histogram was given, the newest last."""
-        return list(self._observations.get(metric, ()))
+        return list(self._observations.get((metric, label), ()))
 
     def gauge(self, metric: Metric, *, label: str = "") -> float:
         """Read a gauge now.

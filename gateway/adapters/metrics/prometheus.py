@@ -1,7 +1,7 @@
 """The metrics of the catalogue behind prometheus-client, in a registry of their own: two nodes fit into one process.
 
-Counters and histograms are counted here and handed to the library when somebody looks. Its own have a lock, bounds and
-exemplars for each addition, at 1 to 2 µs; a storm adds some ten numbers per session, all in one thread.
+Everything is counted here and handed to the library when somebody looks. Its own counters and histograms have a lock,
+bounds and exemplars for each addition, at 1 to 2 µs; a storm adds some ten numbers per session, all in one thread.
 """
 
 from __future__ import annotations
@@ -12,15 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Gauge,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
@@ -61,17 +54,22 @@ class PrometheusMetrics(Collector):
     def __init__(self, metrics: Iterable[Metric] = METRICS) -> None:
         """Register *metrics*; all known series exist from now on, as zero, so that rates see the first increment."""
         self._registry = CollectorRegistry()
-        self._counters: list[Metric] = []
-        self._gauges: dict[Metric, Gauge] = {}
-        self._histograms: dict[Metric, _Histogram] = {}
+        self._metrics = tuple(metrics)
         self._amounts: dict[tuple[Metric, str], float] = {}
+        self._histograms: dict[tuple[Metric, str], _Histogram] = {}
+        self._reads: dict[tuple[Metric, str], Callable[[], float]] = {}
         self._values: dict[Metric, set[str]] = {}
-        for metric in metrics:
-            self._register(metric)
+        for metric in self._metrics:
+            for value in metric.values if metric.label else ("",):
+                series = (metric, self._known(metric, value))
+                if metric.kind is Kind.HISTOGRAM:
+                    self._histograms[series] = _Histogram(metric.buckets)
+                else:
+                    self._amounts[series] = 0.0
         self._registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
-        if BUILD_INFO in self._gauges:
+        if BUILD_INFO in self._metrics:
             self.watch(BUILD_INFO, lambda: 1, label=__version__)
 
     def add(self, metric: Metric, amount: float = 1, *, label: str = "") -> None:
@@ -90,58 +88,52 @@ class PrometheusMetrics(Collector):
             amounts.setdefault(series, 0.0)
         amounts[series] += amount
 
-    def observe(self, metric: Metric, value: float) -> None:
-        """Put a value into a histogram."""
-        histogram = self._histograms[metric]
+    def observe(self, metric: Metric, value: float, *, label: str = "") -> None:
+        """Put a value into a histogram; a label that the catalogue does not allow counts as ``other``."""
+        histogram = self._histograms.get((metric, label))
+        if histogram is None:
+            series = (metric, self._known(metric, label))
+            histogram = self._histograms.setdefault(series, _Histogram(metric.buckets))
         histogram.counts[bisect_left(histogram.bounds, value)] += 1
         histogram.sum += value
 
     def watch(self, metric: Metric, read: Callable[[], float], *, label: str = "") -> None:
-        """Have a gauge read by *read* whenever it is asked for; a *read* that raises shows as not-a-number."""
-
-        def safely() -> float:
-            try:
-                return float(read())
-            except Exception:  # noqa: BLE001 - one broken gauge must not hide all others from the operator
-                return math.nan
-
-        self._child(metric, label).set_function(safely)
+        """Have a gauge or counter read by *read*; one that raises is shown as not-a-number, to be seen as broken."""
+        self._reads[metric, self._known(metric, label)] = read
 
     def render(self) -> bytes:
         """Write everything in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Family]:
-        """Hand counters and histograms to the library."""
-        for metric in self._counters:
-            counter = CounterMetricFamily(metric.name, metric.meaning, labels=(metric.label,) if metric.label else ())
-            for (of, label), amount in self._amounts.items():
-                if of is metric:
-                    counter.add_metric((label,) if metric.label else (), amount)
-            yield counter
-        for metric, histogram in self._histograms.items():
-            family = HistogramMetricFamily(metric.name, metric.meaning)
-            ends = [*map(str, histogram.bounds), "+Inf"]
-            family.add_metric((), list(zip(ends, accumulate(histogram.counts), strict=True)), histogram.sum)
+        """Hand everything to the library."""
+        # Each kind is walked once, whatever the number of metrics.
+        samples: dict[Metric, dict[str, float]] = {}
+        for (metric, label), amount in self._amounts.items():
+            samples.setdefault(metric, {})[label] = amount
+        for (metric, label), read in self._reads.items():
+            shown = samples.setdefault(metric, {})
+            try:
+                amount = float(read())
+            except Exception:  # noqa: BLE001 - one broken gauge must not hide all others from the operator
+                shown[label] = math.nan
+            else:
+                shown.pop(label, None)
+                if not math.isnan(amount):
+                    shown[label] = amount
+        histograms: dict[Metric, dict[str, _Histogram]] = {}
+        for (metric, label), histogram in self._histograms.items():
+            histograms.setdefault(metric, {})[label] = histogram
+        for metric in self._metrics:
+            labels = (metric.label,) if metric.label else ()
+            if metric.kind is Kind.HISTOGRAM:
+                yield _histogram_family(metric, labels, histograms.get(metric, {}))
+                continue
+            make = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = make(metric.name, metric.meaning, labels=labels)
+            for value, amount in samples.get(metric, {}).items():
+                family.add_metric((value,) if metric.label else (), amount)
             yield family
-
-    def _register(self, metric: Metric) -> None:
-        match metric.kind:
-            case Kind.COUNTER:
-                self._counters.append(metric)
-                for value in metric.values if metric.label else ("",):
-                    self._amounts[metric, self._known(metric, value)] = 0.0
-            case Kind.GAUGE:
-                labels = (metric.label,) if metric.label else ()
-                self._gauges[metric] = Gauge(metric.name, metric.meaning, labels, registry=self._registry)
-                for value in metric.values:
-                    self._child(metric, value)
-            case Kind.HISTOGRAM:
-                self._histograms[metric] = _Histogram(metric.buckets)
-
-    def _child(self, metric: Metric, label: str) -> Gauge:
-        gauge = self._gauges[metric]
-        return gauge.labels(self._known(metric, label)) if metric.label else gauge
 
     def _known(self, metric: Metric, label: str) -> str:
         """Return the label under which is counted."""
@@ -151,3 +143,12 @@ class PrometheusMetrics(Collector):
         if label in metric.values or label == OTHER or (metric.open and len(values) < MOST_LABEL_VALUES):
             values.add(label)
         return label if label in values else OTHER
+
+
+def _histogram_family(metric: Metric, labels: tuple[str, ...], histograms: dict[str, _Histogram]) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
+    for label, histogram in histograms.items():
+        ends = [*map(str, histogram.bounds), "+Inf"]
+        buckets = list(zip(ends, accumulate(histogram.counts), strict=True))
+        family.add_metric((label,) if labels else (), buckets, histogram.sum)
+    return family

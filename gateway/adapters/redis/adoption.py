@@ -131,7 +131,7 @@ async def _greet(finder: Finder, topology: Topology, number: int, connection: Ab
     sections = ("server", "replication", "persistence")
     commands: list[Command] = [*(("INFO", section) for section in sections), ("TIME",), ("CLIENT", "ID")]
     *infos, time, client = await told_by(label, connection, commands)
-    facts = {name: value for info in infos for name, value in _facts(info).items()}
+    facts = {name: value for info in infos for name, value in facts_of(info).items()}
     at = f" at {label}" if label else ""
     mode = facts.get("redis_mode", finder.mode)
     if mode != finder.mode:
@@ -251,7 +251,7 @@ class Adoption:
         return [reply for some in replies for reply in some]
 
 
-def _facts(info: Any) -> dict[str, str]:
+def facts_of(info: Any) -> dict[str, str]:
     """Read what INFO answers."""
     lines = info.decode().splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, Remap
+from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.lease import Leases, boot_clock
 from gateway.adapters.redis.link import Link
@@ -84,7 +85,8 @@ class RedisGrid:
             metrics=metrics,
             log=log,
         )
-        self._tail = RedisTail(dialer=dialer, link=self._link, keys=keys, timeout=timeout, log=log)
+        self._tail = RedisTail(dialer=dialer, link=self._link, keys=keys, timeout=timeout, metrics=metrics, log=log)
+        self._gauges = ServerGauges(self._link, metrics)
         self._sessions = RedisSessions(self._link.batcher, keys, leases)
         self._nodes = RedisNodes(node=node, link=self._link, keys=keys, leases=leases, tail=self._tail)
         self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
@@ -128,6 +130,7 @@ class RedisGrid:
     async def start(self) -> None:
         """Connect and adopt the grid; see ``Grid.start``."""
         self._tail.start()
+        self._gauges.start()
         await self._link.start()
 
     def changes(self) -> AsyncIterator[GridChange]:
@@ -139,6 +142,7 @@ class RedisGrid:
 
     async def close(self) -> None:
         """Finish what was started and disconnect."""
+        await self._gauges.close()
         await self._tail.close()
         await self._link.close()
 

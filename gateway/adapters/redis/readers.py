@@ -11,6 +11,7 @@ and an idle one costs nothing.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -88,6 +89,9 @@ class Reader(ABC):
         link: is told of a grid that does not fit.
         source: what to read, and who takes it.
         timeout: seconds for each step, beyond the time it waits on purpose.
+
+    Attributes:
+        heard: when a read last came to its end, in seconds of the loop's clock; infinite while there is none to do.
     """
 
     protocol = RESP2
@@ -104,6 +108,7 @@ class Reader(ABC):
         self._source = source
         self._timeout = timeout
         self._count = READ_ENTRIES
+        self.heard = asyncio.get_running_loop().time()
 
     @abstractmethod
     def wake(self) -> None:
@@ -112,8 +117,9 @@ class Reader(ABC):
     async def run(self) -> None:
         """Read for ever."""
         bound = SHORTEST_BACKOFF
+        loop = asyncio.get_running_loop()
         while True:
-            began = asyncio.get_running_loop().time()
+            began = loop.time()
             try:
                 connection = await self._dialer.dial(self._address, protocol=self.protocol)
                 try:
@@ -123,7 +129,7 @@ class Reader(ABC):
             except (RedisError, OSError, GridUnavailable):
                 # The link tells the world if the grid is away; here it is enough to come back.
                 pass
-            if asyncio.get_running_loop().time() - began > LONGEST_BACKOFF:
+            if loop.time() - began > LONGEST_BACKOFF:
                 bound = SHORTEST_BACKOFF
             await asyncio.sleep(random.uniform(0, bound))  # noqa: S311 - jitter, not a secret
             bound = min(2 * bound, LONGEST_BACKOFF)
@@ -230,7 +236,9 @@ class BlockingReader(Reader):
         streams = self._streams
         if not streams:
             self._interest.clear()
+            self.heard = math.inf
             await self._interest.wait()
+            self.heard = asyncio.get_running_loop().time()
             return
         after = [each.after for each in streams.values()]
         block = round(BLOCK * 1000)
@@ -242,6 +250,7 @@ class BlockingReader(Reader):
                 )
         finally:
             self._blocking = None
+        self.heard = asyncio.get_running_loop().time()
         await self._take([(streams[key], entries) for key, entries in reply or ()])
 
 
@@ -318,6 +327,7 @@ class TrackingReader(Reader):
         async with asyncio.timeout(self._timeout):
             await send(connection, pack(commands))
             replies = [await self._reply() for _ in due]
+        self.heard = asyncio.get_running_loop().time()
         count = self._count
         found: list[tuple[Reading, Sequence[Any]]] = []
         for reading, reply in zip(due, replies, strict=True):
@@ -341,6 +351,7 @@ class TrackingReader(Reader):
             async with asyncio.timeout(BLOCK):
                 await self._bell.wait()
         except TimeoutError:
+            self.heard = self.heard if self._tracked else asyncio.get_running_loop().time()
             # Nothing should have been missed. But if anything ever is, nobody stays deaf, and a connection that only
             # seems to be open is found out.
             self._changed.update(self._tracked)

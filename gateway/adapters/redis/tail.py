@@ -16,9 +16,11 @@ from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
 from gateway.catalogue import log_events
+from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
 from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath, Version
 from gateway.ports import (
     EventLog,
+    Metrics,
     Ownership,
     PositionLost,
     StreamPosition,
@@ -102,10 +104,13 @@ class RedisTail:
         link: tells which masters there are, and is told of a grid that does not fit.
         keys: names of all keys.
         timeout: seconds for each step, beyond the time it blocks on purpose.
+        metrics: where it is told how long nothing was heard.
         log: where bugs are told.
     """
 
-    def __init__(self, *, dialer: Dialer, link: Link, keys: Keys, timeout: float, log: EventLog) -> None:
+    def __init__(
+        self, *, dialer: Dialer, link: Link, keys: Keys, timeout: float, metrics: Metrics, log: EventLog
+    ) -> None:
         self._dialer = dialer
         self._link = link
         self._keys = keys
@@ -122,6 +127,7 @@ class RedisTail:
         self._task: asyncio.Task[None] | None = None
         self._names: dict[bytes, TopicPath] = {}
         link.when_writes_are_lost(self._lose_all)
+        metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -187,6 +193,11 @@ class RedisTail:
         finally:
             self._read_inboxes[inbox.key] = inbox.after
             self.detach(inbox)
+
+    def _silence(self) -> float:
+        """Tell for how many seconds nothing was heard of the master that has been silent for longest."""
+        now = asyncio.get_running_loop().time()
+        return max(0.0, *(now - reader.heard for reader in self._readers)) if self._readers else 0.0
 
     def _change(self) -> None:
         for reader in self._readers:

@@ -49,8 +49,9 @@ class Bench:
         self._grids: list[RedisGrid] = []
 
     def unstarted(self, node: NodeRef = N1, **options: Any) -> RedisGrid:
-        arguments: dict[str, Any] = {"timeout": 3.0, "stream_length": 10_000, "prefix": self.prefix} | options
-        grid = RedisGrid(self.server.url, node=node, metrics=MemoryMetrics(), log=self.log, **arguments)
+        defaults = {"timeout": 3.0, "stream_length": 10_000, "prefix": self.prefix, "metrics": MemoryMetrics()}
+        arguments: dict[str, Any] = defaults | options
+        grid = RedisGrid(self.server.url, node=node, log=self.log, **arguments)
         self._grids.append(grid)
         return grid
 

@@ -373,7 +373,8 @@ async def test_numbers_of_the_grid(bench: Bench) -> None:
     await asyncio.gather(*(grid.sessions.create(session_record()) for _ in range(10)))
     assert metrics.gauge(catalogue.GRID_UP) == 1
     assert metrics.gauge(catalogue.GRID_GENERATION) == 1
-    assert 10 in metrics.observations(catalogue.GRID_BATCH_COMMANDS)
+    # Some question of the node's own may be among them.
+    assert max(metrics.observations(catalogue.GRID_BATCH_COMMANDS)) >= 10
     assert all(0 < each < 5 for each in metrics.observations(catalogue.GRID_STEP_SECONDS))
     await grid.close()
     assert metrics.gauge(catalogue.GRID_UP) == 0

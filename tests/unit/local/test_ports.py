@@ -12,7 +12,7 @@ from gateway.local.ports import BLOCK, MAXIMUM_NODES, PortPlan, PortsTaken, free
 def test_all_ports_of_the_largest_stack_lie_in_its_block_once() -> None:
     ports = PortPlan.from_base(18_000, MAXIMUM_NODES).all()
 
-    assert len(set(ports)) == len(ports) == 3 + 3 * MAXIMUM_NODES
+    assert len(set(ports)) == len(ports) == 4 + 3 * MAXIMUM_NODES
     assert set(ports) <= set(range(18_000, 18_000 + BLOCK))
 
 
@@ -20,7 +20,7 @@ def test_names_of_nodes_and_parts() -> None:
     plan = PortPlan.from_base(18_000, 3)
 
     assert list(plan.nodes) == ["n1", "n2", "n3"]
-    assert (plan.entry, plan.balancer_metrics, plan.grid) == (18_000, 18_001, 18_002)
+    assert (plan.entry, plan.balancer_metrics, plan.grid, plan.prometheus) == (18_000, 18_001, 18_002, 18_003)
     assert plan.nodes["n2"].listen == 18_021
 
 

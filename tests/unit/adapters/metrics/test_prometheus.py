@@ -115,6 +115,39 @@ def test_creation_times_are_left_out() -> None:
     assert b"_created" not in PrometheusMetrics().render()
 
 
+def test_histograms_by_label_have_their_known_labels_from_the_start() -> None:
+    metrics = PrometheusMetrics()
+    metrics.observe(catalogue.RESUME_SECONDS, 0.2, label="failed_over")
+    metrics.observe(catalogue.RESUME_SECONDS, 0.2, label="surprising")
+
+    found = samples(metrics)
+
+    counts = {label: value for (name, label), value in found.items() if name == "gateway_resume_seconds_count"}
+    assert counts == {"reattached": 0, "failed_over": 1, "refused": 0, "other": 1}
+    assert found["gateway_resume_seconds_bucket", "0.1,failed_over"] == 0
+    assert found["gateway_resume_seconds_bucket", "0.25,failed_over"] == 1
+
+
+def test_a_counter_that_somebody_else_counts_up_is_read() -> None:
+    metrics, count = PrometheusMetrics(), 5.0
+    metrics.watch(catalogue.GRID_COMMANDS, lambda: count, label="10.0.0.9:6379")
+
+    assert samples(metrics)["gateway_grid_commands_total", "10.0.0.9:6379"] == 5
+    count = 8
+    assert samples(metrics)["gateway_grid_commands_total", "10.0.0.9:6379"] == 8
+
+
+def test_what_is_not_a_number_is_not_shown() -> None:
+    metrics = PrometheusMetrics()
+    metrics.watch(catalogue.GRID_MEMORY_BYTES, lambda: math.nan, label="10.0.0.9:6379")
+    metrics.watch(catalogue.GRID_MEMORY_BYTES, lambda: 7, label="10.0.0.10:6379")
+
+    found = samples(metrics)
+
+    assert ("gateway_grid_memory_bytes", "10.0.0.9:6379") not in found
+    assert found["gateway_grid_memory_bytes", "10.0.0.10:6379"] == 7
+
+
 def test_no_other_metrics_are_needed_to_use_a_few() -> None:
     mine = Metric("gateway_mine_total", Kind.COUNTER, "Mine.")
     metrics = PrometheusMetrics([mine])

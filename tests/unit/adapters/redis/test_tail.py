@@ -7,7 +7,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.adapters.memory import MemoryEventLog
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis.dialer import Dialer
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
@@ -38,7 +38,14 @@ def entry(generation: int, sequence: int) -> Any:
 def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[list[TailItem], RedisTail, LinkStub]:
     link = LinkStub()
     dialer = Dialer(read_grid_url("redis://127.0.0.1:1/0"), name="n", timeout=1)
-    tail = RedisTail(dialer=dialer, link=cast("Link", link), keys=Keys("x"), timeout=1, log=MemoryEventLog())
+    tail = RedisTail(
+        dialer=dialer,
+        link=cast("Link", link),
+        keys=Keys("x"),
+        timeout=1,
+        metrics=MemoryMetrics(),
+        log=MemoryEventLog(),
+    )
     tail.follow(7, StreamPosition(GridGeneration(position[0]), position[1]))
     tail._take_in(tail._follows[7], [entry(*each) for each in entries])
     return [item for _, item in tail._queue], tail, link

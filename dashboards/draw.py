@@ -1,0 +1,175 @@
+"""Draws what a dashboard shows, by asking Prometheus what its panels ask. Not Grafana, but the same figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dashboards.model import Dashboard, Look, Panel, Query, Unit
+
+POINTS: Final = 150
+"""Points of a curve: about one for two pixels of a panel."""
+
+RATE_INTERVAL: Final = "30s"
+"""What stands for Grafana's ``$__rate_interval``: several scrapes of a local stack."""
+
+TIMEOUT: Final = 10.0
+"""Seconds for one answer."""
+
+_COLUMN_INCHES: Final = 0.55
+_ROW_INCHES: Final = 0.30
+_MOST_LEGENDS: Final = 6
+"""Curves that are named; more names would hide the curves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve.
+
+    Attributes:
+        labels: of the series.
+        points: seconds since 1970, and values.
+    """
+
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
+
+
+def filled_in(expression: str) -> str:
+    """Replace Grafana's variables as it does when everything is chosen."""
+    return expression.replace("$__rate_interval", RATE_INTERVAL).replace("$cluster", ".*").replace("$node", ".*")
+
+
+def ask(prometheus: str, expression: str, *, over: float) -> list[Series]:
+    """Ask Prometheus for the last *over* seconds.
+
+    Args:
+        prometheus: its URL, without a path.
+        expression: without variables.
+        over: seconds.
+
+    Raises:
+        OSError: it cannot be reached, or it does not accept the expression.
+    """
+    end = time.time()
+    step = max(1.0, over / POINTS)
+    form = urllib.parse.urlencode({"query": expression, "start": end - over, "end": end, "step": step})
+    with urllib.request.urlopen(f"{prometheus}/api/v1/query_range", form.encode(), timeout=TIMEOUT) as answer:  # noqa: S310 - an operator's own Prometheus
+        data: dict[str, Any] = json.load(answer)["data"]
+    return [
+        Series(each["metric"], [(float(at), float(value)) for at, value in each["values"]]) for each in data["result"]
+    ]
+
+
+def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path) -> None:
+    """Draw a dashboard of the last *over* seconds into an SVG file."""
+    import matplotlib as mpl  # noqa: PLC0415 - a second to import, and only needed here
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    mpl.rcParams.update({"svg.hashsalt": dashboard.name, "font.size": 7, "axes.titlesize": 8, "path.simplify": True})
+    panels = _places(dashboard)
+    height = max(top + panel.height for panel, _, top in panels)
+    sheet = plt.figure(figsize=(24 * _COLUMN_INCHES, height * _ROW_INCHES + 0.5))
+    sheet.suptitle(dashboard.title, fontsize=11, x=0.01, ha="left")
+    grid = sheet.add_gridspec(height, 24, left=0.04, right=0.99, top=1 - 0.45 / (height * _ROW_INCHES), bottom=0.02)
+    for panel, left, top in panels:
+        axes = sheet.add_subplot(grid[top : top + panel.height, left : left + panel.width])
+        answers = [(query, ask(prometheus, filled_in(query.expression), over=over)) for query in panel.queries]
+        if panel.look is Look.FIGURE:
+            _draw_figure(axes, panel, answers)
+        else:
+            _draw_curves(axes, panel, answers, over)
+    sheet.savefig(file, metadata={"Date": None})
+    plt.close(sheet)
+
+
+def _places(dashboard: Dashboard) -> list[tuple[Panel, int, int]]:
+    places: list[tuple[Panel, int, int]] = []
+    top = 0
+    for section in dashboard.sections:
+        left = height = 0
+        for panel in section.panels:
+            if left + panel.width > 24:  # noqa: PLR2004 - columns of the grid
+                left, top, height = 0, top + height, 0
+            places.append((panel, left, top))
+            left, height = left + panel.width, max(height, panel.height)
+        top += height
+    return places
+
+
+def _draw_figure(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series]]]) -> None:
+    newest = [series.points[-1][1] for _, found in answers for series in found if series.points]
+    axes.set_title(panel.title, loc="left")
+    axes.axis("off")
+    text = write(newest[0], panel.unit) if newest else "no data"
+    axes.text(0.5, 0.4, text, ha="center", va="center", fontsize=16, color=_colour(panel, newest))
+
+
+def _colour(panel: Panel, newest: list[float]) -> str:
+    if not newest or math.isnan(newest[0]):
+        return "grey"
+    for bound, colour in ((panel.alarm, "tab:red"), (panel.warn, "tab:orange")):
+        if bound is not None and (newest[0] < bound if panel.low else newest[0] >= bound):
+            return colour
+    return "tab:green"
+
+
+def _draw_curves(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series]]], over: float) -> None:
+    end = time.time()
+    curves = [(_legend(query, series), series) for query, found in answers for series in found]
+    curves.sort(key=lambda each: each[0])
+    if panel.stacked and curves:
+        moments = sorted({at for _, series in curves for at, _ in series.points})
+        values = [[dict(series.points).get(at, 0.0) for at in moments] for _, series in curves]
+        axes.stackplot([at - end for at in moments], values, labels=[name for name, _ in curves], alpha=0.6)
+    else:
+        for name, series in curves:
+            axes.plot([at - end for at, _ in series.points], [value for _, value in series.points], lw=1, label=name)
+    axes.set_title(panel.title, loc="left")
+    axes.set_xlim(-over, 0)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 60:g} min" if value else "now")
+    axes.yaxis.set_major_formatter(lambda value, _: write(value, panel.unit))
+    if curves and len(curves) <= 2 * _MOST_LEGENDS:
+        axes.legend(loc="upper left", fontsize=6, ncols=1 + len(curves) // _MOST_LEGENDS, framealpha=0.6)
+    elif not curves:
+        axes.text(0.5, 0.5, panel.empty or "no data", ha="center", transform=axes.transAxes, color="grey")
+
+
+def _legend(query: Query, series: Series) -> str:
+    if not query.legend:
+        return ", ".join(f"{name}={value}" for name, value in series.labels.items())
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: series.labels.get(match[1], ""), query.legend)
+
+
+def write(value: float, unit: Unit) -> str:
+    """Write a value for people."""
+    if math.isnan(value):
+        return "none"
+    match unit:
+        case Unit.RATIO:
+            return f"{value * 100:.3g} %"
+        case Unit.SECONDS:
+            if value and value < 1:
+                return f"{value * 1000:.3g} ms"
+            return f"{value:.3g} s"
+        case Unit.BYTES | Unit.BYTES_PER_SECOND:
+            size, names = value, ["B", "KiB", "MiB", "GiB"]
+            while size >= 1024 and len(names) > 1:  # noqa: PLR2004 - what the prefixes mean
+                size, names = size / 1024, names[1:]
+            return f"{size:.3g} {names[0]}" + ("/s" if unit is Unit.BYTES_PER_SECOND else "")
+        case Unit.PER_SECOND:
+            return f"{value:.3g}/s"
+        case Unit.NUMBER:
+            return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004

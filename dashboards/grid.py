@@ -1,0 +1,150 @@
+"""Redis, as nodes see it and as it says of itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.model import Dashboard, Panel, Query, Section, Unit
+from dashboards.parts import CLUSTER, figure, quantile, rate, spread
+
+
+def _of_master(metric: str) -> str:
+    """Every node tells the same of a master."""
+    return f"max by (master) ({metric}{{{CLUSTER}}})"
+
+
+def _rate_of_master(metric: str) -> str:
+    return f"max by (master) (rate({metric}{{{CLUSTER}}}[$__rate_interval]))"
+
+
+GRID: Final = Dashboard(
+    name="grid",
+    title="Gateway: grid",
+    meaning="Redis, as the nodes see it and as it says of itself.",
+    sections=(
+        Section(
+            "Now",
+            (
+                figure(
+                    "Nodes with a grid",
+                    "Share of the nodes that can reach it.",
+                    f"avg(gateway_grid_up{{{CLUSTER}}})",
+                    unit=Unit.RATIO,
+                    warn=1,
+                    alarm=0.5,
+                    low=True,
+                ),
+                figure("Masters", "Redis processes that take writes.", f"max(gateway_grid_masters{{{CLUSTER}}})"),
+                figure(
+                    "Generation",
+                    "Grows by one whenever the grid came back with less than it had.",
+                    f"max(gateway_grid_generation{{{CLUSTER}}})",
+                ),
+                figure(
+                    "Clocks apart",
+                    "Largest difference between the clocks of the masters.",
+                    f"max(gateway_grid_clock_spread_seconds{{{CLUSTER}}})",
+                    unit=Unit.SECONDS,
+                    warn=1,
+                ),
+                figure(
+                    "Disk",
+                    "1 while every master writes to its disk as it should.",
+                    f"min(gateway_grid_persistence_ok{{{CLUSTER}}})",
+                    alarm=1,
+                    low=True,
+                ),
+                figure(
+                    "Evicted keys",
+                    "Must stay 0: see maxmemory-policy.",
+                    f"max(gateway_grid_evicted_keys_total{{{CLUSTER}}})",
+                    alarm=1,
+                ),
+            ),
+        ),
+        Section(
+            "As the nodes see it",
+            (
+                Panel(
+                    title="Reachable",
+                    meaning="1 while the grid is reachable and adopted.",
+                    queries=(Query(f"gateway_grid_up{{{CLUSTER}}}", "{{node}}"),),
+                ),
+                Panel(
+                    title="Pipeline, round trip",
+                    meaning="From a pipeline being sent to its last answer, all nodes together.",
+                    queries=spread("gateway_grid_step_seconds"),
+                    unit=Unit.SECONDS,
+                    warn=0.25,
+                ),
+                Panel(
+                    title="Commands in a pipeline",
+                    meaning="The busier a node, the more commands share a round trip.",
+                    queries=spread("gateway_grid_batch_commands"),
+                ),
+                Panel(
+                    title="From publish to update",
+                    meaning="From a publish being sent to its update being read back, the slow end by node.",
+                    queries=(Query(quantile(0.99, "gateway_grid_tail_lag_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=1,
+                    empty="nobody publishes what his own node follows",
+                ),
+                Panel(
+                    title="Silence of the streams",
+                    meaning="Time since the last read of the streams ended, with news or without; a healthy node's "
+                    "stays below three seconds.",
+                    queries=(Query(f"gateway_grid_tail_silence_seconds{{{CLUSTER}}}", "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=5,
+                    alarm=30,
+                ),
+                Panel(
+                    title="Updates read, places lost",
+                    meaning="Updates that each node reads from the streams; partitions whose values had to be read "
+                    "again.",
+                    queries=(
+                        Query(rate("gateway_stream_updates_total"), "{{node}} updates"),
+                        Query(rate("gateway_grid_positions_lost_total"), "{{node}} places lost"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+        Section(
+            "As Redis says",
+            (
+                Panel(
+                    title="Memory",
+                    meaning="What each master uses, and its maxmemory if it has one.",
+                    queries=(
+                        Query(_of_master("gateway_grid_memory_bytes"), "{{master}} used"),
+                        Query(f"{_of_master('gateway_grid_memory_limit_bytes')} > 0", "{{master}} limit"),
+                    ),
+                    unit=Unit.BYTES,
+                ),
+                Panel(
+                    title="Processor",
+                    meaning="Cores in use; commands are executed by one.",
+                    queries=(Query(_rate_of_master("gateway_grid_cpu_seconds_total"), "{{master}}"),),
+                    unit=Unit.RATIO,
+                    warn=0.7,
+                ),
+                Panel(
+                    title="Commands",
+                    meaning="As Redis counts them.",
+                    queries=(Query(_rate_of_master("gateway_grid_commands_total"), "{{master}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Connections and replicas",
+                    meaning="Each node has two connections to each master.",
+                    queries=(
+                        Query(_of_master("gateway_grid_clients"), "{{master}} connections"),
+                        Query(_of_master("gateway_grid_replicas"), "{{master}} replicas"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)

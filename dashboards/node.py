@@ -1,0 +1,158 @@
+"""One node, or some of them side by side."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.model import Dashboard, Panel, Query, Section, Unit
+from dashboards.parts import NODE, quantile, rate
+
+_WAITING: Final = "no client of the node reads slowly"
+
+NODE_DASHBOARD: Final = Dashboard(
+    name="node",
+    title="Gateway: node",
+    meaning="One node, or some side by side: its load, its queues, its complaints.",
+    by_node=True,
+    sections=(
+        Section(
+            "Load",
+            (
+                Panel(
+                    title="Sessions",
+                    meaning="By state; the disconnected ones wait for their client until their window ends.",
+                    queries=(Query(f"gateway_sessions{{{NODE}}}", "{{node}} {{state}}"),),
+                ),
+                Panel(
+                    title="Event loop",
+                    meaning="How late a timer fires: half of them, and the latest one in a hundred.",
+                    queries=(
+                        Query(quantile(0.5, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} half"),
+                        Query(quantile(0.99, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} 99 %"),
+                    ),
+                    unit=Unit.SECONDS,
+                    warn=0.1,
+                ),
+                Panel(
+                    title="Processor",
+                    meaning="Cores in use; one at most.",
+                    queries=(
+                        Query(
+                            f'rate(process_cpu_seconds_total{{job="gateway", {NODE}}}[$__rate_interval])', "{{node}}"
+                        ),
+                    ),
+                    unit=Unit.RATIO,
+                    warn=0.85,
+                ),
+                Panel(
+                    title="Memory",
+                    meaning="Resident memory of the process, and what all resend buffers refer to (shared bodies "
+                    "count each time, so the second may exceed the first).",
+                    queries=(
+                        Query(f'process_resident_memory_bytes{{job="gateway", {NODE}}}', "{{node}} resident"),
+                        Query(f"gateway_resend_buffer_bytes{{{NODE}}}", "{{node}} resend buffers"),
+                    ),
+                    unit=Unit.BYTES,
+                ),
+                Panel(
+                    title="Open files",
+                    meaning="Descriptors in use, as a share of those allowed: each connection takes one.",
+                    queries=(
+                        Query(
+                            f'process_open_fds{{job="gateway", {NODE}}} / process_max_fds{{job="gateway", {NODE}}}',
+                            "{{node}}",
+                        ),
+                    ),
+                    unit=Unit.RATIO,
+                    warn=0.85,
+                ),
+                Panel(
+                    title="Garbage collections",
+                    meaning="Of the oldest generation, each of which stops the node for a moment; rare by design.",
+                    queries=(
+                        Query(
+                            f'rate(python_gc_collections_total{{generation="2", {NODE}}}[$__rate_interval])',
+                            "{{node}}",
+                        ),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+        Section(
+            "Delivery",
+            (
+                Panel(
+                    title="Deliveries and writes",
+                    meaning="Updates written to sessions, and messages that carried them: the further apart, the "
+                    "more was joined.",
+                    queries=(
+                        Query(rate("gateway_deliveries_total", NODE), "{{node}} updates"),
+                        Query(rate("gateway_writes_total", NODE), "{{node}} messages"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Through the node",
+                    meaning="From an update's arrival to its last write.",
+                    queries=(
+                        Query(quantile(0.5, "gateway_delivery_seconds", NODE, by="node"), "{{node}} half"),
+                        Query(quantile(0.99, "gateway_delivery_seconds", NODE, by="node"), "{{node}} 99 %"),
+                    ),
+                    unit=Unit.SECONDS,
+                    warn=0.25,
+                ),
+                Panel(
+                    title="What it follows",
+                    meaning="Topic partitions (of 64), and the topics in them whose values it keeps.",
+                    queries=(
+                        Query(f"gateway_followed_partitions{{{NODE}}}", "{{node}} partitions"),
+                        Query(f"gateway_replica_topics{{{NODE}}}", "{{node}} topics"),
+                    ),
+                ),
+            ),
+        ),
+        Section(
+            "Slow clients",
+            (
+                Panel(
+                    title="Blocked sessions and waiting packets",
+                    meaning="Sessions whose transport pushes back, and packets that wait for them.",
+                    queries=(
+                        Query(f"gateway_blocked_sessions{{{NODE}}}", "{{node}} sessions"),
+                        Query(f"gateway_outbox_packets{{{NODE}}}", "{{node}} packets"),
+                    ),
+                ),
+                Panel(
+                    title="Conflated updates",
+                    meaning="Updates that were replaced by a newer one before a slow client could take them.",
+                    queries=(Query(rate("gateway_conflated_updates_total", NODE), "{{node}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Slow clients closed, and readers slowed down",
+                    meaning="Connections closed because their queue reached its bound; seconds for which chatty "
+                    "clients were not read.",
+                    queries=(
+                        Query(rate("gateway_slow_closes_total", NODE), "{{node}} closed"),
+                        Query(rate("gateway_rate_limited_seconds_total", NODE), "{{node}} paused"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+        Section(
+            "Log",
+            (
+                Panel(
+                    title="Events",
+                    meaning="Everything the node logs, by name; the reference of logs says what each means.",
+                    queries=(Query(f"{rate('gateway_events_total', NODE, by='event')} > 0", "{{event}}"),),
+                    unit=Unit.PER_SECOND,
+                    empty="nothing has happened in that time",
+                    width=24,
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,136 @@
+"""How sessions come back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.model import Dashboard, Panel, Query, Section, Unit
+from dashboards.parts import CLUSTER, figure, quantile, rate
+
+_NO_RESUME: Final = "no session came back in that time"
+
+RECOVERY: Final = Dashboard(
+    name="recovery",
+    title="Gateway: recovery",
+    meaning="Who comes back, by which rung of the recovery ladder, how fast, and what was lost on the way.",
+    sections=(
+        Section(
+            "The last five minutes",
+            (
+                figure(
+                    "Came back",
+                    "Sessions that were resumed.",
+                    f'sum(increase(gateway_resumes_total{{outcome=~"reattached|failed_over", {CLUSTER}}}[5m]))',
+                ),
+                figure(
+                    "With nothing lost",
+                    "Share of them that reattached: same node, every packet.",
+                    f'sum(increase(gateway_resumes_total{{outcome="reattached", {CLUSTER}}}[5m])) '
+                    f'/ sum(increase(gateway_resumes_total{{outcome=~"reattached|failed_over", {CLUSTER}}}[5m]))',
+                    unit=Unit.RATIO,
+                    empty=_NO_RESUME,
+                ),
+                figure(
+                    "Refused",
+                    "Resumes that were refused, for any reason.",
+                    f'sum(increase(gateway_resumes_total{{outcome!~"reattached|failed_over", {CLUSTER}}}[5m]))',
+                    warn=1,
+                ),
+                figure(
+                    "Losses declared",
+                    "Times a session was told that it has lost something.",
+                    f"sum(increase(gateway_losses_declared_total{{{CLUSTER}}}[5m]))",
+                    warn=1,
+                ),
+                figure(
+                    "Nodes lost",
+                    "Lapsed nodes whose sessions were put on the clock.",
+                    f"sum(increase(gateway_takeovers_total{{{CLUSTER}}}[5m]))",
+                    warn=1,
+                ),
+                figure(
+                    "Draining", "Nodes that move their clients away.", f"sum(gateway_draining{{{CLUSTER}}})", warn=1
+                ),
+            ),
+        ),
+        Section(
+            "Resumes",
+            (
+                Panel(
+                    title="By outcome",
+                    meaning="Rungs of the recovery ladder, and reasons of refusals.",
+                    queries=(Query(rate("gateway_resumes_total", by="outcome"), "{{outcome}}"),),
+                    unit=Unit.PER_SECOND,
+                    stacked=True,
+                    width=12,
+                ),
+                Panel(
+                    title="Failed over, by the node that took them",
+                    meaning="After a node's death its sessions spread over the others.",
+                    queries=(Query(rate("gateway_resumes_total", f'outcome="failed_over", {CLUSTER}'), "{{node}}"),),
+                    unit=Unit.PER_SECOND,
+                    stacked=True,
+                    width=12,
+                ),
+            ),
+        ),
+        Section(
+            "Time",
+            (
+                Panel(
+                    title="Resume, slow end",
+                    meaning="From the resume packet to its welcome, one in a hundred, by outcome.",
+                    queries=(Query(quantile(0.99, "gateway_resume_seconds", by="outcome"), "{{outcome}}"),),
+                    unit=Unit.SECONDS,
+                    warn=1,
+                    empty=_NO_RESUME,
+                ),
+                Panel(
+                    title="Hello, slow end",
+                    meaning="From the hello packet to its welcome, one in a hundred: authentication and one step of "
+                    "the grid.",
+                    queries=(Query(quantile(0.99, "gateway_hello_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=1,
+                    empty="no session was opened in that time",
+                ),
+                Panel(
+                    title="Claim, slow end",
+                    meaning="What the grid takes for a claim, one in a hundred.",
+                    queries=(Query(quantile(0.99, "gateway_claim_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=0.5,
+                    empty=_NO_RESUME,
+                ),
+            ),
+        ),
+        Section(
+            "What went wrong",
+            (
+                Panel(
+                    title="Losses declared",
+                    meaning="A gap beyond the resend buffers, a place lost in a stream, a grid that came back with "
+                    "less.",
+                    queries=(Query(rate("gateway_losses_declared_total", by="kind"), "{{kind}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Leases and takeovers",
+                    meaning="Leases that nodes found gone, and dead nodes whose sessions were put on the clock.",
+                    queries=(
+                        Query(rate("gateway_lease_lost_total"), "{{node}} lost its lease"),
+                        Query(rate("gateway_takeovers_total"), "{{node}} took over"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Fenced writes",
+                    meaning="Writes that the grid refused because the session has a newer owner: nodes that were "
+                    "hung or cut off, kept from doing harm.",
+                    queries=(Query(rate("gateway_fenced_writes_total"), "{{node}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,311 @@
+"""For each alert, series under which it fires and series under which it does not, in promtool's notation.
+
+``a+bxn`` is a, a+b, … for n more steps; ``a`` alone stands for the same value all the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+STEPS: Final = 20
+"""How long every series is; alerts are looked at after the last of them."""
+
+MINUTE: Final = 60
+"""Seconds of a step, unless a case says otherwise."""
+
+DAY: Final = 86400
+"""Seconds. Time begins with 0 in these tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One alert.
+
+    Attributes:
+        fires: series, by which it fires at the end.
+        quiet: sets of series by which it does not.
+        labels: of the alert that fires, besides its name and severity.
+        steps: how long the series are.
+        step: seconds; shorter where a rule looks at the last minute only.
+    """
+
+    fires: dict[str, str]
+    quiet: tuple[dict[str, str], ...]
+    labels: dict[str, str] = field(default_factory=dict)
+    steps: int = STEPS
+    step: int = MINUTE
+
+
+def still(value: float) -> str:
+    """A value that stays."""
+    return f"{value}+0x{STEPS}"
+
+
+def grows(by: float) -> str:
+    """A counter that grows by so much a step."""
+    return f"0+{by}x{STEPS}"
+
+
+def latency(histogram: str, seconds: float, **labels: str) -> dict[str, str]:
+    """A histogram whose values are all just below *seconds*, one of its bounds; 600 a step."""
+    text = "".join(f',{name}="{value}"' for name, value in labels.items())
+    bounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
+    return {
+        f'{histogram}_bucket{{node="n1",le="{bound}"{text}}}': grows(600 if bound >= seconds else 0) for bound in bounds
+    } | {f'{histogram}_bucket{{node="n1",le="+Inf"{text}}}': grows(600)}
+
+
+def slow(histogram: str, bad: float, good: float, labels: dict[str, str] | None = None, **extra: str) -> Case:
+    """An alert on the slow end of a histogram."""
+    return Case(
+        latency(histogram, bad, **extra), (latency(histogram, good, **extra),), labels or {"node": "n1", **extra}
+    )
+
+
+SESSIONS: Final = {'gateway_sessions{node="n1",state="connected"}': still(1000)}
+NODES: Final = {
+    'up{job="gateway",node="n1",instance="a"}': still(1),
+    'up{job="gateway",node="n2",instance="b"}': still(1),
+    'up{job="gateway",node="n3",instance="c"}': still(1),
+}
+NODE: Final = {"node": "n1"}
+TARGET: Final = {"job": "gateway", "node": "n1", "instance": "a"}
+BALANCER: Final = {"job": "haproxy", "instance": "h"}
+
+CASES: Final[dict[str, Case]] = {
+    "GatewayNodeDown": Case(
+        {**NODES, 'up{job="gateway",node="n1",instance="a"}': "1x10 0x10"},
+        (NODES, {**NODES, 'up{job="gateway",node="n1",instance="a"}': "1x10 0x2 1x8"}),
+        TARGET,
+    ),
+    "GatewayNoSpareNode": Case(
+        {
+            **NODES,
+            'up{job="gateway",node="n1",instance="a"}': still(0),
+            'up{job="gateway",node="n2",instance="b"}': still(0),
+        },
+        (NODES, {'up{job="gateway",node="n1",instance="a"}': still(1)}),
+    ),
+    "GatewayDrainStuck": Case(
+        {'gateway_draining{node="n1"}': "0x10 1x10"}, ({'gateway_draining{node="n1"}': "0x17 1x3"},), NODE
+    ),
+    "GatewayEventLoopLag": slow("gateway_event_loop_lag_seconds", 0.25, 0.025),
+    "GatewayDeliverySlow": slow("gateway_delivery_seconds", 0.5, 0.1),
+    "GatewayFilesRunningOut": Case(
+        {
+            'process_open_fds{job="gateway",node="n1"}': still(900),
+            'process_max_fds{job="gateway",node="n1"}': still(1000),
+        },
+        (
+            {
+                'process_open_fds{job="gateway",node="n1"}': still(900),
+                'process_max_fds{job="gateway",node="n1"}': still(65536),
+            },
+        ),
+        {"job": "gateway", "node": "n1"},
+    ),
+    "GatewayCertificateExpiring": Case(
+        {'gateway_certificate_expiry_timestamp_seconds{node="n1",port="clients"}': still(10 * DAY)},
+        (
+            {'gateway_certificate_expiry_timestamp_seconds{node="n1",port="clients"}': still(30 * DAY)},
+            {'gateway_certificate_expiry_timestamp_seconds{node="n1",port="clients"}': still(0)},
+        ),
+        {"node": "n1", "port": "clients"},
+    ),
+    "GatewayBug": Case(
+        {'gateway_events_total{node="n1",event="request_failed"}': "0x15 1x5"},
+        (
+            {'gateway_events_total{node="n1",event="request_failed"}': still(3)},
+            {'gateway_events_total{node="n1",event="session_resumed"}': grows(5)},
+        ),
+        {"node": "n1", "event": "request_failed"},
+    ),
+    "GatewayMixedVersions": Case(
+        {
+            'gateway_build_info{node="n1",version="1.0"}': "1+0x20",
+            'gateway_build_info{node="n2",version="1.1"}': "1+0x20",
+        },
+        (
+            {
+                'gateway_build_info{node="n1",version="1.0"}': "1+0x20",
+                'gateway_build_info{node="n2",version="1.0"}': "1+0x20",
+            },
+            {
+                'gateway_build_info{node="n1",version="1.0"}': "1+0x20",
+                'gateway_build_info{node="n2",version="1.1"}': "_x15 1x5",
+            },
+        ),
+        step=240,
+    ),
+    "GatewayFailoverSurge": Case(
+        {**SESSIONS, 'gateway_resumes_total{node="n1",outcome="failed_over"}': "0x16 300x4"},
+        (
+            {**SESSIONS, 'gateway_resumes_total{node="n1",outcome="failed_over"}': "0x16 50x4"},
+            {**SESSIONS, 'gateway_resumes_total{node="n1",outcome="reattached"}': "0x16 300x4"},
+            {
+                **SESSIONS,
+                'gateway_resumes_total{node="n1",outcome="failed_over"}': "0x16 300x4",
+                'gateway_draining{node="n2"}': "0x15 1x2 _x3",
+            },
+        ),
+    ),
+    "GatewayReconnectStorm": Case(
+        {
+            **SESSIONS,
+            'gateway_resumes_total{node="n1",outcome="reattached"}': grows(3000),
+            'gateway_sessions_opened_total{node="n1"}': grows(60),
+        },
+        (
+            {
+                'gateway_sessions{node="n1",state="connected"}': still(100_000),
+                'gateway_resumes_total{node="n1",outcome="reattached"}': grows(3000),
+                'gateway_sessions_opened_total{node="n1"}': grows(60),
+            },
+            {
+                'gateway_sessions{node="n1",state="connected"}': still(10),
+                'gateway_resumes_total{node="n1",outcome="reattached"}': grows(60),
+                'gateway_sessions_opened_total{node="n1"}': grows(60),
+            },
+        ),
+        step=15,
+    ),
+    "GatewayResumesSlow": Case(
+        latency("gateway_resume_seconds", 2.5, outcome="failed_over"),
+        (
+            latency("gateway_resume_seconds", 0.25, outcome="failed_over"),
+            latency("gateway_resume_seconds", 2.5, outcome="refused"),
+        ),
+        {"outcome": "failed_over"},
+    ),
+    "GatewayLossDeclared": Case(
+        {'gateway_losses_declared_total{node="n1",kind="gap"}': "0x17 3x3"},
+        ({'gateway_losses_declared_total{node="n1",kind="gap"}': still(7)},),
+        {"kind": "gap"},
+    ),
+    "GatewaySlowConsumers": Case(
+        {'gateway_slow_closes_total{node="n1",code="4001"}': grows(2)},
+        ({'gateway_slow_closes_total{node="n1",code="4001"}': grows(0.5)},),
+        NODE,
+    ),
+    "GatewayTokensRefused": Case(
+        {
+            'gateway_resumes_total{node="n1",outcome="token_invalid"}': grows(5),
+            'gateway_resumes_total{node="n1",outcome="reattached"}': grows(20),
+        },
+        (
+            {
+                'gateway_resumes_total{node="n1",outcome="token_invalid"}': grows(5),
+                'gateway_resumes_total{node="n1",outcome="reattached"}': grows(1000),
+            },
+            {
+                'gateway_resumes_total{node="n1",outcome="session_expired"}': grows(50),
+                'gateway_resumes_total{node="n1",outcome="reattached"}': grows(20),
+            },
+        ),
+    ),
+    "GatewayLoginsRefused": Case(
+        {
+            'gateway_events_total{node="n1",event="authentication_refused"}': grows(10),
+            'gateway_sessions_opened_total{node="n1"}': grows(10),
+        },
+        (
+            {
+                'gateway_events_total{node="n1",event="authentication_refused"}': grows(10),
+                'gateway_sessions_opened_total{node="n1"}': grows(1000),
+            },
+        ),
+    ),
+    "GatewayGridAway": Case(
+        {'gateway_grid_up{node="n1"}': "1x10 0x10"}, ({'gateway_grid_up{node="n1"}': still(1)},), NODE
+    ),
+    "GatewayNodeDeaf": Case(
+        {'gateway_grid_tail_silence_seconds{node="n1"}': grows(60), 'gateway_grid_up{node="n1"}': still(1)},
+        (
+            {'gateway_grid_tail_silence_seconds{node="n1"}': still(2), 'gateway_grid_up{node="n1"}': still(1)},
+            {'gateway_grid_tail_silence_seconds{node="n1"}': grows(60), 'gateway_grid_up{node="n1"}': still(0)},
+        ),
+        NODE,
+    ),
+    "GatewayTailLag": slow("gateway_grid_tail_lag_seconds", 2.5, 0.25),
+    "GatewayLeaseFlapping": Case(
+        {'gateway_lease_lost_total{node="n1"}': "0x5 1x5 2x10"},
+        ({'gateway_lease_lost_total{node="n1"}': "0x5 1x15"},),
+        NODE,
+    ),
+    "GatewayGridRefusesWrites": Case(
+        {'gateway_events_total{node="n1",event="grid_write_refused"}': "0x17 1x3"},
+        ({'gateway_events_total{node="n1",event="grid_write_refused"}': still(4)},),
+    ),
+    "GatewayGridMemory": Case(
+        {
+            'gateway_grid_memory_bytes{node="n1",master="only"}': still(900),
+            'gateway_grid_memory_limit_bytes{node="n1",master="only"}': still(1000),
+        },
+        (
+            {
+                'gateway_grid_memory_bytes{node="n1",master="only"}': still(500),
+                'gateway_grid_memory_limit_bytes{node="n1",master="only"}': still(1000),
+            },
+            {
+                'gateway_grid_memory_bytes{node="n1",master="only"}': still(900),
+                'gateway_grid_memory_limit_bytes{node="n1",master="only"}': still(0),
+            },
+        ),
+        {"master": "only"},
+    ),
+    "GatewayGridEvicts": Case(
+        {'gateway_grid_evicted_keys_total{node="n1",master="only"}': "0x15 9x5"},
+        ({'gateway_grid_evicted_keys_total{node="n1",master="only"}': still(9)},),
+        {"master": "only"},
+    ),
+    "GatewayGridNotPersistent": Case(
+        {'gateway_grid_persistence_ok{node="n1",master="only"}': "1x10 0x10"},
+        ({'gateway_grid_persistence_ok{node="n1",master="only"}': still(1)},),
+        {"master": "only"},
+    ),
+    "GatewayGridSlow": slow("gateway_grid_step_seconds", 0.5, 0.1),
+    "GatewayBalancerDown": Case(
+        {'up{job="haproxy",instance="h"}': "1x10 0x10"}, ({'up{job="haproxy",instance="h"}': still(1)},), BALANCER
+    ),
+    "GatewayBalancerHasNoNode": Case(
+        {'haproxy_backend_active_servers{job="haproxy",instance="h",proxy="gateway"}': "3x10 0x10"},
+        (
+            {'haproxy_backend_active_servers{job="haproxy",instance="h",proxy="gateway"}': still(1)},
+            {'haproxy_backend_active_servers{job="haproxy",instance="h",proxy="other"}': still(0)},
+        ),
+        {**BALANCER, "proxy": "gateway"},
+    ),
+    "GatewayNodeUnseenByBalancer": Case(
+        {
+            **NODES,
+            'haproxy_server_status{job="haproxy",instance="h",proxy="gateway",server="n1",state="DOWN"}': still(1),
+            'haproxy_server_status{job="haproxy",instance="h",proxy="gateway",server="n2",state="DOWN"}': still(0),
+        },
+        (
+            {
+                **NODES,
+                'up{job="gateway",node="n1",instance="a"}': still(0),
+                'haproxy_server_status{job="haproxy",instance="h",proxy="gateway",server="n1",state="DOWN"}': still(1),
+            },
+            {
+                **NODES,
+                'haproxy_server_status{job="haproxy",instance="h",proxy="gateway",server="n1",state="DOWN"}': still(0),
+            },
+        ),
+        {**BALANCER, "proxy": "gateway", "server": "n1", "state": "DOWN", "node": "n1"},
+    ),
+    "GatewayBalancerFull": Case(
+        {
+            'haproxy_process_current_connections{job="haproxy",instance="h"}': still(900),
+            'haproxy_process_max_connections{job="haproxy",instance="h"}': still(1000),
+        },
+        (
+            {
+                'haproxy_process_current_connections{job="haproxy",instance="h"}': still(500),
+                'haproxy_process_max_connections{job="haproxy",instance="h"}': still(1000),
+            },
+        ),
+        BALANCER,
+    ),
+}
