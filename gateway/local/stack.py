@@ -71,7 +71,7 @@ class StackOptions:
         folder: the run folder; made if it does not exist.
         detached: True if the processes shall outlive this one.
         node_settings: settings of every node by their name in the settings reference, for example
-            ``{"window_default": 5}``.
+            ``{"window_default": 5}``. A function is called with the name of the node and returns its value.
         balancer: False to go without HAProxy; clients then use ``Stack.node_url``.
         grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
         grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
@@ -384,18 +384,19 @@ class Stack:
     def _describe_node(self, node: str, settings: Mapping[str, object]) -> ManagedProcess:
         ports = self._ports.nodes[node]
         grid = self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
-        given = {
+        given: dict[str, object] = {
             "token_keys_file": self._token_keys,
             "trusted_proxies": f"{LOOPBACK}/32",
             **self.options.node_settings,
             **settings,
         }
+        authentication = str(given.pop("auth", "anonymous"))
         package_root = Path(__file__).resolve().parents[2]
         return ManagedProcess(
             node,
             [
                 *self.options.node_program,
-                *("--node", node, "--grid", grid, "--auth", "anonymous"),
+                *("--node", node, "--grid", grid, "--auth", authentication),
                 *("--listen", f"{LOOPBACK}:{ports.listen}", "--admin", f"{LOOPBACK}:{ports.admin}"),
                 *("--agent", f"{LOOPBACK}:{ports.agent}"),
             ],
@@ -403,7 +404,10 @@ class Stack:
             environment={
                 # What the caller has set for nodes of his own is not meant for these.
                 **{name: None for name in os.environ if name.startswith(_SETTING_PREFIX)},
-                **{f"{_SETTING_PREFIX}{name.upper()}": str(value) for name, value in given.items()},
+                **{
+                    f"{_SETTING_PREFIX}{name.upper()}": str(value(node) if callable(value) else value)
+                    for name, value in given.items()
+                },
                 # A checkout works without being installed.
                 "PYTHONPATH": str(package_root),
             },
