@@ -239,12 +239,7 @@ class Handshake:
         Returns:
             False if it was dropped meanwhile: the grid knows all about it.
         """
-        if claims.generation < session.confirmed:
-            raise refusal(ErrorCode.TOKEN_SUPERSEDED)
-        if packet.attempt <= session.attempt:
-            raise refusal(ErrorCode.STALE_ATTEMPT)
-        if self._revocations.is_revoked(principal=session.principal, credential=session.credential):
-            raise refusal(ErrorCode.REVOKED)
+        self._refuse_at_once(session, claims, packet)
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
         outdated = claims.generation > session.generation
@@ -260,6 +255,10 @@ class Handshake:
         else:
             is_ours = not outdated and claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
             session.take_over(claimed.record, saved=self._grid.generation)
+            # Another node may have served it since, with other credentials.
+            if self._revocations.is_revoked(credential=session.credential):
+                self._revocations.end_held(session)
+                raise refusal(ErrorCode.REVOKED)
         withdrawn = self._authorisation.enforce(session)
         if session.link is not None:
             old = session.link
@@ -299,6 +298,15 @@ class Handshake:
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
         self._greeter.activate(session)
         return True
+
+    def _refuse_at_once(self, session: Session, claims: TokenClaims, packet: Resume) -> None:
+        """Refuse what need not be asked of the grid."""
+        if claims.generation < session.confirmed:
+            raise refusal(ErrorCode.TOKEN_SUPERSEDED)
+        if packet.attempt <= session.attempt:
+            raise refusal(ErrorCode.STALE_ATTEMPT)
+        if self._revocations.is_revoked(principal=session.principal, credential=session.credential):
+            raise refusal(ErrorCode.REVOKED)
 
     async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link) -> Session:
         """Resume a session that another node held: rung 4."""

@@ -200,6 +200,12 @@ class Revocations:
         self._log.emit(events.SESSION_ENDED, session=right.session, reason=ErrorCode.REVOKED.value)
         self._background.once(self._end([right]), "end-revoked")
 
+    def end_held(self, session: Session) -> None:
+        """End a session that is held here and was found to be revoked."""
+        right = self._sessions.revoke(session)
+        if right is not None:
+            self._background.once(self._end([right]), "end-revoked")
+
     # --- Background ---------------------------------------------------------------------------------------------------
 
     async def follow(self) -> None:

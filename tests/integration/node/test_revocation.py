@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from gateway.adapters.authentication import AnonymousAuthenticator
-from gateway.adapters.memory import MemoryGridServer
+from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.memory.sessions import MemorySessionStore
 from gateway.app import revocation as revoking
 from gateway.app.revocation import InvalidRevocation, TooManyRevocations
 from gateway.catalogue import log_events as events
 from gateway.core.revocations import RevocationKind
-from gateway.ports import Credentials, GridUnavailable, Identity
+from gateway.core.types import Incarnation, NodeId, NodeRef
+from gateway.ports import Credentials, GridUnavailable, Identity, SessionChanges
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
@@ -185,6 +186,29 @@ async def test_a_resume_that_is_claimed_while_it_is_revoked_is_refused(
         assert await refused(node, welcome["token"], attempt=1) == ("revoked", REVOKED)
         await raw.closed()
     await eventually(lambda: not left(memory))
+
+
+async def test_a_session_whose_credential_was_changed_elsewhere_is_judged_by_the_newest(
+    memory: MemoryGridServer, n1: TestNode, n2: TestNode
+) -> None:
+    """The copy of the node that it comes back to knows the old credential only."""
+    async with AsyncExitStack() as stack:
+        raw, welcome = await opened(stack, n1)
+        held = n1.gateway.node.sessions.get(welcome["session"])
+        assert held is not None
+        await raw.cut()
+        await eventually(lambda: not held.connected)
+        grid = MemoryGrid(memory, node=NodeRef(NodeId("n9"), Incarnation("first")))
+        await grid.start()
+        refreshed = Identity(principal="alice", credential="a-newer-token")
+        await grid.sessions.change(held.right, SessionChanges(identity=refreshed))
+        await grid.close()
+        await revoke(n2, CREDENTIAL, "a-newer-token")
+        await eventually(lambda: n1.gateway.node.revocations.find(CREDENTIAL, "a-newer-token") is not None)
+        assert not held.dropped, "it is not known here that it has these credentials"
+
+        assert await refused(n1, welcome["token"]) == ("revoked", REVOKED)
+        await eventually(lambda: not left(memory))
 
 
 async def test_a_resume_on_a_node_that_hears_of_it_later_is_closed_then(
