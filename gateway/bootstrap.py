@@ -15,7 +15,17 @@ from ssl import SSLContext, create_default_context
 from typing import Final
 
 from gateway import __version__
-from gateway.adapters.admin import OPERATIONS, AdminApi, AdminServer, AdminTokens, Guard, TokensFileError, built_in
+from gateway.adapters.admin import (
+    OPERATIONS,
+    AdminApi,
+    AdminServer,
+    AdminTokens,
+    Console,
+    ConsoleAuthenticator,
+    Guard,
+    TokensFileError,
+    built_in,
+)
 from gateway.adapters.logging import StructuredEventLog, capture_standard_library
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
@@ -181,6 +191,8 @@ class Gateway:
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,
         )
+        guard = Guard(self._admin_tokens, self._granted_to, hosts=_admin_names(settings))
+        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to)
         self._admin = AdminServer(
             settings.admin.host,
             settings.admin.port,
@@ -191,11 +203,17 @@ class Gateway:
             api=AdminApi(
                 replace(self.node.administration, configuration=_configuration(settings)),
                 OPERATIONS,
-                guard=Guard(self._admin_tokens, self._granted_to, hosts=_admin_names(settings)),
+                guard=guard,
                 version=__version__,
                 metrics=self.metrics,
                 log=self.log,
                 tls=lambda: _tls_to_nodes(settings),
+            ),
+            console=Console(
+                serve=lambda link: self.node.serve_console(link, administrators),
+                check=guard.check_host,
+                accepting=lambda: not self.node.draining,
+                message_bytes=settings.limit_message_bytes,
             ),
             value_bytes=settings.limit_value_bytes,
         )

@@ -27,6 +27,7 @@ from gateway.core.packets import Notice, NoticeCode
 from gateway.core.permissions import OPEN, Permissions, Policy
 from gateway.core.selector_sets import Common
 from gateway.core.selectors import Selector
+from gateway.core.system_roles import is_of_system, permissions_of_system
 from gateway.core.topics import shown
 from gateway.core.types import TopicPath
 from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
@@ -70,7 +71,9 @@ class Authorisation:
     # --- What is asked for --------------------------------------------------------------------------------------------
 
     def permissions_of(self, session: Session) -> Permissions:
-        """Tell what a session may do."""
+        """Tell what a session may do; that of a console is no matter of a policy."""
+        if is_of_system(session.roles):
+            return permissions_of_system(session.roles)
         return self._policy.permissions_of(session.principal, session.roles, session.principal_properties)
 
     def check_select(self, session: Session, selector: Selector) -> None:

@@ -23,6 +23,7 @@ from gateway.core.packets import Bye, Error, GoAway, Hello, Packet, Ping, Resume
 from gateway.core.rates import TokenBucket
 from gateway.core.types import PacketId, TokenGeneration
 from gateway.ports import (
+    Authenticator,
     Fenced,
     GridUnavailable,
     Link,
@@ -94,12 +95,17 @@ class Connections:
             self._impatience.cancel()
             self._impatience = None
 
-    async def serve(self, link: Link) -> None:
-        """Greet a client and see to it that it is heard; never raises for anything a client does."""
+    async def serve(self, link: Link, administrators: Authenticator | None = None) -> None:
+        """Greet a client and see to it that it is heard; never raises for anything a client does.
+
+        Args:
+            link: the connection.
+            administrators: knows who may come in at the admin port; None for the client port.
+        """
         self._open.add(link)
         session: Session | None = None
         try:
-            session = await self._greet(link)
+            session = await self._greet(link, administrators)
         except Exception as error:  # noqa: BLE001 - a bug met on one connection must not harm the others
             self.failed(link, None, error)
         finally:
@@ -110,7 +116,7 @@ class Connections:
 
     # --- The first packet ---------------------------------------------------------------------------------------------
 
-    async def _greet(self, link: Link) -> Session | None:
+    async def _greet(self, link: Link, administrators: Authenticator | None) -> Session | None:
         self._expect_word(link)
         try:
             message = await link.receive()
@@ -124,9 +130,10 @@ class Connections:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
-                    return await self._traced(Operation.CONNECT, self._handshake.hello(hello, link))
+                    return await self._traced(Operation.CONNECT, self._handshake.hello(hello, link, administrators))
                 case [Resume() as resume]:
-                    return await self._traced(Operation.RESUME, self._handshake.resume(resume, link))
+                    inside = administrators is not None
+                    return await self._traced(Operation.RESUME, self._handshake.resume(resume, link, inside=inside))
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
         except RemoteProtocolError as violation:

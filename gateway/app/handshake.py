@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.app.authorisation import Authorisation
@@ -28,6 +28,7 @@ from gateway.core.codes import (
 )
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Hello, Resume
+from gateway.core.system_roles import is_of_system, without_system_roles
 from gateway.core.types import NodeRef
 from gateway.ports import (
     AuthenticationUnavailable,
@@ -114,8 +115,13 @@ class Handshake:
 
     # --- Hello --------------------------------------------------------------------------------------------------------
 
-    async def hello(self, packet: Hello, link: Link) -> Session:
+    async def hello(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
         """Open a new session (protocol 4.1).
+
+        Args:
+            packet: what the client says.
+            link: where it said it.
+            administrators: knows who may come in at the admin port; None for the client port.
 
         Raises:
             HandshakeRefused: with the error to send and the close code.
@@ -127,9 +133,10 @@ class Handshake:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
-        identity = await self._authenticate(
-            Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
-        )
+        credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
+        identity = await self._authenticate(administrators or self._authenticator, credentials)
+        if administrators is None:
+            identity = replace(identity, roles=without_system_roles(identity.roles))
         self._refuse_revoked(identity, link)
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
@@ -164,7 +171,7 @@ class Handshake:
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
         return session
 
-    async def _authenticate(self, credentials: Credentials) -> Identity:
+    async def _authenticate(self, authenticator: Authenticator, credentials: Credentials) -> Identity:
         """Ask who shows these credentials.
 
         Raises:
@@ -172,7 +179,7 @@ class Handshake:
         """
         refused = "nobody accepts them"
         try:
-            identity = await self._authenticator.authenticate(credentials)
+            identity = await authenticator.authenticate(credentials)
         except CredentialsRefused as error:
             identity, refused = None, str(error)
         except AuthenticationUnavailable as error:
@@ -198,15 +205,20 @@ class Handshake:
 
     # --- Resume -------------------------------------------------------------------------------------------------------
 
-    async def resume(self, packet: Resume, link: Link) -> Session:
+    async def resume(self, packet: Resume, link: Link, *, inside: bool = False) -> Session:
         """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
+
+        Args:
+            packet: what the client says.
+            link: where it said it.
+            inside: whether it came in at the admin port, the only one that serves consoles.
 
         Raises:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
         """
         began = self._clock.monotonic()
         try:
-            session = await self._resume(packet, link)
+            session = await self._resume(packet, link, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
             self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label="refused")
@@ -215,7 +227,7 @@ class Handshake:
         self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label=session.outcome.value)
         return session
 
-    async def _resume(self, packet: Resume, link: Link) -> Session:
+    async def _resume(self, packet: Resume, link: Link, *, inside: bool) -> Session:
         try:
             claims = self._signer.verify(packet.token, now=self._clock.wall())
         except TokenRefused as error:
@@ -226,12 +238,13 @@ class Handshake:
             raise refusal(ErrorCode.REVOKED)
         session = self._sessions.get(claims.session)
         if session is not None:
+            self._refuse_outsiders(session.roles, inside=inside)
             async with session.resuming:
                 if not session.dropped and await self._resume_held(session, claims, packet, link):
                     return session
         if not self._persistence.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        return await self._resume_from_grid(claims, packet, link)
+        return await self._resume_from_grid(claims, packet, link, inside=inside)
 
     async def _resume_held(self, session: Session, claims: TokenClaims, packet: Resume, link: Link) -> bool:
         """Resume a session that this node holds: rung 1, or rung 4 if the buffers do not reach.
@@ -308,7 +321,7 @@ class Handshake:
         if self._revocations.is_revoked(principal=session.principal, credential=session.credential):
             raise refusal(ErrorCode.REVOKED)
 
-    async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link) -> Session:
+    async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link, *, inside: bool) -> Session:
         """Resume a session that another node held: rung 4."""
         result = await self._claims.elsewhere(claims, packet.attempt)
         record = result.record
@@ -316,6 +329,11 @@ class Handshake:
             # Nobody else ends it any more: it is this node's now.
             self._revocations.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)
+        try:
+            self._refuse_outsiders(record.roles, inside=inside)
+        except HandshakeRefused:
+            self._claims.disown(record.id)
+            raise
         already = self._sessions.get(claims.session)
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
@@ -340,6 +358,11 @@ class Handshake:
         self._resumed(session, Outcome.FAILED_OVER, FailoverReason.OTHER_NODE, result.previous)
         self._claims.tell(Ownership(session.id, result.previous, session.epoch))
         return session
+
+    def _refuse_outsiders(self, roles: frozenset[str], *, inside: bool) -> None:
+        """A console's token is worth nothing where clients come in, which more people can reach."""
+        if not inside and is_of_system(roles):
+            raise refusal(ErrorCode.SESSION_UNKNOWN)
 
     def _resumed(self, session: Session, outcome: Outcome, reason: FailoverReason | None, previous: NodeRef) -> None:
         self._metrics.add(catalogue.RESUMES, label=outcome.value)

@@ -206,6 +206,10 @@ class Node:
         """Serve one client connection until it is over."""
         await self.connections.serve(link)
 
+    async def serve_console(self, link: Link, administrators: Authenticator) -> None:
+        """Serve a connection of the admin port, for sessions of the administrators that *administrators* knows."""
+        await self.connections.serve(link, administrators)
+
     async def drain(self) -> None:
         """Move all clients to other nodes, to be stopped then; new connections must not come any more."""
         self._stopping = True

@@ -60,7 +60,7 @@ class Link(Protocol):
         """Write to many connections, one message each; means the same as ``write`` for one after the other.
 
         Args:
-            links: of this kind, each at most once.
+            links: of any kind, each at most once; those of this kind may be written to together.
             messages: one for each of them; where neighbours are sent the same object, it is prepared once.
         """
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from gateway.adapters.admin.console_link import ConsoleLink
 from gateway.adapters.memory import LoopbackLink, MemoryMetrics
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer
@@ -111,11 +114,40 @@ class WebSocketPair(Pair):
         self.client.transport.pause_reading()
 
 
-@pytest.fixture(params=["loopback", "websocket", "tls"])
+@asynccontextmanager
+async def console_pair() -> AsyncIterator[Pair]:
+    """A console's link, as the admin port makes it."""
+    links: asyncio.Queue[ConsoleLink] = asyncio.Queue()
+
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        websocket = web.WebSocketResponse(protocols=(SUBPROTOCOL,), compress=False, max_msg_size=MESSAGE_BYTES)
+        await websocket.prepare(request)
+        link = ConsoleLink(websocket, request.remote or "")
+        links.put_nowait(link)
+        await link.run()
+        return websocket
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"ws://127.0.0.1:{runner.addresses[0][1]}/"
+    async with connect(url, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, proxy=None) as client:
+        yield WebSocketPair(await links.get(), client)
+        client.transport.abort()
+    await runner.cleanup()
+
+
+@pytest.fixture(params=["loopback", "websocket", "tls", "console"])
 async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIterator[Pair]:
     """A link with its other end; what is written at the application is not read by anybody else."""
     if request.param == "loopback":
         yield LoopbackPair()
+        return
+    if request.param == "console":
+        async with console_pair() as pair:
+            yield pair
         return
     links: asyncio.Queue[Link] = asyncio.Queue()
     over = asyncio.Event()

@@ -2,6 +2,7 @@
 
 from gateway.adapters.admin.actions import Action, GrantedTo, built_in
 from gateway.adapters.admin.api import AdminApi
+from gateway.adapters.admin.console import Console, ConsoleAuthenticator
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.resources import OPERATIONS
 from gateway.adapters.admin.server import AdminServer
@@ -14,6 +15,8 @@ __all__ = [
     "AdminServer",
     "AdminTokens",
     "Caller",
+    "Console",
+    "ConsoleAuthenticator",
     "GrantedTo",
     "Guard",
     "TokensFileError",

@@ -6,6 +6,7 @@
 | ``/readyz`` | 200 if new clients are welcome, else 503 with the reasons: send them elsewhere for now |
 | ``/metrics`` | for Prometheus |
 | ``/openapi.json`` | describes the admin API, ``/v1/…`` |
+| ``/console/`` | a page for people; see ``console`` |
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.adapters.admin.api import AdminApi
+from gateway.adapters.admin.console import Console
 from gateway.adapters.admin.problems import HEADERS, Kind, Problem
 from gateway.catalogue import log_events as events
 from gateway.ports import EventLog
@@ -32,7 +34,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 BODY_OVERHEAD: Final = 64 * 1024
 """Bytes that a request may have beyond the largest value: what is around it, and escapes."""
 
-PATHS: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/…")
+PATHS: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/…", "/console/")
 """For people who ask for a page that does not exist."""
 
 
@@ -52,6 +54,7 @@ class AdminServer:
         tls: SSLContext | None = None,
         log: EventLog,
         api: AdminApi | None = None,
+        console: Console | None = None,
         value_bytes: int = 0,
     ) -> None:
         """Prepare; ``start`` listens.
@@ -64,6 +67,7 @@ class AdminServer:
             tls: how to speak TLS; None to speak none.
             log: where bugs are told.
             api: the admin API; None leaves it out.
+            console: the page for operators; None leaves it out.
             value_bytes: largest value of a topic, in bytes: so large may the body of a request be, and a bit larger.
         """
         self._host = host
@@ -73,6 +77,7 @@ class AdminServer:
         self._tls = tls
         self._log = log
         self._api = api
+        self._console = console
         self._body_bytes = value_bytes + BODY_OVERHEAD
         self._runner: web.AppRunner | None = None
 
@@ -94,6 +99,8 @@ class AdminServer:
         app.router.add_get("/metrics", self._metrics)
         if self._api is not None:
             self._api.add_to(app.router)
+        if self._console is not None:
+            self._console.add_to(app.router)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:

@@ -84,7 +84,10 @@ class FrameWriter(ABC):
         No code in Python runs between two ``send``, which measurably makes all of it cheaper: presumably, code and data
         of the kernel and of Python drive each other out of the processor's cache when they take turns.
         """
-        sockets = [link._socket for link in links if link._state is OPEN and not link._unsent]  # noqa: SLF001 - its own
+        try:
+            sockets = [link._socket for link in links if link._state is OPEN and not link._unsent]  # noqa: SLF001 - its own
+        except AttributeError:  # links of another kind are among them: consoles
+            sockets = []
         if len(sockets) < len(links) or len(links) == 1:
             for link, message in zip(links, messages, strict=True):
                 link.write(message)

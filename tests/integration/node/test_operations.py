@@ -17,13 +17,10 @@ from gateway.client import Session, Update, connect
 from gateway.core.topics import TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import LeaseTable
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.integration.admin.support import Pair, running_pair
+from tests.support.nodes import eventually
 
-QUICK: dict[str, Any] = {
-    "lease_renew": 0.2,
-    "lease": 1.0,
-    "policy": Path(__file__).parents[2] / "support" / "operators.toml",
-}
+QUICK: dict[str, Any] = {"lease_renew": 0.2, "lease": 1.0}
 
 
 class Watch:
@@ -40,9 +37,16 @@ class Watch:
             self.updates[update.topic] = self.updates.get(update.topic, 0) + 1
 
 
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with running_pair(tmp_path, **QUICK) as pair:
+        yield pair
+
+
 @asynccontextmanager
-async def watching(node: TestNode, selector: str = "$gateway/**") -> AsyncIterator[Watch]:
-    async with connect(node.url, principal="operator") as session:
+async def watching(pair: Pair, selector: str = "$gateway/**") -> AsyncIterator[Watch]:
+    """Watch at the first node, as a console does."""
+    async with connect(pair.n1.admin, principal="console", secret=pair.admins.tokens["viewer"]) as session:
         watch = Watch(session)
         following = asyncio.create_task(watch.follow(await session.subscribe(selector)))
         try:
@@ -62,61 +66,54 @@ def published(memory: MemoryGridServer) -> int:
     return sum(memory._data.topics.position(number).sequence for number in range(TOPIC_PARTITIONS))
 
 
-async def test_every_node_tells_of_itself_at_whichever_node_one_watches() -> None:
-    memory = MemoryGridServer()
-    async with running_node("n1", memory=memory, **QUICK) as one, running_node("n2", memory=memory, **QUICK) as two:  # noqa: SIM117 - too long for one line
-        async with connect(two.url, principal="alice") as alice, watching(one) as watch:
-            states = watch.values
-            await eventually(lambda: {"$gateway/nodes/n1", "$gateway/nodes/n2"} <= set(states))
-            await eventually(lambda: len(states["$gateway/nodes/n2"]["alive"]) == 2)
-            told = states["$gateway/nodes/n2"]
-            assert told["incarnation"] == two.gateway.me.incarnation
-            assert told["sessions"] == {"connected": 1, "disconnected": 0}
-            assert told["connections"] == 1
-            assert told["opened"] == 1
-            assert told["grid"] == {"state": "up", "generation": GridGeneration(1)}
-            assert told["state"] == "serving"
-            assert not told["draining"]
-            assert states["$gateway/slow/n2"] == {"node": "n2", "count": 0, "sessions": []}
-            # It goes on.
-            before = dict(watch.updates)
-            await eventually(lambda: watch.updates["$gateway/nodes/n2"] > before["$gateway/nodes/n2"])
-            await alice.close()
-            await eventually(lambda: states["$gateway/nodes/n2"]["ended"] == {"closed": 1})
-            happened = states["$gateway/activity/n2"]["happenings"]
-            assert [(each["what"], each["session"], each["detail"]) for each in happened] == [
-                ("ended", alice.id, "closed")
-            ]
+async def test_every_node_tells_of_itself_at_whichever_node_one_watches(pair: Pair) -> None:
+    async with connect(pair.n2.url, principal="alice") as alice, watching(pair) as watch:
+        states = watch.values
+        await eventually(lambda: {"$gateway/nodes/n1", "$gateway/nodes/n2"} <= set(states))
+        await eventually(lambda: len(states["$gateway/nodes/n2"]["alive"]) == 2)
+        told = states["$gateway/nodes/n2"]
+        assert told["incarnation"] == pair.n2.gateway.me.incarnation
+        assert told["sessions"] == {"connected": 1, "disconnected": 0}
+        assert told["connections"] == 1
+        assert told["opened"] == 1
+        assert told["grid"] == {"state": "up", "generation": GridGeneration(1)}
+        assert told["state"] == "serving"
+        assert not told["draining"]
+        assert states["$gateway/slow/n2"] == {"node": "n2", "count": 0, "sessions": []}
+        # It goes on.
+        before = dict(watch.updates)
+        await eventually(lambda: watch.updates["$gateway/nodes/n2"] > before["$gateway/nodes/n2"])
+        await alice.close()
+        await eventually(lambda: states["$gateway/nodes/n2"]["ended"] == {"closed": 1})
+        happened = states["$gateway/activity/n2"]["happenings"]
+        assert [(each["what"], each["session"], each["detail"]) for each in happened] == [("ended", alice.id, "closed")]
 
 
-async def test_resumes_are_told_by_rung_and_session() -> None:
-    memory = MemoryGridServer()
-    async with running_node("n1", memory=memory, **QUICK) as one, running_node("n2", memory=memory, **QUICK) as two:  # noqa: SIM117 - too long for one line
-        async with connect([two.url, one.url], principal="alice") as alice, watching(one) as watch:
-            await eventually(lambda: "$gateway/nodes/n2" in watch.values)
-            await two.gateway.close()
-            await eventually(lambda: "$gateway/activity/n1" in watch.values)
-            [happened] = watch.values["$gateway/activity/n1"]["happenings"]
-            assert (happened["what"], happened["session"], happened["detail"]) == ("resumed", alice.id, "failed_over")
-            await eventually(lambda: watch.values["$gateway/recoveries/n1"]["columns"] != [])
-            [[_, reattached, failed_over, refused]] = watch.values["$gateway/recoveries/n1"]["columns"]
-            assert (reattached, failed_over, refused) == (0, 1, 0)
-            assert watch.values["$gateway/nodes/n1"]["resumes"]["failed_over"] == 1
-            # Its lease lapses, and whoever takes over marks it.
-            await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "lapsed", within=10)
+async def test_resumes_are_told_by_rung_and_session(pair: Pair) -> None:
+    async with connect([pair.n2.url, pair.n1.url], principal="alice") as alice, watching(pair) as watch:
+        await eventually(lambda: "$gateway/nodes/n2" in watch.values)
+        await pair.n2.gateway.close()
+        await eventually(lambda: "$gateway/activity/n1" in watch.values)
+        [happened] = watch.values["$gateway/activity/n1"]["happenings"]
+        assert (happened["what"], happened["session"], happened["detail"]) == ("resumed", alice.id, "failed_over")
+        await eventually(lambda: watch.values["$gateway/recoveries/n1"]["columns"] != [])
+        [[_, reattached, failed_over, refused]] = watch.values["$gateway/recoveries/n1"]["columns"]
+        assert (reattached, failed_over, refused) == (0, 1, 0)
+        assert watch.values["$gateway/nodes/n1"]["resumes"]["failed_over"] == 1
+        # Its lease lapses, and whoever takes over marks it.
+        await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "lapsed", within=10)
 
 
-async def test_a_node_that_leaves_says_so() -> None:
-    memory = MemoryGridServer()
-    async with running_node("n1", memory=memory, **QUICK) as one, watching(one) as watch:
-        async with running_node("n2", memory=memory, **QUICK) as two:
-            await eventually(lambda: "$gateway/nodes/n2" in watch.values)
-            await two.gateway.drain()
+async def test_a_node_that_leaves_says_so(pair: Pair) -> None:
+    async with watching(pair) as watch:
+        await eventually(lambda: "$gateway/nodes/n2" in watch.values)
+        await pair.n2.gateway.drain()
+        await pair.n2.gateway.close()
         await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "left")
 
 
-async def test_nothing_is_published_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = MemoryGridServer()
+async def test_nothing_is_published_while_nobody_watches(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = pair.memory
     renewals: Counter[str] = Counter()
     renew = memory._data.leases.renew
 
@@ -125,25 +122,24 @@ async def test_nothing_is_published_while_nobody_watches(monkeypatch: pytest.Mon
         return renew(node, length, now, watch)
 
     monkeypatch.setattr(memory._data.leases, "renew", counted)
-    async with running_node("n1", memory=memory, **QUICK) as one, running_node("n2", memory=memory, **QUICK) as two:
-        nodes = [each.gateway.node for each in (one, two)]
-        async with watching(one) as watch:
-            await eventually(lambda: {"$gateway/nodes/n1", "$gateway/nodes/n2"} <= set(watch.values))
-            assert all(watched(node) for node in nodes)
-        # What the other node was told is forgotten after some renewals.
-        await eventually(lambda: not any(watched(node) for node in nodes))
-        before = published(memory)
-        assert before > 0
-        async with connect(one.url, principal="alice"):
-            # Meanwhile two or more reports would have come.
-            until = {name: count + 12 for name, count in renewals.items()}
-            await eventually(lambda: all(renewals[name] >= count for name, count in until.items()))
-        assert published(memory) == before
+    nodes = [each.gateway.node for each in (pair.n1, pair.n2)]
+    async with watching(pair) as watch:
+        await eventually(lambda: {"$gateway/nodes/n1", "$gateway/nodes/n2"} <= set(watch.values))
+        assert all(watched(node) for node in nodes)
+    # What the other node was told is forgotten after some renewals.
+    await eventually(lambda: not any(watched(node) for node in nodes))
+    before = published(memory)
+    assert before > 0
+    async with connect(pair.n1.url, principal="alice"):
+        # Meanwhile two or more reports would have come.
+        until = {name: count + 12 for name, count in renewals.items()}
+        await eventually(lambda: all(renewals[name] >= count for name, count in until.items()))
+    assert published(memory) == before
 
 
-async def test_who_selects_everything_is_not_told() -> None:
-    async with running_node("n1", **QUICK) as one, watching(one, "**") as watch, watching(one) as operator:
+async def test_who_selects_everything_is_not_told(pair: Pair) -> None:
+    async with connect(pair.n1.url) as alice, watching(pair, "**") as watch, watching(pair) as operator:
         await eventually(lambda: "$gateway/nodes/n1" in operator.values)
-        await watch.session.publish("prices/ACME", 1)
+        await alice.publish("prices/ACME", 1)
         await eventually(lambda: "prices/ACME" in watch.values)
         assert set(watch.values) == {"prices/ACME"}

@@ -1,0 +1,203 @@
+"""The console: a page for operators, and the gateway's protocol for it, both on the admin port.
+
+| path | answer |
+|---|---|
+| ``/console/`` | the page; anybody may load it, it shows nothing without a token |
+| ``/console/…`` | its parts, and the JavaScript client as ``/console/client/…`` |
+| ``/v1/connect`` | the WebSocket of the wire protocol; the token of an administrator goes into the hello |
+
+Whatever a console shows comes by the protocol or the admin API, with the rights of the token. The page itself is the
+same for everybody, comes from this node alone, and may talk to no other place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import mimetypes
+from collections.abc import Awaitable, Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from gateway.adapters.admin.actions import Action, GrantedTo, allows
+from gateway.adapters.admin.console_link import ConsoleLink
+from gateway.adapters.admin.tokens import AdminTokens
+from gateway.core.codec import SUBPROTOCOL
+from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
+from gateway.ports import Credentials, CredentialsRefused, Identity, Link
+
+PAGE: Final = Path(__file__).parent / "page"
+"""The files of the page."""
+
+CLIENT: Final = PAGE / "client"
+"""The JavaScript client. In a checkout it is a link to its one source, and in a wheel what the link led to."""
+
+PRINCIPAL_PREFIX: Final = "admin:"
+"""Before the name of an administrator: what a session of theirs belongs to is told from any user's."""
+
+_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+"""What the page consists of; told here, because the tables of operating systems differ."""
+
+SECURITY_HEADERS: Final = {
+    # Nothing inline, nothing from elsewhere, no plugin, no frame around it, no form to elsewhere; 'self' is for the
+    # WebSocket, too.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+"""Of every part of the page."""
+
+CACHING: Final = "no-cache"
+"""Kept, but asked for again each time, which an ETag answers with a few bytes: after a deploy nobody runs half of the
+old page against the new API."""
+
+
+class _File:
+    """One part of the page, as it is sent."""
+
+    def __init__(self, path: Path) -> None:
+        self.body = path.read_bytes()
+        self.tag = hashlib.sha256(self.body).hexdigest()[:32]
+        self.type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+
+
+class ConsoleAuthenticator:
+    """Knows administrators by their tokens; an ``Authenticator`` for the consoles' hello.
+
+    Args:
+        tokens: the administrators; None if administration is off.
+        granted: what roles may do.
+    """
+
+    def __init__(self, tokens: AdminTokens | None, granted: GrantedTo) -> None:
+        self._tokens = tokens
+        self._granted = granted
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """See ``Authenticator.authenticate``."""
+        if self._tokens is None:
+            raise CredentialsRefused("administration is off: the setting admin_tokens_file names no file")
+        caller = self._tokens.find(credentials.secret or "")
+        if caller is None:
+            raise CredentialsRefused("this is no token of the file of administrators")
+        granted = self._granted(caller.roles)
+        if not allows(granted, Action.NODES_READ):
+            raise CredentialsRefused(f"{caller.name} may not see nodes, and a console without them shows nothing")
+        roles = {CONSOLE, CONSOLE_TOPICS} if allows(granted, Action.TOPICS_READ) else {CONSOLE}
+        name = PRINCIPAL_PREFIX + caller.name
+        # Under this name a console can be found and revoked like any other session.
+        return Identity(principal=name, roles=frozenset(roles), credential=name)
+
+
+class Console:
+    """Serves the console.
+
+    Args:
+        serve: serves a link as the application does at the client port, but for administrators only.
+        check: refuses a request that was meant for another host, by raising.
+        accepting: whether new connections are wanted.
+        message_bytes: largest message accepted of a console, in bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        serve: Callable[[Link], Awaitable[None]],
+        check: Callable[[web.Request], None],
+        accepting: Callable[[], bool],
+        message_bytes: int,
+    ) -> None:
+        self._serve = serve
+        self._check = check
+        self._accepting = accepting
+        self._message_bytes = message_bytes
+        self._links: set[ConsoleLink] = set()
+        # The names of files come from the disk and never from a request, so that no path leads out.
+        self._files = {name: _File(path) for name, path in _parts()}
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the paths of the console."""
+        router.add_get("/console", self._redirect)
+        router.add_get("/console/{name:.*}", self._file)
+        router.add_get("/v1/connect", self._connect)
+
+    # --- The page -----------------------------------------------------------------------------------------------------
+
+    async def _redirect(self, _request: web.Request) -> web.Response:
+        return web.Response(status=HTTPStatus.PERMANENT_REDIRECT, headers={"Location": "/console/", **SECURITY_HEADERS})
+
+    async def _file(self, request: web.Request) -> web.Response:
+        self._check(request)
+        file = self._files.get(request.match_info["name"] or "index.html")
+        if file is None:
+            raise web.HTTPNotFound
+        headers = {"Cache-Control": CACHING, "ETag": f'"{file.tag}"', **SECURITY_HEADERS}
+        known = request.if_none_match or ()
+        if any(each.value in {file.tag, "*"} for each in known):
+            return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return web.Response(body=file.body, content_type=file.type, charset="utf-8", headers=headers)
+
+    # --- The protocol -------------------------------------------------------------------------------------------------
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        self._check(request)
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
+        websocket = web.WebSocketResponse(
+            protocols=(SUBPROTOCOL,), compress=False, max_msg_size=self._message_bytes, autoping=True
+        )
+        await websocket.prepare(request)
+        link = ConsoleLink(websocket, request.remote or "")
+        self._links.add(link)
+        serving = asyncio.create_task(self._answer(link), name="serve-console")
+        try:
+            await link.run()
+        finally:
+            self._links.discard(link)
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        return websocket
+
+    async def _answer(self, link: ConsoleLink) -> None:
+        await self._serve(link)
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        if not self._accepting():
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "this node takes no new connections; try another")
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return _refuse(HTTPStatus.UPGRADE_REQUIRED, "this path speaks WebSocket")
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != request.host:
+            return _refuse(HTTPStatus.FORBIDDEN, "only this node's own page may connect here")
+        offered = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+        if SUBPROTOCOL not in offered:
+            return _refuse(HTTPStatus.BAD_REQUEST, f"offer the subprotocol {SUBPROTOCOL}")
+        if {"token", "secret"} & request.query.keys():
+            return _refuse(HTTPStatus.BAD_REQUEST, "secrets do not belong into a URL; send them in the first packet")
+        return None
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the connections of all consoles."""
+        for link in list(self._links):
+            link.close(code, reason)
+
+
+def _parts() -> Iterator[tuple[str, Path]]:
+    # A link to a folder is not gone into by itself.
+    for path in sorted({*PAGE.rglob("*"), *CLIENT.glob("*.js")}):
+        if path.is_file():
+            yield path.relative_to(PAGE).as_posix(), path
+
+
+def _refuse(status: HTTPStatus, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", headers={"Cache-Control": "no-store"})

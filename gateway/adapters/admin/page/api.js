@@ -1,0 +1,153 @@
+/**
+ * The admin API. The token is kept in memory, or for this tab if the user wants that, and is never part of a URL.
+ *
+ * @module
+ */
+
+/** What the admin API says when it refuses (RFC 9457). */
+export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/**
+ * @typedef {{items: any[], cursor: string | null}} Page
+ */
+
+/** Asks the node that the page came from. */
+export class Api {
+  #token;
+
+  /** @param {string} token */
+  constructor(token) {
+    this.#token = token;
+  }
+
+  /** For the hello of the console's session. */
+  get token() {
+    return this.#token;
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {{body?: unknown, query?: Record<string, string | number | boolean | null | undefined>, signal?: AbortSignal}} [options]
+   * @returns {Promise<any>}
+   * @throws {Refused}
+   */
+  async ask(method, path, { body, query = {}, signal } = {}) {
+    const url = new URL(path, location.origin);
+    for (const [name, value] of Object.entries(query)) {
+      if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, String(value));
+    }
+    const response = await fetch(url, {
+      method,
+      headers: {
+        Authorization: `Bearer ${this.#token}`,
+        Accept: "application/json",
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      },
+      body: body === undefined ? null : JSON.stringify(body),
+      cache: "no-store",
+      credentials: "omit",
+      ...(signal ? { signal } : {}),
+    });
+    const text = await response.text();
+    const content = parse(text);
+    if (!response.ok) throw new Refused(response.status, content?.detail ?? content?.title ?? `HTTP status ${response.status}`);
+    return content;
+  }
+
+  /** @returns {Promise<Page>} */
+  nodes() {
+    return this.ask("GET", "/v1/nodes");
+  }
+
+  /**
+   * @param {string} node
+   * @param {"drain" | "undrain"} what
+   */
+  nodeAction(node, what) {
+    return this.ask("POST", `/v1/nodes/${encodeURIComponent(node)}/${what}`);
+  }
+
+  /**
+   * @param {{filter?: string, cursor?: string | null, limit?: number, signal?: AbortSignal}} query
+   * @returns {Promise<Page>}
+   */
+  sessions({ signal, ...query }) {
+    return this.ask("GET", "/v1/sessions", { query, ...(signal ? { signal } : {}) });
+  }
+
+  /** @param {string} id */
+  session(id) {
+    return this.ask("GET", sessionPath(id));
+  }
+
+  /** @param {string} id */
+  closeSession(id) {
+    return this.ask("DELETE", sessionPath(id));
+  }
+
+  /**
+   * @param {string} id
+   * @param {string | null} node
+   */
+  moveSession(id, node) {
+    return this.ask("POST", `${sessionPath(id)}/move`, { body: node === null ? {} : { node } });
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} message
+   */
+  notifySession(id, message) {
+    return this.ask("POST", `${sessionPath(id)}/notice`, { body: { message } });
+  }
+
+  /**
+   * @param {{selector: string, cursor?: string | null, limit?: number, signal?: AbortSignal}} query
+   * @returns {Promise<Page>}
+   */
+  topics({ signal, ...query }) {
+    return this.ask("GET", "/v1/topics", { query, ...(signal ? { signal } : {}) });
+  }
+
+  /**
+   * @param {string} topic
+   * @returns {Promise<Page>}
+   */
+  subscribers(topic) {
+    return this.ask("GET", `/v1/topics/${encodeURIComponent(topic)}/subscribers`, { query: { limit: 100 } });
+  }
+
+  /** @returns {Promise<Page>} */
+  revocations() {
+    return this.ask("GET", "/v1/revocations");
+  }
+
+  /** @param {object} revocation */
+  revoke(revocation) {
+    return this.ask("POST", "/v1/revocations", { body: revocation });
+  }
+}
+
+/** @param {string} id */
+function sessionPath(id) {
+  return `/v1/sessions/${encodeURIComponent(id)}`;
+}
+
+/** @param {string} text */
+function parse(text) {
+  try {
+    return text === "" ? null : JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,187 @@
+/**
+ * What the console knows of the cluster, live: it is a client of the gateway like any other, and survives like one.
+ *
+ * @module
+ */
+
+import { connect } from "./client/index.js";
+
+/** Seconds without news after which a node counts as silent; three reports may be late. */
+const SILENT_AFTER = 4;
+
+/** Happenings kept for the feed. */
+const KEPT = 300;
+
+/**
+ * @typedef {object} NodeState - See `gateway/app/operations/reports.py`; a node that is gone has only the first three.
+ * @property {string} node
+ * @property {string} incarnation
+ * @property {"serving" | "lapsed" | "left"} state
+ * @property {string} version
+ * @property {number} started
+ * @property {number} at
+ * @property {{connected: number, disconnected: number}} sessions
+ * @property {number} connections
+ * @property {Record<string, number>} resumes
+ * @property {{blocked: number, closed: number}} slow
+ * @property {number} lag
+ * @property {{state: string, generation: number}} grid
+ * @property {boolean} draining
+ * @property {string[]} reasons
+ * @property {string[]} alive
+ *
+ * @typedef {{at: number, what: string, session: string, detail: string | null, node: string}} Happening
+ * @typedef {"ready" | "not ready" | "draining" | "silent" | "lapsed" | "left"} Standing
+ * @typedef {import("./client/session.js").Session} Session
+ */
+
+/**
+ * The live state. Events: `change` (something of the nodes), `happenings` (detail: new ones), `link` (its own connection).
+ */
+export class Live extends EventTarget {
+  #token;
+  #keep;
+  /** @type {Session | null} */
+  #session = null;
+  #timer = 0;
+
+  /**
+   * @param {string} token - Of an administrator.
+   * @param {boolean} keep - Go on with the session after a reload of the page.
+   */
+  constructor(token, keep) {
+    super();
+    this.#token = token;
+    this.#keep = keep;
+    /** @type {Map<string, NodeState>} */
+    this.nodes = new Map();
+    /** When each node was heard last, in seconds of the page's clock; absent for values that are not news. */
+    this.heard = new Map();
+    /** @type {Map<string, {interval: number, columns: number[][]}>} */
+    this.recoveries = new Map();
+    /** @type {Map<string, {count: number, sessions: any[]}>} */
+    this.slow = new Map();
+    /** @type {Happening[]} */
+    this.happenings = [];
+  }
+
+  /** The console's own session. */
+  get session() {
+    return /** @type {Session} */ (this.#session);
+  }
+
+  /** Sign in; rejected if the token is not accepted, or if nobody answers. */
+  async start() {
+    const session = await connect("/v1/connect", {
+      principal: "console",
+      secret: this.#token,
+      ...(this.#keep ? { keep: "console" } : {}),
+    });
+    this.#session = session;
+    for (const name of ["state", "recovery"]) session.addEventListener(name, () => this.#tell("link"));
+    if (!this.#keep) addEventListener("pagehide", () => void session.close());
+    await Promise.all([
+      session.subscribe("$gateway/nodes/*", { listener: (update) => this.#node(update) }),
+      session.subscribe("$gateway/recoveries/*", { listener: ({ value }) => this.recoveries.set(value.node, value) }),
+      session.subscribe("$gateway/slow/*", { listener: ({ value }) => this.slow.set(value.node, value) }),
+      session.subscribe("$gateway/activity/*", { listener: (update) => this.#activity(update) }),
+    ]);
+    this.#timer = setInterval(() => this.#tell("change"), 1000);
+    this.#tell("link");
+  }
+
+  /** End the console's session. */
+  async stop() {
+    clearInterval(this.#timer);
+    await this.#session?.close({ timeout: 2 });
+  }
+
+  /**
+   * @param {import("./client/streams.js").Update} update
+   */
+  #node({ value, snapshot }) {
+    this.nodes.set(value.node, value);
+    // What was kept from earlier says nothing about now; a snapshot after a failover does not either.
+    if (!snapshot) this.heard.set(value.node, now());
+  }
+
+  /**
+   * @param {import("./client/streams.js").Update} update
+   */
+  #activity({ value, snapshot }) {
+    if (snapshot) return;
+    /** @type {Happening[]} */
+    const news = value.happenings.map((/** @type {any} */ each) => ({ ...each, node: value.node }));
+    this.happenings.unshift(...[...news].reverse());
+    this.happenings.length = Math.min(this.happenings.length, KEPT);
+    this.dispatchEvent(new CustomEvent("happenings", { detail: { news, more: value.more } }));
+  }
+
+  /** @param {string} what */
+  #tell(what) {
+    this.dispatchEvent(new CustomEvent(what));
+  }
+
+  // --- What follows from it -----------------------------------------------------------------------------------------
+
+  /**
+   * Tell how a node stands: by its own words as long as it is heard, else by those of the others, which see its lease.
+   *
+   * @param {NodeState} state
+   * @returns {Standing}
+   */
+  standing(state) {
+    if (state.state !== "serving") return state.state;
+    const heard = this.heard.get(state.node);
+    if (heard === undefined || now() - heard > SILENT_AFTER) {
+      const name = `${state.node}/${state.incarnation}`;
+      const others = [...this.nodes.values()].filter((each) => each !== state && this.#isHeard(each));
+      return others.length > 0 && !others.some(({ alive }) => alive.includes(name)) ? "lapsed" : "silent";
+    }
+    if (state.draining) return "draining";
+    return state.reasons.length > 0 ? "not ready" : "ready";
+  }
+
+  /** @param {NodeState} state */
+  #isHeard({ node, state }) {
+    const heard = this.heard.get(node);
+    return state === "serving" && heard !== undefined && now() - heard <= SILENT_AFTER;
+  }
+
+  /** The nodes, by name; those that were gone when this page came, and about which nobody has news, are left out. */
+  list() {
+    return [...this.nodes.values()]
+      .filter((each) => this.heard.has(each.node) || this.standing(each) === "silent")
+      .sort((one, other) => one.node.localeCompare(other.node, "en", { numeric: true }));
+  }
+
+  /** The nodes that serve. */
+  serving() {
+    return this.list().filter((each) => this.#isHeard(each));
+  }
+
+  /**
+   * Add up the resumes of all nodes, by interval and rung.
+   *
+   * @returns {Map<number, number[]>} By the beginning of the interval, in seconds since 1970.
+   */
+  history() {
+    /** @type {Map<number, number[]>} */
+    const sums = new Map();
+    for (const { columns } of this.recoveries.values()) {
+      for (const [begins, ...counts] of columns) {
+        const sum = sums.get(/** @type {number} */ (begins)) ?? counts.map(() => 0);
+        sums.set(
+          /** @type {number} */ (begins),
+          sum.map((each, index) => each + (counts[index] ?? 0)),
+        );
+      }
+    }
+    return sums;
+  }
+}
+
+/** Seconds of the page's clock. */
+function now() {
+  return performance.now() / 1000;
+}

@@ -1,0 +1,296 @@
+/**
+ * The cluster at a glance: nodes, recoveries, slow consumers, and what happens.
+ *
+ * @module
+ */
+
+import { confirm } from "../dialogs.js";
+import { RecoveryChart } from "../chart.js";
+import { badge, el, say } from "../dom.js";
+import { bytes, clock, count, duration, plain } from "../format.js";
+
+/** Happenings shown. */
+const SHOWN = 60;
+
+/** @type {Record<import("../live.js").Standing, "good" | "warn" | "bad" | "quiet">} */
+const STANDINGS = { ready: "good", "not ready": "warn", draining: "warn", silent: "bad", lapsed: "bad", left: "quiet" };
+
+/** What happened to a session, in words. @type {Record<string, [string, "good" | "warn" | "bad" | "quiet" | "info"]>} */
+const WORDS = {
+  opened: ["opened", "info"],
+  disconnected: ["disconnected", "quiet"],
+  ended: ["ended", "quiet"],
+  fenced: ["went to another node", "quiet"],
+  too_slow: ["closed: too slow", "bad"],
+  "resumed reattached": ["reattached", "good"],
+  "resumed failed_over": ["failed over", "warn"],
+};
+
+/** The view. */
+export class Overview {
+  #live;
+  #api;
+  #tiles = new Map(
+    ["Nodes ready", "Sessions connected", "Waiting to come back", "Recoveries, 15 min", "Refused, 15 min", "Slow now"].map((name) => [
+      name,
+      el("dd", {}, "–"),
+    ]),
+  );
+  #chart = new RecoveryChart();
+  #nodes = el("tbody");
+  /** @type {Map<string, NodeRow>} */
+  #rows = new Map();
+  #slow = el("tbody");
+  #slowBox;
+  #feed = el("ol", { class: "feed" });
+  #empty = el("p", { class: "quiet" }, "Nothing has happened since this page was opened.");
+  #stop = new AbortController();
+
+  /**
+   * @param {import("../main.js").Context} context
+   */
+  constructor({ live, api }) {
+    this.#live = live;
+    this.#api = api;
+    this.#slowBox = el(
+      "section",
+      { class: "card", "aria-labelledby": "slow-title", hidden: true },
+      el("h2", { id: "slow-title" }, "Slow consumers"),
+      el(
+        "div",
+        { class: "scroll-x", tabindex: "0", role: "region", "aria-labelledby": "slow-title" },
+        el(
+          "table",
+          {},
+          head(["Session", "Principal", "Node", "Waiting#", "Bytes#", "Unacknowledged#"]),
+          this.#slow,
+        ),
+      ),
+    );
+    this.element = el(
+      "div",
+      { class: "view overview" },
+      el("h1", { class: "visually-hidden" }, "Overview"),
+      el("dl", { class: "tiles" }, ...[...this.#tiles].map(([name, value]) => el("div", { class: "tile" }, el("dt", {}, name), value))),
+      el(
+        "section",
+        { class: "card", "aria-labelledby": "nodes-title" },
+        el("h2", { id: "nodes-title" }, "Nodes"),
+        el(
+          "div",
+          { class: "scroll-x", tabindex: "0", role: "region", "aria-labelledby": "nodes-title" },
+          el(
+            "table",
+            {},
+            head(["Node", "State", "Connected#", "Away#", "Reattached#", "Failed over#", "Refused#", "Slow#", "Loop lag#", "Grid", "Up", ""]),
+            this.#nodes,
+          ),
+        ),
+      ),
+      el(
+        "div",
+        { class: "columns" },
+        el(
+          "section",
+          { class: "card", "aria-labelledby": "recoveries-title" },
+          el("h2", { id: "recoveries-title" }, "Recoveries by rung"),
+          this.#chart.element,
+        ),
+        el(
+          "section",
+          { class: "card", "aria-labelledby": "feed-title" },
+          el("h2", { id: "feed-title" }, "What happens"),
+          this.#empty,
+          this.#feed,
+        ),
+      ),
+      this.#slowBox,
+    );
+  }
+
+  start() {
+    const { signal } = this.#stop;
+    this.#live.addEventListener("change", () => this.#show(), { signal });
+    this.#live.addEventListener("happenings", () => this.#showFeed(), { signal });
+    this.#show();
+    this.#showFeed();
+  }
+
+  stop() {
+    this.#stop.abort();
+  }
+
+  #show() {
+    const nodes = this.#live.list();
+    const serving = this.#live.serving();
+    const history = this.#live.history();
+    const recent = [...history].filter(([at]) => at > Date.now() / 1000 - 900).map(([, counts]) => counts);
+    /** @param {(counts: number[]) => number} pick */
+    const sum = (pick) => recent.reduce((total, each) => total + pick(each), 0);
+    this.#tile("Nodes ready", `${nodes.filter((each) => this.#live.standing(each) === "ready").length} of ${nodes.length}`);
+    this.#tile("Sessions connected", count(add(serving, (each) => each.sessions.connected)));
+    this.#tile("Waiting to come back", count(add(serving, (each) => each.sessions.disconnected)));
+    this.#tile("Recoveries, 15 min", count(sum(([reattached, failedOver]) => (reattached ?? 0) + (failedOver ?? 0))));
+    this.#tile("Refused, 15 min", count(sum(([, , refused]) => refused ?? 0)));
+    this.#tile("Slow now", count(add(serving, (each) => each.slow.blocked)));
+    this.#showNodes(nodes);
+    this.#chart.draw(history, Date.now() / 1000);
+    this.#showSlow();
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} text
+   */
+  #tile(name, text) {
+    say(/** @type {Element} */ (this.#tiles.get(name)), text);
+  }
+
+  /** @param {import("../live.js").NodeState[]} nodes */
+  #showNodes(nodes) {
+    for (const [name, row] of this.#rows) {
+      if (!nodes.some(({ node }) => node === name)) {
+        row.element.remove();
+        this.#rows.delete(name);
+      }
+    }
+    nodes.forEach((state, index) => {
+      let row = this.#rows.get(state.node);
+      if (row === undefined) {
+        row = new NodeRow(state.node, this.#api);
+        this.#rows.set(state.node, row);
+      }
+      row.show(state, this.#live.standing(state));
+      if (this.#nodes.children[index] !== row.element) this.#nodes.insertBefore(row.element, this.#nodes.children[index] ?? null);
+    });
+  }
+
+  #showSlow() {
+    const names = new Set(this.#live.serving().map(({ node }) => node));
+    const slow = [...this.#live.slow].filter(([node]) => names.has(node)).flatMap(([node, { sessions }]) => sessions.map((each) => ({ ...each, node })));
+    this.#slowBox.hidden = slow.length === 0;
+    this.#slow.replaceChildren(
+      ...slow.map((each) =>
+        el(
+          "tr",
+          {},
+          el("td", {}, el("a", { href: `#/sessions/${encodeURIComponent(each.session)}`, class: "mono" }, plain(each.session))),
+          el("td", {}, plain(each.principal)),
+          el("td", {}, each.node),
+          el("td", { class: "number" }, count(each.waiting_packets)),
+          el("td", { class: "number" }, bytes(each.waiting_bytes)),
+          el("td", { class: "number" }, count(each.resend_packets)),
+        ),
+      ),
+    );
+  }
+
+  #showFeed() {
+    const { happenings } = this.#live;
+    this.#empty.hidden = happenings.length > 0;
+    this.#feed.replaceChildren(...happenings.slice(0, SHOWN).map(describe));
+  }
+}
+
+/** One node's row; its cells stay, so that a focus in it does, too. */
+class NodeRow {
+  #api;
+  #name;
+  #cells = Array.from({ length: 10 }, () => el("td"));
+  #state = el("td");
+  #button = el("button", { type: "button", class: "small", onclick: () => this.#act() }, "Drain");
+  #draining = false;
+  #standing = "";
+
+  /**
+   * @param {string} name
+   * @param {import("../api.js").Api} api
+   */
+  constructor(name, api) {
+    this.#name = name;
+    this.#api = api;
+    for (const index of [0, 1, 2, 3, 4, 5, 6]) this.#cells[index]?.classList.add("number");
+    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells.slice(0, 9), el("td", { class: "end" }, this.#button));
+  }
+
+  /**
+   * @param {import("../live.js").NodeState} state
+   * @param {import("../live.js").Standing} standing
+   */
+  show(state, standing) {
+    if (standing !== this.#standing) {
+      this.#standing = standing;
+      this.#state.replaceChildren(badge(standing, STANDINGS[standing]));
+    }
+    this.#state.title = (state.reasons ?? []).join("; ");
+    const gone = state.state !== "serving";
+    this.element.classList.toggle("gone", gone || standing === "silent" || standing === "lapsed");
+    const texts = gone
+      ? Array.from({ length: 9 }, () => "–")
+      : [
+          count(state.sessions.connected),
+          count(state.sessions.disconnected),
+          count(state.resumes.reattached),
+          count(state.resumes.failed_over),
+          count(state.resumes.refused),
+          count(state.slow.blocked),
+          duration(state.lag),
+          state.grid.state,
+          duration(state.at - state.started),
+        ];
+    texts.forEach((text, index) => say(/** @type {Element} */ (this.#cells[index]), text));
+    this.#draining = state.draining ?? false;
+    say(this.#button, this.#draining ? "Undrain" : "Drain");
+    this.#button.setAttribute("aria-label", `${this.#draining ? "Undrain" : "Drain"} node ${plain(this.#name)}`);
+    this.#button.hidden = gone || standing === "lapsed" || standing === "silent";
+  }
+
+  #act() {
+    const what = this.#draining ? "undrain" : "drain";
+    void confirm({
+      title: `${this.#draining ? "Undrain" : "Drain"} ${plain(this.#name)}?`,
+      text: this.#draining
+        ? "It takes new sessions again. Moves that have begun are finished."
+        : "Its clients are moved to other nodes, without a gap, and it takes no new sessions until it is undrained or started again.",
+      action: this.#draining ? "Undrain" : "Drain",
+      act: () => this.#api.nodeAction(this.#name, what),
+      done: `${plain(this.#name)}: ${what} has begun`,
+    });
+  }
+}
+
+/**
+ * @param {import("../live.js").Happening} happening
+ */
+function describe({ at, what, session, detail, node }) {
+  const [word, kind] = WORDS[detail === null || what === "ended" ? what : `${what} ${detail}`] ?? [what, "info"];
+  return el(
+    "li",
+    {},
+    el("time", { datetime: new Date(at * 1000).toISOString() }, clock(at)),
+    badge(what === "ended" && detail !== null ? `${word}: ${detail}` : word, kind),
+    el("a", { href: `#/sessions/${encodeURIComponent(session)}`, class: "mono" }, plain(session)),
+    el("span", { class: "quiet" }, `at ${plain(node)}`),
+  );
+}
+
+/**
+ * Make a head row; `#` at the end of a name means a column of numbers.
+ *
+ * @param {string[]} names
+ */
+function head(names) {
+  return el(
+    "thead",
+    {},
+    el("tr", {}, ...names.map((name) => el("th", { scope: "col", class: name.endsWith("#") ? "number" : null }, name.replace("#", "") || el("span", { class: "visually-hidden" }, "Actions")))),
+  );
+}
+
+/**
+ * @param {import("../live.js").NodeState[]} nodes
+ * @param {(node: import("../live.js").NodeState) => number} pick
+ */
+function add(nodes, pick) {
+  return nodes.reduce((sum, each) => sum + pick(each), 0);
+}

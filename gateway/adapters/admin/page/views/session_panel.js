@@ -1,0 +1,257 @@
+/**
+ * One session: who it is, where it is, what waits for it, and what can be done to it. It follows the session live.
+ *
+ * @module
+ */
+
+import { Refused } from "../api.js";
+import { confirm } from "../dialogs.js";
+import { badge, el } from "../dom.js";
+import { bytes, clock, count, duration, plain } from "../format.js";
+
+/** Milliseconds between two looks at the buffers and queues, which only the session's node knows. */
+const LOOK = 2000;
+
+/** Milliseconds after something happened to the session: its node is asked at once. */
+const SOON = 50;
+
+/** Steps of its life that are kept. */
+const STEPS = 12;
+
+/** @type {Record<string, [string, "good" | "warn" | "bad" | "quiet"]>} */
+const STEP_WORDS = {
+  reattached: ["reattached", "good"],
+  failed_over: ["failed over", "warn"],
+  disconnected: ["lost its client", "quiet"],
+  fenced: ["went to another node", "quiet"],
+  too_slow: ["closed: too slow", "bad"],
+  ended: ["ended", "bad"],
+  opened: ["opened", "good"],
+};
+
+/** The panel. */
+export class SessionPanel {
+  #context;
+  #stop = new AbortController();
+  #timer = 0;
+  #looking = false;
+  /** @type {any} */
+  #session = null;
+  #title = el("h2", { class: "mono cut", tabindex: "-1", id: "panel-title" });
+  #state = el("p", { class: "panel-state", role: "status", "aria-live": "polite" });
+  #facts = el("dl", { class: "facts" });
+  #lists = el("div");
+  #steps = el("ol", { class: "feed steps" });
+  #buttons;
+
+  /**
+   * @param {import("../main.js").Context} context
+   * @param {string} id
+   * @param {() => void} close
+   */
+  constructor(context, id, close) {
+    this.#context = context;
+    this.id = id;
+    this.#title.textContent = plain(id);
+    /** @type {[string, string, () => void][]} */
+    const actions = [
+      ["Move…", "", () => this.#move()],
+      ["Notice…", "", () => this.#notice()],
+      ["Revoke…", "danger", () => this.#revoke()],
+      ["Close…", "danger", () => this.#end()],
+    ];
+    this.#buttons = actions.map(([name, kind, act]) => el("button", { type: "button", class: `small ${kind}`, onclick: act }, name));
+    this.element = el(
+      "section",
+      {
+        class: "card panel",
+        "aria-labelledby": "panel-title",
+        onkeydown: (/** @type {KeyboardEvent} */ event) => {
+          if (event.key === "Escape") close();
+        },
+      },
+      el(
+        "div",
+        { class: "panel-head" },
+        this.#title,
+        el("button", { type: "button", class: "icon-button", "aria-label": "Close this panel", title: "Close this panel (Esc)", onclick: close }, "×"),
+      ),
+      this.#state,
+      el("div", { class: "buttons start" }, ...this.#buttons),
+      this.#facts,
+      this.#lists,
+      el("h3", {}, "Its life, since this panel is open"),
+      this.#steps,
+    );
+  }
+
+  start() {
+    const { signal } = this.#stop;
+    this.#context.live.addEventListener("happenings", (event) => this.#happened(/** @type {CustomEvent} */ (event).detail), { signal });
+    void this.#look();
+    this.#title.focus({ preventScroll: true });
+  }
+
+  stop() {
+    this.#stop.abort();
+    clearTimeout(this.#timer);
+  }
+
+  /** @param {{news: import("../live.js").Happening[], more: number}} happened */
+  #happened({ news, more }) {
+    const mine = news.filter(({ session }) => session === this.id);
+    for (const { at, what, detail, node } of mine) {
+      const [word, kind] = STEP_WORDS[what === "resumed" ? (detail ?? "") : what] ?? [what, "quiet"];
+      const step = el("li", {}, el("time", {}, clock(at)), badge(word, kind), el("span", { class: "quiet" }, `at ${plain(node)}`));
+      this.#steps.prepend(step);
+      while (this.#steps.children.length > STEPS) this.#steps.lastElementChild?.remove();
+    }
+    // In a storm not everything is told one by one.
+    if (mine.length > 0 || more > 0) this.#lookIn(SOON);
+  }
+
+  /** @param {number} milliseconds */
+  #lookIn(milliseconds) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#look(), milliseconds);
+  }
+
+  async #look() {
+    if (this.#looking || this.#stop.signal.aborted) return;
+    this.#looking = true;
+    try {
+      this.#session = await this.#context.api.session(this.id);
+      if (!this.#stop.signal.aborted) this.#show();
+    } catch (error) {
+      if (this.#stop.signal.aborted) return;
+      if (error instanceof Refused && error.status === 404) this.#over();
+      else this.#state.replaceChildren(badge("unknown", "quiet"), el("span", {}, error instanceof Error ? error.message : String(error)));
+      this.#context.refused(error);
+    } finally {
+      this.#looking = false;
+    }
+    if (!this.#stop.signal.aborted) this.#lookIn(LOOK);
+  }
+
+  #over() {
+    this.#state.replaceChildren(badge("ended", "quiet"), el("span", {}, "There is no such session: it was closed, or its window is over."));
+    for (const button of this.#buttons) button.disabled = true;
+  }
+
+  #show() {
+    const { principal, node, connected, epoch, window, properties, selections, live, note } = this.#session;
+    for (const button of this.#buttons) button.disabled = false;
+    replaceIfChanged(this.#state, [connected ? "connected" : "away", node, note ?? ""].join("\n"), () => [
+      connected ? badge("connected", "good") : badge("away", "warn"),
+      el("span", {}, "at ", el("strong", { id: "panel-node" }, plain(node)), note ? ` (${plain(note)})` : ""),
+    ]);
+    const facts = [
+      ["Principal", plain(principal)],
+      ["Window", duration(window)],
+      ["Claims", count(epoch)],
+      ["Address", plain(live?.address ?? "–")],
+      ["Link", live ? `${live.link}${live.throttled ? ", throttled" : ""}${live.moving ? ", moving" : ""}` : "–"],
+      ["Resend buffer", live ? `${count(live.resend_packets)} packets, ${bytes(live.resend_bytes)}` : "–"],
+      ["Queue", live ? `${count(live.waiting_packets)} packets, ${bytes(live.waiting_bytes)}` : "–"],
+      ["Requests open", count(live?.requests)],
+      ["Packets", live ? `${count(live.numbered)} sent, ${count(live.received)} received` : "–"],
+    ];
+    replaceIfChanged(this.#facts, JSON.stringify(facts), () =>
+      facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))),
+    );
+    replaceIfChanged(this.#lists, JSON.stringify([properties, selections]), () => [
+      el("h3", {}, `Selections (${count(selections.length)})`),
+      el(
+        "ul",
+        { class: "mono plain-list" },
+        ...selections.map((/** @type {string} */ each) => el("li", { class: each.startsWith("-") ? "deselected" : null }, plain(each))),
+      ),
+      el("h3", {}, "Properties"),
+      el(
+        "dl",
+        { class: "facts" },
+        ...Object.entries(properties).map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, plain(name)), el("dd", {}, plain(String(value))))),
+      ),
+    ]);
+  }
+
+  // --- Actions ------------------------------------------------------------------------------------------------------
+
+  get #who() {
+    const principal = this.#session === null ? "" : ` of ${plain(this.#session.principal)}`;
+    return `session ${plain(this.id)}${principal}`;
+  }
+
+  #end() {
+    void confirm({
+      title: "Close this session?",
+      text: `The ${this.#who} ends now, everywhere. Its client cannot resume it, but may open a new one.`,
+      action: "Close session",
+      danger: true,
+      act: () => this.#context.api.closeSession(this.id),
+      done: "The session is closed",
+    }).then((done) => done && this.#lookIn(SOON));
+  }
+
+  #move() {
+    const nodes = this.#context.live.serving().filter(({ node }) => node !== this.#session?.node);
+    const select = el(
+      "select",
+      { id: "move-to" },
+      el("option", { value: "" }, "the one with the fewest sessions"),
+      ...nodes.map(({ node }) => el("option", { value: node }, plain(node))),
+    );
+    void confirm({
+      title: "Move this session?",
+      text: `The client of the ${this.#who} is sent to another node, without a gap.`,
+      action: "Move",
+      field: el("p", { class: "field" }, el("label", { for: "move-to" }, "To"), select),
+      act: () => this.#context.api.moveSession(this.id, select.value || null),
+      done: "The client has been asked to move",
+    });
+  }
+
+  #notice() {
+    const message = el("textarea", { id: "notice-text", rows: "3", maxlength: "2000", required: true });
+    void confirm({
+      title: "Send a notice?",
+      text: `The client of the ${this.#who} gets this text; what it does with it is the application's matter.`,
+      action: "Send",
+      field: el("p", { class: "field" }, el("label", { for: "notice-text" }, "Text"), message),
+      act: () => this.#context.api.notifySession(this.id, message.value),
+      done: "The notice is sent",
+    });
+  }
+
+  #revoke() {
+    const principal = this.#session?.principal ?? "";
+    const kind = el(
+      "select",
+      { id: "revoke-kind" },
+      el("option", { value: "session" }, "this session only"),
+      el("option", { value: "principal" }, `everything of ${plain(principal)}`),
+    );
+    void confirm({
+      title: "Revoke?",
+      text: `The ${this.#who} is closed at once on every node, and cannot come back. If the principal is revoked, none of its sessions can, and it can open no new one.`,
+      action: "Revoke",
+      danger: true,
+      field: el("p", { class: "field" }, el("label", { for: "revoke-kind" }, "What"), kind),
+      act: () => this.#context.api.revoke({ kind: kind.value, value: kind.value === "session" ? this.id : principal }),
+      done: "Revoked on every node",
+    }).then((done) => done && this.#lookIn(SOON));
+  }
+}
+
+/**
+ * Leave what is shown alone while it says the same: a selection or a focus in it stays.
+ *
+ * @param {HTMLElement} element
+ * @param {string} key
+ * @param {() => Node[]} make
+ */
+function replaceIfChanged(element, key, make) {
+  if (element.dataset.shown === key) return;
+  element.dataset.shown = key;
+  element.replaceChildren(...make());
+}

@@ -1,0 +1,407 @@
+/**
+ * The topic tree with live values. The names come from the admin API; values are subscribed to where a branch is open, and
+ * nowhere else.
+ *
+ * @module
+ */
+
+import { el, say } from "../dom.js";
+import { bytes, count, oneLine, plain } from "../format.js";
+import { VirtualList } from "../virtual.js";
+
+/** Topics per page of the list of names. */
+const PAGE = 1000;
+
+/** Pixels. */
+const ROW_HEIGHT = 30;
+
+/** Milliseconds for which a row shows that its value is new. */
+const FRESH = 1200;
+
+/** Roots that are listed: the applications' topics, and the gateway's own. */
+const ROOTS = ["**", "$gateway/**"];
+
+/** One segment of the tree. */
+class Branch {
+  /**
+   * @param {string} name
+   * @param {Branch | null} parent
+   */
+  constructor(name, parent) {
+    this.name = name;
+    this.parent = parent;
+    /** @type {string} */
+    this.path = parent === null || parent.name === "" ? name : `${parent.path}/${name}`;
+    /** @type {number} */
+    this.depth = parent === null ? -1 : parent.depth + 1;
+    /** @type {Map<string, Branch>} */
+    this.children = new Map();
+    this.open = false;
+    /** Topics at and below it. */
+    this.topics = 0;
+    this.isTopic = false;
+    /** @type {import("../client/streams.js").Update | null} */
+    this.update = null;
+    this.freshUntil = 0;
+    /** @type {import("../client/streams.js").UpdateStream | null} */
+    this.stream = null;
+  }
+}
+
+/** The view. */
+export class Topics {
+  #context;
+  #root = new Branch("", null);
+  #stop = new AbortController();
+  #asked = new AbortController();
+  /** @type {Branch | null} */
+  #selected = null;
+  #dirty = true;
+  #loading = false;
+  #filter = el("input", {
+    id: "topic-filter",
+    type: "search",
+    spellcheck: "false",
+    autocomplete: "off",
+    placeholder: "part of a name",
+    oninput: () => this.#rebuild(),
+  });
+  #summary = el("p", { class: "quiet", role: "status" });
+  #side = el("div", { class: "side" });
+  #list;
+
+  /** @param {import("../main.js").Context} context */
+  constructor(context) {
+    this.#context = context;
+    this.#list = new VirtualList({
+      role: "tree",
+      rowRole: "treeitem",
+      label: "Topics",
+      rowHeight: ROW_HEIGHT,
+      fill: (row, branch) => this.#fill(row, branch),
+      open: (branch) => this.#toggle(branch),
+      key: (branch, key) => this.#onKey(branch, key),
+    });
+    this.element = el(
+      "div",
+      { class: "view topics" },
+      el("h1", { class: "visually-hidden" }, "Topics"),
+      el(
+        "div",
+        { class: "search" },
+        el("label", { for: "topic-filter" }, "Filter"),
+        this.#filter,
+        el("button", { type: "button", onclick: () => void this.#load() }, "Refresh"),
+      ),
+      el("div", { class: "split" }, el("div", { class: "main-side card flush" }, this.#list.element), this.#side),
+      this.#summary,
+    );
+  }
+
+  start() {
+    void this.#load();
+    const tick = () => {
+      if (this.#stop.signal.aborted) return;
+      if (this.#dirty) {
+        this.#dirty = false;
+        this.#list.refresh();
+        this.#showSelected();
+      }
+      setTimeout(tick, 100);
+    };
+    tick();
+  }
+
+  stop() {
+    this.#stop.abort();
+    this.#asked.abort();
+    for (const branch of walk(this.#root)) this.#unfollow(branch);
+  }
+
+  open() {}
+
+  focusSearch() {
+    this.#filter.focus();
+  }
+
+  // --- Names --------------------------------------------------------------------------------------------------------
+
+  async #load() {
+    this.#asked.abort();
+    this.#asked = new AbortController();
+    const { signal } = this.#asked;
+    this.#loading = true;
+    try {
+      for (const selector of ROOTS) {
+        /** @type {string | null} */
+        let cursor = "";
+        while (cursor !== null && !signal.aborted) {
+          const page = await this.#context.api.topics({ selector, cursor, limit: PAGE, signal });
+          for (const { topic } of page.items) this.#add(topic);
+          cursor = page.cursor;
+          this.#rebuild();
+        }
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#context.refused(error);
+      say(this.#summary, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    this.#loading = false;
+    this.#rebuild();
+  }
+
+  /** @param {string} topic */
+  #add(topic) {
+    let branch = this.#root;
+    for (const segment of topic.split("/")) {
+      let child = branch.children.get(segment);
+      if (child === undefined) {
+        child = new Branch(segment, branch);
+        branch.children.set(segment, child);
+      }
+      branch = child;
+    }
+    if (!branch.isTopic) {
+      branch.isTopic = true;
+      for (const each of upwards(branch)) each.topics += 1;
+    }
+    return branch;
+  }
+
+  /** List the rows: what is open, or everything that the filter finds. */
+  #rebuild() {
+    const text = this.#filter.value.trim().toLowerCase();
+    /** @type {Branch[]} */
+    const rows = [];
+    if (text === "") {
+      collect(this.#root, rows);
+    } else {
+      for (const branch of walk(this.#root)) if (branch.isTopic && branch.path.toLowerCase().includes(text)) rows.push(branch);
+    }
+    this.#list.show(rows);
+    const what = text === "" ? "" : `${count(rows.length)} of `;
+    say(this.#summary, `${what}${count(this.#root.topics)} topics${this.#loading ? ", and more" : ""}`);
+  }
+
+  // --- Values -------------------------------------------------------------------------------------------------------
+
+  /** @param {Branch} branch */
+  #follow(branch) {
+    if (branch.stream !== null) return;
+    const selector = `${branch.path}/*`;
+    void this.#context.live.session
+      .subscribe(selector, { listener: (update) => this.#updated(update) })
+      .then((stream) => {
+        if (branch.open && !this.#stop.signal.aborted) branch.stream = stream;
+        else void this.#context.live.session.unsubscribe(selector);
+      })
+      .catch((error) => say(this.#summary, error.message));
+  }
+
+  /** @param {Branch} branch */
+  #unfollow(branch) {
+    if (branch.stream === null) return;
+    branch.stream = null;
+    const selector = `${branch.path}/*`;
+    // What the console needs for itself stays selected.
+    if (selector.startsWith("$gateway/")) return;
+    this.#context.live.session.unsubscribe(selector).catch(() => {});
+  }
+
+  /** @param {import("../client/streams.js").Update} update */
+  #updated(update) {
+    const known = this.#root.topics;
+    const branch = this.#add(update.topic);
+    branch.update = update;
+    if (!update.snapshot) branch.freshUntil = performance.now() + FRESH;
+    if (this.#root.topics !== known) this.#rebuild();
+    this.#dirty = true;
+    if (!update.snapshot) setTimeout(() => (this.#dirty = true), FRESH);
+  }
+
+  // --- Rows ---------------------------------------------------------------------------------------------------------
+
+  /** @param {Branch} branch */
+  #toggle(branch) {
+    if (branch.children.size > 0) {
+      branch.open = !branch.open;
+      if (branch.open) this.#follow(branch);
+      else for (const each of walk(branch)) this.#fold(each);
+      this.#rebuild();
+    }
+    if (branch.isTopic) {
+      this.#selected = branch;
+      this.#showSelected();
+      if (branch.update === null) this.#followOne(branch);
+    }
+  }
+
+  /** @param {Branch} branch */
+  #fold(branch) {
+    branch.open = false;
+    this.#unfollow(branch);
+  }
+
+  /**
+   * A topic that was found by the filter, or that stands at the root: its branch need not be open.
+   *
+   * @param {Branch} branch
+   */
+  #followOne(branch) {
+    void this.#context.live.session
+      .subscribe(branch.path, { listener: (update) => this.#updated(update) })
+      .then((stream) => (branch.stream ??= stream))
+      .catch((error) => say(this.#summary, error.message));
+  }
+
+  /**
+   * @param {Branch} branch
+   * @param {string} key
+   */
+  #onKey(branch, key) {
+    if (key === "ArrowRight" && branch.children.size > 0 && !branch.open) this.#toggle(branch);
+    else if (key === "ArrowLeft" && branch.open) this.#toggle(branch);
+    else return key === "ArrowRight" || key === "ArrowLeft";
+    return true;
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {Branch} branch
+   */
+  #fill(row, branch) {
+    const flat = this.#filter.value.trim() !== "";
+    const fresh = branch.freshUntil > performance.now();
+    const selected = branch === this.#selected;
+    const shown = [branch.path, branch.open, branch.topics, branch.update?.version, fresh, flat, selected].join("\n");
+    if (row.dataset.shown === shown) return;
+    row.dataset.shown = shown;
+    const hasChildren = branch.children.size > 0 && !flat;
+    row.classList.toggle("fresh", fresh);
+    row.classList.toggle("selected", selected);
+    row.setAttribute("aria-level", String(branch.depth + 1));
+    row.setAttribute("aria-selected", String(selected));
+    if (hasChildren) row.setAttribute("aria-expanded", String(branch.open));
+    else row.removeAttribute("aria-expanded");
+    const name = el("span", { class: "topic-name cut" }, plain(flat ? branch.path : branch.name));
+    name.style.paddingInlineStart = `${flat ? 0 : branch.depth * 18}px`;
+    row.replaceChildren(
+      el("span", { class: "twist", "aria-hidden": "true" }, hasChildren ? (branch.open ? "▾" : "▸") : ""),
+      name,
+      el("span", { class: "topic-value mono cut" }, branch.update === null ? "" : oneLine(branch.update.value)),
+      el("span", { class: "quiet number" }, hasChildren ? count(branch.topics) : branch.update === null ? "" : `v${branch.update.version}`),
+    );
+  }
+
+  #showSelected() {
+    const branch = this.#selected;
+    this.element.classList.toggle("has-panel", branch !== null);
+    if (branch === null) {
+      this.#side.replaceChildren();
+      return;
+    }
+    const { update } = branch;
+    const key = `${branch.path}\n${update?.version}`;
+    if (this.#side.dataset.shown === key) return;
+    const samePath = this.#side.dataset.path === branch.path;
+    const kept = samePath ? this.#side.querySelector(".subscribers") : null;
+    this.#side.dataset.shown = key;
+    this.#side.dataset.path = branch.path;
+    const close = () => {
+      this.#selected = null;
+      this.#side.dataset.shown = "";
+      this.#showSelected();
+      this.#list.refresh();
+      this.#list.element.focus();
+    };
+    const text = update === null ? "" : plain(JSON.stringify(update.value, null, 2)).replaceAll("\\u000a", "\n");
+    const subscribers = kept ?? el("div", { class: "subscribers" }, el("button", { type: "button", class: "small", onclick: () => void this.#subscribers(branch) }, "Who is subscribed?"));
+    this.#side.replaceChildren(
+      el(
+        "section",
+        {
+          class: "card panel",
+          "aria-labelledby": "panel-title",
+          onkeydown: (/** @type {KeyboardEvent} */ event) => {
+            if (event.key === "Escape") close();
+          },
+        },
+        el(
+          "div",
+          { class: "panel-head" },
+          el("h2", { id: "panel-title", class: "mono wrap" }, plain(branch.path)),
+          el("button", { type: "button", class: "icon-button", "aria-label": "Close this panel", onclick: close }, "×"),
+        ),
+        el(
+          "dl",
+          { class: "facts" },
+          el("div", {}, el("dt", {}, "Version"), el("dd", {}, update === null ? "–" : String(update.version))),
+          el("div", {}, el("dt", {}, "Event"), el("dd", { class: "mono" }, update === null ? "–" : plain(update.eventId))),
+          el("div", {}, el("dt", {}, "Size"), el("dd", {}, update === null ? "–" : bytes(JSON.stringify(update.value).length))),
+        ),
+        el("h3", {}, "Value"),
+        el("pre", { class: "value", tabindex: "0", "aria-label": "Value" }, text),
+        subscribers,
+      ),
+    );
+  }
+
+  /** @param {Branch} branch */
+  async #subscribers(branch) {
+    const box = this.#side.querySelector(".subscribers");
+    try {
+      const { items, cursor } = await this.#context.api.subscribers(branch.path);
+      box?.replaceChildren(
+        el("h3", {}, `Subscribed (${count(items.length)}${cursor === null ? "" : " and more"})`),
+        el(
+          "ul",
+          { class: "plain-list" },
+          ...items.map((each) => el("li", {}, el("a", { class: "mono", href: `#/sessions/${encodeURIComponent(each.session)}` }, plain(each.session)), ` ${plain(each.principal)}`)),
+        ),
+      );
+    } catch (error) {
+      box?.replaceChildren(el("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      this.#context.refused(error);
+    }
+  }
+}
+
+/**
+ * @param {Branch} branch
+ * @param {Branch[]} rows
+ */
+function collect(branch, rows) {
+  for (const child of sorted(branch)) {
+    rows.push(child);
+    if (child.open) collect(child, rows);
+  }
+}
+
+/** @param {Branch} branch */
+function sorted(branch) {
+  return [...branch.children.values()].sort((one, other) => compare.compare(one.name, other.name));
+}
+
+const compare = new Intl.Collator("en", { numeric: true });
+
+/**
+ * @param {Branch} branch
+ * @returns {Generator<Branch>}
+ */
+function* upwards(branch) {
+  yield branch;
+  if (branch.parent !== null) yield* upwards(branch.parent);
+}
+
+/**
+ * @param {Branch} branch
+ * @returns {Generator<Branch>}
+ */
+function* walk(branch) {
+  for (const child of branch.children.values()) {
+    yield child;
+    yield* walk(child);
+  }
+}
