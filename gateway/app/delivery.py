@@ -210,8 +210,11 @@ class Delivery:
                     return sent
                 if (selector is None or matches(selector, topic)) and selections.selects(topic):
                     # As it is now, and not as it was before the last pause.
-                    session.machine.submit_run(partition.snapshot(partition.values[topic]), snapshot=True)
-                    sent += 1
+                    value = partition.values.get(topic)
+                    # Who has just selected a removed topic has no value of it that would have to be taken back.
+                    if value is not None and (value.value or selector is None):
+                        session.machine.submit_run(partition.snapshot(value), snapshot=True)
+                        sent += 1
         if sent:
             self._metrics.add(catalogue.DELIVERIES, sent)
             self._flusher.mark(session)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from gateway.app.administration import ClusterNodes, ClusterSessions, ClusterTopics
+from gateway.app.administration import ClusterNodes, ClusterRevocations, ClusterSessions, ClusterTopics
 from gateway.app.authorisation import Authorisation
 from gateway.app.background import Background
 from gateway.app.claims import ClusterView
@@ -162,6 +162,7 @@ class Node:
             nodes=ClusterNodes(context, presence=self.presence, begin_drain=self.begin_drain, undrain=self.undrain),
             sessions=ClusterSessions(context, self._persistence, self.sessions, self._moves),
             topics=ClusterTopics(context, self._persistence, self.sessions),
+            revocations=ClusterRevocations(self.revocations),
         )
         self._watch_gauges()
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from gateway.core import codec
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selectors import Selector, matches
-from gateway.core.types import TopicPath, Version
+from gateway.core.types import EventId, TopicPath, Version
 from gateway.ports import GridUnavailable, TailBatch, TopicStore, TopicTail, TopicValue
 
 RETRY_READ: Final = 0.2
@@ -30,6 +30,10 @@ SEARCH_AT_ONCE: Final = 1_000
 
 MATCHED_SELECTORS: Final = 256
 """Selectors per partition whose topics are remembered until a new topic comes."""
+
+
+UNKNOWN_EVENT: Final = EventId("")
+"""Of a removal that nobody remembers."""
 
 
 Change: TypeAlias = tuple[TopicValue, bool]
@@ -77,7 +81,7 @@ class Partition:
         return found
 
     def extended(self) -> None:
-        """A topic has come that was not here before."""
+        """A topic has come that was not here before, or has gone."""
         self._matching.clear()
 
     def snapshot(self, value: TopicValue) -> Run:
@@ -197,7 +201,9 @@ class Replicas:
                     for value in page:
                         in_grid[value.topic] = value.version
                     self._apply(partition, page, live=False)
-                await self._give_back([each for each in known.values() if in_grid.get(each.topic, 0) < each.version])
+                lost = [each for each in known.values() if in_grid.get(each.topic, 0) < each.version]
+                await self._give_back(lost)
+                await self._forget_removed(partition, [each for each in lost if each.topic not in in_grid])
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)
                 continue
@@ -213,6 +219,23 @@ class Replicas:
         """Restore what the grid has lost and this node still has (P6, P10); the grid takes only what is newer."""
         for start in range(0, len(lost), RESTORE_BATCH):
             self.restored += await self._store.restore(lost[start : start + RESTORE_BATCH])
+
+    async def _forget_removed(self, partition: Partition, missing: list[TopicValue]) -> None:
+        """Let go of topics that the grid does not take back: they were removed, so long ago that it has forgotten."""
+        for start in range(0, len(missing), RESTORE_BATCH):
+            batch = missing[start : start + RESTORE_BATCH]
+            found = await self._store.read([each.topic for each in batch])
+            gone = [each for each, value in zip(batch, found, strict=True) if value is None]
+            # The removal itself is not known any more; its version was higher, and so is that of all that follows.
+            removals = [
+                TopicValue(each.topic, Version(each.version + 1), UNKNOWN_EVENT, b"") for each in gone if each.value
+            ]
+            self._apply(partition, removals, live=False)
+            for each in gone:
+                partition.values.pop(each.topic, None)
+                partition.snapshots.pop(each.topic, None)
+            if gone:
+                partition.extended()
 
     def _apply(self, partition: Partition, values: Iterable[TopicValue], *, live: bool) -> None:
         held, snapshots = partition.values, partition.snapshots

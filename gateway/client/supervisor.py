@@ -285,8 +285,8 @@ class Supervisor:
 
     def _handle(self, received: Received) -> None:
         match received:
-            case packets.Update(topic, version, event, value, snapshot):
-                self.streams.dispatch(Update(topic, value, version, event, snapshot))
+            case packets.Update(topic, version, event, value, snapshot, removed):
+                self.streams.dispatch(Update(topic, value, version, event, snapshot, removed))
             case Reply():
                 self.asking.answered(received)
             case packets.Notice():

@@ -31,6 +31,7 @@ class Update:
         event_id: identifies the publish in the whole cluster.
         snapshot: True for a value that is not the successor of the one before: the first one after subscribing, the
             current one after a failover, the newest of several that came faster than they could be sent.
+        removed: True if an administrator has removed the topic; ``value`` is None then. A later update makes it anew.
     """
 
     topic: str
@@ -38,6 +39,7 @@ class Update:
     version: int
     event_id: str
     snapshot: bool
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,6 +301,7 @@ class Update:
         event: id of the publish that set the value.
         value: the value itself.
         snapshot: True for a full value that is not the successor of the one sent before.
+        removed: True if the topic was removed; ``value`` is None then.
     """
 
     topic: str
@@ -308,6 +309,7 @@ class Update:
     event: EventId
     value: JsonValue
     snapshot: bool = False
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.core.errors import GatewayError
+from gateway.core.revocations import Revocation, RevocationKind
 from gateway.core.types import EventId, NodeRef, SessionId, TopicPath, Version
 
 T = TypeVar("T")
@@ -417,12 +418,50 @@ class TopicAdministration(Protocol):
             GridUnavailable: ask again with the same key.
         """
 
+    async def delete(self, topic: str) -> TopicWritten:
+        """Remove a topic and its value; who selects it is told. A later publish makes it anew, with a higher version.
+
+        Raises:
+            BadParameter: this is no topic.
+            NotThere: it has no value.
+            Forbidden: the topic is the gateway's own.
+            GridUnavailable: it may have been done.
+        """
+
     async def subscribers(self, topic: str, *, cursor: str | None, limit: int) -> Page[SessionView]:
         """List the sessions that select a topic, whether or not it has a value; pages are those of sessions.
 
         Raises:
             BadParameter: this is no topic, or the cursor cannot be read.
             GridUnavailable: see the module.
+        """
+
+
+class RevocationAdministration(Protocol):
+    """Who is locked out of the cluster."""
+
+    async def list(self, *, cursor: str | None, limit: int) -> Page[Revocation]:
+        """List revocations by name, as this node knows them.
+
+        Raises:
+            BadParameter: the cursor cannot be read.
+        """
+
+    async def add(self, kind: RevocationKind, value: str, *, reason: str, until: float | None) -> Revocation:
+        """Lock somebody out, in the place of an earlier revocation of the same; see ``gateway.app.revocation``.
+
+        Raises:
+            BadParameter: this cannot be revoked.
+            Conflict: there are too many.
+            GridUnavailable: to be tried again.
+        """
+
+    async def lift(self, kind: RevocationKind, value: str) -> None:
+        """Let somebody in again; sessions that were ended stay ended.
+
+        Raises:
+            NotThere: there is no such revocation.
+            GridUnavailable: to be tried again.
         """
 
 
@@ -435,6 +474,7 @@ class Administration:
         nodes: the nodes of the cluster.
         sessions: the sessions of the cluster.
         topics: the topics of the cluster.
+        revocations: who is locked out.
         configuration: what this node runs with.
     """
 
@@ -442,4 +482,5 @@ class Administration:
     nodes: NodeAdministration
     sessions: SessionAdministration
     topics: TopicAdministration
+    revocations: RevocationAdministration
     configuration: tuple[SettingView, ...] = ()

@@ -18,7 +18,7 @@ class TopicValue(NamedTuple):
         topic: its path.
         version: of the value.
         event: id of the publish.
-        value: JSON text.
+        value: JSON text; empty if the topic was removed.
     """
 
     topic: TopicPath
@@ -170,11 +170,30 @@ class TopicStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+        """Put a removal, with a higher version, in the place of a topic's value; every follower sees it.
+
+        For a while the topic is there still, without a value, so that nobody who was away takes its last value for the
+        present one. A topic that is published to again goes on from the removal's version, also when that is forgotten.
+
+        Args:
+            topic: which.
+            keep: seconds to remember the removal, at least.
+
+        Returns:
+            Version and event of the removal, a duplicate if the topic was removed before; None if there is no such
+            topic.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """Put values back that a grid that lost writes has in an older version, or not at all.
 
         Each is written only if its version is above the stored one, and appended to its partition's stream so that
-        every follower sees it.
+        every follower sees it. A topic that was removed does not come back by it, nor does a removal of what the grid
+        does not hold.
 
         Returns:
             How many were written.

@@ -210,7 +210,7 @@ class RedisHarness(Harness):
     short = 0.25
     roomy = 2.0
 
-    _LASTING = ("grid", "renewed", "opened", "values", "stream", "revocations", "revoked", "revisions")
+    _LASTING = ("grid", "renewed", "opened", "values", "stream", "removed", "revocations", "revoked", "revisions")
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""
 
     def __init__(self, servers: Servers) -> None:

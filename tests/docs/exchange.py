@@ -94,6 +94,7 @@ class Step(NamedTuple):
 def encode_update(update: Update) -> bytes:
     """Encode an update of the examples, whose values are small."""
     value = codec.json_text(update.value)
+    value = b"" if update.removed else value
     return codec.encode_update(update.topic, update.version, update.event, value, snapshot=update.snapshot)
 
 

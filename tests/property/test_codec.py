@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from hypothesis import given
@@ -143,7 +144,7 @@ def test_requests_are_read_as_written(body: ClientRequest, packet_id: int, recei
     assert decode_from_client(message) == [SessionPacket(packet_id, received, body)]  # type: ignore[arg-type]
 
 
-updates = st.builds(
+published = st.builds(
     Update,
     topic=text,
     version=ids,
@@ -152,11 +153,12 @@ updates = st.builds(
     value=json_values,
     snapshot=st.booleans(),
 )
+removals = published.map(lambda update: replace(update, value=None, removed=True))
 
 
-@given(updates, ids, acknowledged)
+@given(published | removals, ids, acknowledged)
 def test_updates_are_read_as_written(update: Update, packet_id: Any, received: Any) -> None:
-    value = json_text(update.value)
+    value = b"" if update.removed else json_text(update.value)
     body = encode_update(update.topic, update.version, update.event, value, snapshot=update.snapshot)
     assert decode_from_server(number(body, packet_id, received)) == [SessionPacket(packet_id, received, update)]
 

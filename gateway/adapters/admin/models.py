@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
+from gateway.core.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
 from gateway.ports.administration import NodeState
 
 MOST_ITEMS: Final = 1000
@@ -20,6 +21,9 @@ DEFAULT_ITEMS: Final = 100
 
 LONGEST_ID: Final = 128
 """Characters of a session's id in a path; those that exist are shorter."""
+
+LAST_MOMENT: Final = 253_402_300_799.0
+"""The end of the year 9999, in seconds since 1970."""
 
 LONGEST_NOTICE: Final = 2000
 """Characters of a notice: some paragraphs."""
@@ -41,9 +45,15 @@ def _plain_switch(given: object) -> object:
     return given
 
 
+def _revocation_word(given: object) -> object:
+    """Take the words of the enumeration, though JSON has nothing but texts."""
+    return RevocationKind(given) if isinstance(given, str) and given in set(RevocationKind) else given
+
+
+RevocationWord = Annotated[RevocationKind, BeforeValidator(_revocation_word)]
 Switch = Annotated[bool, BeforeValidator(_plain_switch)]
 Limit = Annotated[
-    int, BeforeValidator(_plain_number), Field(ge=1, le=MOST_ITEMS, description="Most items of the page.")
+    int, Field(ge=1, le=MOST_ITEMS, description="Most items of the page."), BeforeValidator(_plain_number)
 ]
 
 
@@ -264,11 +274,49 @@ class TopicWritten(Told):
     duplicate: bool = Field(description="True if an earlier request with the same key had done it.")
 
 
-class SubscriberQuery(Given):
+class PageQuery(Given):
     """Which page."""
 
     limit: Limit = DEFAULT_ITEMS
     cursor: Cursor | None = None
+
+
+# --- Revocations ------------------------------------------------------------------------------------------------------
+
+
+class Revocation(Told):
+    """Somebody who is locked out."""
+
+    kind: RevocationKind = Field(description="What `value` is.")
+    value: str = Field(description="Id of a session, name of a principal, or id (`jti`) of a credential.")
+    reason: str = Field(description="Why, for administrators.")
+    made: float = Field(description="When, in seconds since 1970.")
+    until: float | None = Field(description="When it ends, in seconds since 1970; null for never.")
+
+
+class RevocationPage(Told):
+    """Some revocations."""
+
+    items: list[Revocation]
+    cursor: str | None = Field(description="Pass it to get the next page; null on the last one.")
+
+
+class Revoke(Given):
+    """Whom to lock out."""
+
+    kind: RevocationWord = Field(description="What `value` is.")
+    value: str = Field(min_length=1, max_length=MAX_REVOKED_VALUE, description="Compared exactly.")
+    reason: str = Field(default="", max_length=MAX_REVOCATION_REASON, description="For administrators alone.")
+    until: float | None = Field(
+        default=None, ge=0, le=LAST_MOMENT, description="When it ends, in seconds since 1970; absent: never."
+    )
+
+
+class RevocationPath(Given):
+    """Which revocation."""
+
+    kind: RevocationKind = Field(description="What `value` is.")
+    value: str = Field(min_length=1, max_length=MAX_REVOKED_VALUE, description="Whom; `/` is written `%2F`.")
 
 
 # --- Configuration ----------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 def _parameters(model: type[Given] | None, where: str) -> Iterable[dict[str, Any]]:
     if model is None:
         return
-    schema = model.model_json_schema(by_alias=True)
+    schema = model.model_json_schema(by_alias=True, ref_template=_REFERENCE)
     for name, given in schema["properties"].items():
         described = dict(given)
         made: dict[str, Any] = {"name": name, "in": where, "required": name in schema.get("required", ())}

@@ -9,7 +9,7 @@ from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
 from gateway.core.codes import ErrorCode
-from gateway.core.types import GridGeneration, NodeRef
+from gateway.core.types import GridGeneration, NodeRef, TopicPath
 from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, TopicValue
 
 NO_RUN = 0
@@ -72,9 +72,13 @@ class GridData:
             for each in commands
         ]
 
-    def restore(self, values: Sequence[TopicValue]) -> int:
+    def restore(self, values: Sequence[TopicValue], now: float) -> int:
         """Put values back, each one atomic step; see ``TopicStore.restore``."""
-        return sum(self.topics.restore(each, self._generation) for each in values)
+        return sum(self.topics.restore(each, self._generation, now) for each in values)
+
+    def remove(self, topic: TopicPath, keep: float, now: float) -> Published | None:
+        """Remove a topic; see ``TopicStore.remove``."""
+        return self.topics.remove(topic, self._generation, keep, now)
 
     def end(self, right: Ownership, reason: ErrorCode, now: float) -> None:
         """End a session; its receipts go with it, also those that it left behind when it ended before."""

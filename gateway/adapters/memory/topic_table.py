@@ -21,8 +21,14 @@ FIRST_SEQUENCE: Final = 1
 NO_REQUEST: Final = RequestNumber(0)
 """Below the first request of every session."""
 
+NO_VERSION: Final = Version(0)
+"""Below the first version of every topic."""
+
 ORIGIN: Final = StreamPosition(GridGeneration(0), 0)
 """The end of a stream that never had an entry."""
+
+RESTORED_REMOVAL: Final = 7 * 24 * 3600.0
+"""Seconds for which a removal is remembered that was written again: the longest window of a session."""
 
 RECEIPT_LIFE: Final = 3600.0
 """Seconds without a publish after which the receipts of a session that the grid does not hold are forgotten: beyond any
@@ -133,11 +139,24 @@ class _Partition:
         stream: its entries.
         values: the newest value of each topic.
         receipts: by session, the least recently used first.
+        removed: when which removal may be forgotten.
+        least: versions of new topics are above it, as they may be those of topics that were removed and forgotten.
     """
 
     stream: Stream
     values: dict[TopicPath, TopicValue] = field(default_factory=dict)
     receipts: OrderedDict[SessionId, _Receipts] = field(default_factory=OrderedDict)
+    removed: dict[TopicPath, float] = field(default_factory=dict)
+    least: Version = NO_VERSION
+
+    def forget_removals(self, now: float) -> None:
+        """Forget removals that everybody has heard of."""
+        for topic in [topic for topic, until in self.removed.items() if until <= now]:
+            del self.removed[topic]
+            value = self.values[topic]
+            if not value.value:
+                self.least = max(self.least, value.version)
+                del self.values[topic]
 
 
 class Topics:
@@ -209,13 +228,31 @@ class Topics:
         """See ``TopicStore.read``."""
         return self._partitions[topic_partition(topic, self._depth)].values.get(topic)
 
-    def restore(self, value: TopicValue, generation: GridGeneration) -> bool:
+    def remove(self, topic: TopicPath, generation: GridGeneration, keep: float, now: float) -> Published | None:
+        """See ``TopicStore.remove``."""
+        number = topic_partition(topic, self._depth)
+        partition = self._partitions[number]
+        stored = partition.values.get(topic)
+        if stored is None:
+            return None
+        if not stored.value:
+            return Published(stored.version, stored.event, duplicate=True)
+        removal = self._write(number, generation, topic, b"")
+        partition.removed[topic] = now + keep
+        partition.forget_removals(now)
+        return Published(removal.version, removal.event, duplicate=False)
+
+    def restore(self, value: TopicValue, generation: GridGeneration, now: float) -> bool:
         """Put one value back; see ``TopicStore.restore``. It keeps the id of the publish that it came from."""
         number = topic_partition(value.topic, self._depth)
         partition = self._partitions[number]
         stored = partition.values.get(value.topic)
+        if stored is None and (not value.value or value.version <= partition.least):
+            return False
         if stored is not None and stored.version >= value.version:
             return False
+        if not value.value:
+            partition.removed[value.topic] = now + RESTORED_REMOVAL
         partition.stream.append(generation, lambda _position: value)
         partition.values[value.topic] = value
         self._news.add(number)
@@ -251,7 +288,7 @@ class Topics:
         partition = self._partitions[number]
         stored = partition.values.get(topic)
         floor = (generation - 1) << GENERATION_SHIFT
-        version = Version(max(0 if stored is None else stored.version, floor) + 1)
+        version = Version(max(partition.least if stored is None else stored.version, floor) + 1)
 
         def make(position: StreamPosition) -> TopicValue:
             return TopicValue(topic, version, EventId(f"{number}-{position.generation}-{position.sequence}"), text)

@@ -45,9 +45,13 @@ class MemoryTopicStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: [grid.topics.read(topic) for topic in topics])
 
+    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.remove(topic, keep, now))
+
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.restore(values))
+        return await self._connection.run(lambda grid, now: grid.restore(values, now))
 
     async def _read(self, partition: int, topics: Sequence[TopicPath]) -> Sequence[TopicValue]:
         return await self._connection.run(lambda grid, _now: grid.topics.values(partition, topics))

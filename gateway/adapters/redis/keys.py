@@ -17,8 +17,10 @@ key                              type    content
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
                                          "closed", "expired" or "revoked" for one window; bounded; expires as a whole.
 ``P:{s17}:opened``               string  newest generation that was opened here. Written by adoption; stays.
-``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``. Written by publishes;
-                                         stays.
+``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was
+                                         removed. The empty topic → version that those of new topics must be above.
+                                         Written by publishes and removals; stays.
+``P:{t17}:removed``              zset    removed topic → when the removal may be forgotten. Written by removals.
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
                                          value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
                                          marker with an empty topic. Trimmed to about ``stream_length`` entries; stays.
@@ -112,6 +114,7 @@ class Keys:
         self._session = tuple(f"{each}session:" for each in sessions)
         self.values = tuple(f"{each}values" for each in topics)
         self.stream = tuple(f"{each}stream" for each in topics)
+        self.removed = tuple(f"{each}removed" for each in topics)
         self.closed = tuple(f"{each}closed" for each in topics)
         self._receipts = tuple(f"{each}receipts:" for each in topics)
 

@@ -28,6 +28,12 @@ RECEIPT_LIFE_MS: Final = 3_600_000
 """Milliseconds for which receipts of a session that the grid does not hold outlive its last publish. Only its node asks
 for them, to repeat what had no answer, and it does so within seconds."""
 
+FORGET_COUNT: Final = 10
+"""Removals that one removal forgets at most: ten times what it adds, so that none are left behind for long."""
+
+RESTORED_REMOVAL_MS: Final = 7 * 24 * 3_600_000
+"""Milliseconds for which a removal is remembered that was written again: the longest window of a session."""
+
 _LARGEST_CURSOR: Final = 2**64 - 1
 """Redis refuses a cursor that does not fit an unsigned number of 64 bits."""
 
@@ -158,9 +164,7 @@ class RedisTopics:
             cursor, found = await self._batcher.call(scan)
             if self._link.attachment != attachment:
                 raise GridUnavailable("the grid was away while values were read")
-            page = [
-                _stored_value(partition, topic, stored) for topic, stored in zip(found[::2], found[1::2], strict=True)
-            ]
+            page = _stored_values(partition, found)
             if page:
                 yield page
             if cursor == b"0":
@@ -172,10 +176,7 @@ class RedisTopics:
             raise ValueError("this is no cursor of a hash")
         scan: Command = ("HSCAN", self._keys.values[partition], step or "0", "COUNT", count)
         cursor, found = await self._batcher.call(scan)
-        values = [
-            _stored_value(partition, topic, stored) for topic, stored in zip(found[::2], found[1::2], strict=True)
-        ]
-        return TopicPage(values, None if cursor == b"0" else cursor.decode())
+        return TopicPage(_stored_values(partition, found), None if cursor == b"0" else cursor.decode())
 
     async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
         """See ``TopicStore.read``."""
@@ -188,6 +189,22 @@ class RedisTopics:
             for partition, topic, stored in zip(places, topics, replies, strict=True)
         ]
 
+    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+        """See ``TopicStore.remove``."""
+        keys, partition = self._keys, self._partition(topic)
+        reply = await self._batcher.call(
+            scripts.TOPIC_REMOVE(
+                *(keys.values[partition], keys.stream[partition], keys.removed[partition]),
+                *(topic, self._link.generation, self._link.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
+            ),
+            gated=True,
+        )
+        if isinstance(reply, bytes):
+            await self._see_to([reply])
+            return None
+        version, event, before = reply
+        return Published(Version(version), EventId(f"{partition}-{event.decode()}"), duplicate=before == b"1")
+
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See ``TopicStore.restore``."""
         keys, generation, length = self._keys, self._link.generation, self._link.stream_length
@@ -197,8 +214,8 @@ class RedisTopics:
             event = each.event.partition("-")[2]
             commands.append(
                 scripts.TOPIC_RESTORE(
-                    *(keys.values[partition], keys.stream[partition]),
-                    *(each.topic, each.value, each.version, event, generation, length),
+                    *(keys.values[partition], keys.stream[partition], keys.removed[partition]),
+                    *(each.topic, each.value, each.version, event, generation, length, RESTORED_REMOVAL_MS),
                 )
             )
         replies = await self._batcher.call_all(commands)
@@ -313,6 +330,12 @@ def _receipts(reply: list[Any], partition: int) -> list[Published | Fenced]:
             name = EventId(f"{partition}-{event.decode()}" if event else "")
             receipts.append(Published(version, name, duplicate=True))
     return receipts
+
+
+def _stored_values(partition: int, found: list[bytes]) -> list[TopicValue]:
+    """Read fields and values of a hash; what belongs to no topic is left out."""
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return [_stored_value(partition, topic, stored) for topic, stored in pairs if topic]
 
 
 def _stored_value(partition: int, topic: bytes, stored: bytes) -> TopicValue:

@@ -16,7 +16,7 @@ from gateway.core import filters
 from gateway.core.codes import SESSION_CLOSED, ErrorCode
 from gateway.core.packets import Notice, NoticeCode
 from gateway.core.types import Epoch, NodeId, SessionId
-from gateway.ports import Fenced, NodeEntry, Ownership, SessionRecord
+from gateway.ports import Fenced, GridUnavailable, NodeEntry, Ownership, SessionRecord
 from gateway.ports.administration import BadParameter, Conflict, HeldElsewhere, Page, SessionView
 
 
@@ -104,12 +104,22 @@ class ClusterSessions:
             HeldElsewhere: it is another node's.
         """
         held = self._sessions.get(session)
-        if held is not None:
+        if held is not None and not await self._is_claimed_elsewhere(held):
             return held
         record = await self._stored(session)
         if record.owner == self._me:
             return self._sessions.get(session) or record
         raise HeldElsewhere(record.owner, await admin_of(self._grid.nodes, record.owner))
+
+    async def _is_claimed_elsewhere(self, held: Session) -> bool:
+        """Tell whether another node has the session by now, and this one has not heard of it yet."""
+        if not self._persistence.replicated:
+            return False
+        try:
+            record = await self._grid.sessions.find(held.id)
+        except GridUnavailable:
+            return False  # nobody can have claimed it meanwhile
+        return record is not None and record.owner != self._me and record.epoch > held.epoch
 
     async def _stored(self, session: SessionId) -> SessionRecord:
         record = await self._grid.sessions.find(session) if self._persistence.replicated else None

@@ -27,6 +27,9 @@ STEP: Final = 200
 PAGE_BYTES: Final = 1024 * 1024
 """Bytes of values after which a page ends, so that large ones do not stop the node or the caller."""
 
+REMOVAL_GRACE: Final = 3600.0
+"""Seconds for which a removal is remembered beyond the longest window: some sessions end late, if a node is away."""
+
 WRITER: Final = "$admin-"
 """Begins the names by which the grid remembers what administrators have published; no session has such an id."""
 
@@ -45,6 +48,7 @@ class ClusterTopics:
         self._store = context.grid.topics
         self._depth = context.policy.topic_depth
         self._largest = context.policy.limits.value_bytes
+        self._keep = context.policy.max_window + REMOVAL_GRACE
         self._metrics = context.metrics
         self._listing = SessionListing(context, persistence, sessions)
 
@@ -55,14 +59,16 @@ class ClusterTopics:
         chosen = _selector(selector)
         place = from_cursor(cursor, partitions=TOPIC_PARTITIONS)
         if chosen.literal:
-            single = [each for each in await self._store.read([TopicPath(chosen.text)]) if each is not None]
-            return Page([_view(each, values=values) for each in single if cursor is None], None)
+            (single,) = await self._store.read([TopicPath(chosen.text)])
+            there = single is not None and single.value and cursor is None
+            return Page([_view(single, values=values)] if single is not None and there else [], None)
         found: list[TopicView] = []
         examined = size = 0
         async for at, page in self._steps(chosen, place):
             last = at.after
             for value in sorted(page.values, key=lambda each: each.topic):
-                if (at.after is not None and value.topic <= at.after) or not matches(chosen, value.topic):
+                before = at.after is not None and value.topic <= at.after
+                if before or not value.value or not matches(chosen, value.topic):
                     continue
                 if len(found) == limit or size > PAGE_BYTES:
                     # The next page looks at the same step again, from the last topic on that found room in this one.
@@ -95,7 +101,7 @@ class ClusterTopics:
         """See ``TopicAdministration.find``."""
         path = _topic(topic)
         (value,) = await self._store.read([path])
-        if value is None:
+        if value is None or not value.value:
             raise _no_value()
         return _view(value, values=True)
 
@@ -127,6 +133,15 @@ class ClusterTopics:
             raise GridUnavailable("the grid refused the publish") from published
         self._metrics.add(catalogue.PUBLISHES, label="duplicate" if published.duplicate else "published")
         return TopicWritten(path, published.version, published.event, published.duplicate)
+
+    async def delete(self, topic: str) -> TopicWritten:
+        """See ``TopicAdministration.delete``."""
+        path = _free_topic(topic)
+        # As long as any session may be away that had the value.
+        removed = await self._store.remove(path, keep=self._keep)
+        if removed is None:
+            raise _no_value()
+        return TopicWritten(path, removed.version, removed.event, removed.duplicate)
 
 
 def _topic(text: str) -> TopicPath:

@@ -101,10 +101,13 @@ def encode_update(topic: str, version: Version, event: EventId, value: bytes, *,
         topic: its path.
         version: of the value.
         event: id of the publish.
-        value: JSON text of the value.
+        value: JSON text of the value; empty if the topic was removed.
         snapshot: whether the value is not the successor of the one sent before.
     """
     flag = b',"snapshot":true' if snapshot else b""
+    if not value:
+        flag += b',"removed":true'
+        value = b"null"
     return b'"type":"update","topic":%b,"version":%d,"event":"%b"%b,"value":%b}' % (
         orjson.dumps(topic),
         version,

@@ -162,6 +162,7 @@ def _update(packet: Object) -> Update:
         EventId(read_text(packet, "event")),
         packet["value"],
         read_flag(packet, "snapshot", default=False),
+        read_flag(packet, "removed", default=False),
     )
 
 

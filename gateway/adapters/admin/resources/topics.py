@@ -36,8 +36,12 @@ async def _set(administration: Administration, call: Call) -> models.TopicWritte
     return models.TopicWritten.model_validate(written)
 
 
+async def _delete(administration: Administration, call: Call) -> models.TopicWritten:
+    return models.TopicWritten.model_validate(await administration.topics.delete(call.path.topic))
+
+
 async def _subscribers(administration: Administration, call: Call) -> models.SessionPage:
-    query: models.SubscriberQuery = call.query
+    query: models.PageQuery = call.query
     return session_page(
         await administration.topics.subscribers(call.path.topic, cursor=query.cursor, limit=query.limit)
     )
@@ -91,6 +95,20 @@ OPERATIONS: Final = (
         problems=(Kind.RESERVED,),
     ),
     Operation(
+        name="deleteTopic",
+        method="DELETE",
+        path="/v1/topics/{topic}",
+        tag=_TAG,
+        summary="Remove a topic and its value",
+        description="Sessions that select it are told by an update that says `removed`. A later publish makes it anew, "
+        "with a higher version.",
+        action=Action.TOPICS_WRITE,
+        handle=_delete,
+        result=models.TopicWritten,
+        path_model=models.TopicPath,
+        problems=(Kind.TOPIC_UNKNOWN, Kind.RESERVED),
+    ),
+    Operation(
         name="listSubscribers",
         method="GET",
         path="/v1/topics/{topic}/subscribers",
@@ -101,6 +119,6 @@ OPERATIONS: Final = (
         handle=_subscribers,
         result=models.SessionPage,
         path_model=models.TopicPath,
-        query_model=models.SubscriberQuery,
+        query_model=models.PageQuery,
     ),
 )

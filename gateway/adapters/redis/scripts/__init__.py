@@ -75,7 +75,8 @@ SESSION_RESTORE: Final = Script("session_restore", keys=5)
 TOPIC_FORGET: Final = Script("topic_forget", keys=2)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
 TOPIC_PUBLISH: Final = Script("topic_publish", keys=4)
-TOPIC_RESTORE: Final = Script("topic_restore", keys=2)
+TOPIC_REMOVE: Final = Script("topic_remove", keys=3)
+TOPIC_RESTORE: Final = Script("topic_restore", keys=3)
 
 SCRIPTS: Final[tuple[Script, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Script))
 """All of them: each new connection loads them before anything else, so that no pipeline meets an unknown script."""

@@ -1,7 +1,8 @@
 -- Publish values of one session, each exactly once (P5): in each partition in the order of the session's requests.
 --
 -- Four keys for each partition; on a Redis Cluster there is one, as partitions do not share a slot:
--- KEYS[1] values    hash    topic -> "<version> <generation>-<sequence> <value>"
+-- KEYS[1] values    hash    topic -> "<version> <generation>-<sequence> <value>"; '' -> a version that versions of new
+--                           topics must be above, as they may be those of topics that were removed and forgotten
 -- KEYS[2] stream    stream  entries [topic, "<version> <value>"]
 -- KEYS[3] receipts  list    of the session in this partition: "<epoch> <request> <version> <event> <settled>", by request
 -- KEYS[4] closed    zset    short hashes of ended sessions that published here -> when to forget them (ms)
@@ -94,7 +95,8 @@ local function publish(values, stream, key, closed, previous, first, final)
     if request > newest then
       local version = versions[topic]
       if not version then
-        version = math.max(stored[number] and tonumber(string.match(stored[number], '^%d+')) or 0, least)
+        local known = stored[number] and string.match(stored[number], '^%d+') or redis.call('HGET', values, '')
+        version = math.max(tonumber(known or '0'), least)
       end
       version = version + 1
       local text = string.format('%.0f', version)

@@ -1,18 +1,27 @@
 -- Put one value back that a grid which lost writes has in an older version, or not at all.
 --
--- KEYS[1] values  hash    topic -> "<version> <generation>-<sequence> <value>"
--- KEYS[2] stream  stream  entries [topic, "<version> <value>", "event", "<generation>-<sequence> of the publish"]
+-- KEYS[1] values   hash    topic -> "<version> <generation>-<sequence> <value>"
+--                          '' -> a version that versions of new topics must be above
+-- KEYS[2] stream   stream  entries [topic, "<version> <value>", "event", "<generation>-<sequence> of the publish"]
+-- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
 -- ARGV[1] topic
--- ARGV[2] value, JSON text
+-- ARGV[2] value, JSON text; empty for a removal
 -- ARGV[3] version
 -- ARGV[4] event of the publish, "<generation>-<sequence>"
 -- ARGV[5] generation that the caller has adopted
 -- ARGV[6] entries to keep in the stream, about
--- Result  1 written, 0 the grid has this version or a newer one, 'stale' or 'emptied' as in topic_publish
+-- ARGV[7] how long to remember a removal (ms)
+-- Result  1 written, 0 the grid has this version or a newer one, or has forgotten the topic since it was removed,
+--         'stale' or 'emptied' as in topic_publish
 --
--- Invariant: versions of a topic only rise.
+-- Invariant: versions of a topic only rise, and one that was removed does not rise again. A removal of what the grid
+-- does not hold is not worth remembering.
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
-if stored and tonumber(string.match(stored, '^%d+')) >= tonumber(ARGV[3]) then
+if not stored then
+  if ARGV[2] == '' or tonumber(redis.call('HGET', KEYS[1], '') or '0') >= tonumber(ARGV[3]) then
+    return 0
+  end
+elseif tonumber(string.match(stored, '^%d+')) >= tonumber(ARGV[3]) then
   return 0
 end
 local entry = redis.pcall(
@@ -29,4 +38,8 @@ if string.sub(entry, -2) == '-0' then
   return 'emptied'
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
+if ARGV[2] == '' then
+  local time = redis.call('TIME')
+  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[7], ARGV[1])
+end
 return 1

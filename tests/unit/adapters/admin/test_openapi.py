@@ -24,6 +24,14 @@ def test_the_document_is_valid() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
 
 
+def test_bounds_of_parameters_are_told() -> None:
+    (limit,) = [
+        each["schema"] for each in DOCUMENT["paths"]["/v1/sessions"]["get"]["parameters"] if each["name"] == "limit"
+    ]
+
+    assert limit == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+
+
 def test_every_schema_is_there_and_used() -> None:
     used = {each.rsplit("/", 1)[1] for each in references(DOCUMENT)}
 

@@ -26,6 +26,7 @@ def all_keys() -> list[str]:
         *KEYS.values,
         *KEYS.stream,
         *KEYS.closed,
+        *KEYS.removed,
     ]
     return [*fixed, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
 

@@ -1,0 +1,77 @@
+"""Revocations: who is locked out, and letting them in again."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from gateway.adapters.admin import models
+from gateway.adapters.admin.actions import Action
+from gateway.adapters.admin.operations import Call, Operation
+from gateway.adapters.admin.problems import Kind
+from gateway.ports.administration import Administration
+
+
+async def _list(administration: Administration, call: Call) -> models.RevocationPage:
+    query: models.PageQuery = call.query
+    page = await administration.revocations.list(cursor=query.cursor, limit=query.limit)
+    return models.RevocationPage(
+        items=[models.Revocation.model_validate(each) for each in page.items], cursor=page.cursor
+    )
+
+
+async def _add(administration: Administration, call: Call) -> models.Revocation:
+    body: models.Revoke = call.body
+    made = await administration.revocations.add(body.kind, body.value, reason=body.reason, until=body.until)
+    return models.Revocation.model_validate(made)
+
+
+async def _lift(administration: Administration, call: Call) -> None:
+    path: models.RevocationPath = call.path
+    await administration.revocations.lift(path.kind, path.value)
+
+
+_TAG: Final = "Revocations"
+
+OPERATIONS: Final = (
+    Operation(
+        name="listRevocations",
+        method="GET",
+        path="/v1/revocations",
+        tag=_TAG,
+        summary="List who is locked out",
+        action=Action.REVOCATIONS_READ,
+        handle=_list,
+        result=models.RevocationPage,
+        query_model=models.PageQuery,
+    ),
+    Operation(
+        name="revoke",
+        method="POST",
+        path="/v1/revocations",
+        tag=_TAG,
+        summary="Lock a session, a principal or a credential out",
+        description="Within a second every node has closed what it concerns, and refuses it from then on. Asked again, "
+        "reason and end are replaced.",
+        action=Action.REVOCATIONS_WRITE,
+        handle=_add,
+        result=models.Revocation,
+        status=HTTPStatus.CREATED,
+        body_model=models.Revoke,
+        problems=(Kind.CONFLICT,),
+    ),
+    Operation(
+        name="liftRevocation",
+        method="DELETE",
+        path="/v1/revocations/{kind}/{value}",
+        tag=_TAG,
+        summary="Let somebody in again",
+        description="Sessions that were ended stay ended.",
+        action=Action.REVOCATIONS_WRITE,
+        handle=_lift,
+        result=None,
+        status=HTTPStatus.NO_CONTENT,
+        path_model=models.RevocationPath,
+        problems=(Kind.REVOCATION_UNKNOWN,),
+    ),
+)

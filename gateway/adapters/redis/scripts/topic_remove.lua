@@ -1,0 +1,52 @@
+-- Remove a topic: put a removal in the place of its value, and forget removals that everybody has heard of.
+--
+-- KEYS[1] values   hash    topic -> "<version> <generation>-<sequence> <value>"; a removal has no value; '' -> a version
+--                          that versions of new topics must be above
+-- KEYS[2] stream   stream  entries [topic, "<version> <value>"]
+-- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
+-- ARGV[1] topic
+-- ARGV[2] generation that the caller has adopted
+-- ARGV[3] entries to keep in the stream, about
+-- ARGV[4] how long to remember the removal (ms)
+-- ARGV[5] most removals to forget in this step
+-- Result  {version, event, '1' if it was removed before, else '0'}, 'none' if there is no such topic, or 'stale' or
+--         'emptied' as in topic_publish
+--
+-- Invariant: versions of a topic only rise, also over its removal and after that is forgotten.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local stored = redis.call('HGET', KEYS[1], ARGV[1])
+if not stored then
+  return 'none'
+end
+local version, event, value = string.match(stored, '^(%d+) (%S+) (.*)$')
+if value == '' then
+  return {tonumber(version), event, '1'}
+end
+version = string.format('%.0f', math.max(tonumber(version), (ARGV[2] - 1) * 4294967296) + 1)
+event = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], ARGV[2] .. '-*', ARGV[1], version .. ' ')
+if type(event) == 'table' then
+  if string.find(event.err, 'equal or smaller', 1, true) then
+    return 'stale'
+  end
+  return redis.error_reply(event.err)
+end
+if string.sub(event, -2) == '-0' then
+  redis.call('DEL', KEYS[2])
+  return 'emptied'
+end
+redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. event .. ' ')
+redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
+
+local least = tonumber(redis.call('HGET', KEYS[1], '') or '0')
+for _, topic in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[5])) do
+  local old = redis.call('HGET', KEYS[1], topic)
+  local last = old and string.match(old, '^(%d+) %S+ $')
+  if last then
+    least = math.max(least, tonumber(last))
+    redis.call('HSET', KEYS[1], '', string.format('%.0f', least))
+    redis.call('HDEL', KEYS[1], topic)
+  end
+  redis.call('ZREM', KEYS[3], topic)
+end
+return {tonumber(version), event, '0'}
