@@ -27,7 +27,7 @@ from gateway.adapters.authentication import (
     read_secret_file,
 )
 from gateway.catalogue import log_events as events
-from gateway.ports import Authenticator, EventLog
+from gateway.ports import Authenticator, Directory, EventLog
 from gateway.settings import (
     AnonymousUsers,
     AuthChoice,
@@ -74,6 +74,7 @@ class Authentication:
 
     Attributes:
         authenticator: to ask; all of them in one.
+        directory: of all principals; None if there is a way in for principals that no file of this node knows.
 
     Raises:
         ConfigurationError: a file cannot be used.
@@ -83,6 +84,9 @@ class Authentication:
         self._log = surroundings.log
         self._parts = [_make(way, surroundings) for way in ways_of(choice)]
         self.authenticator: Authenticator = self._parts[0] if len(self._parts) == 1 else ChainAuthenticator(self._parts)
+
+        alone = self._parts[0] if len(self._parts) == 1 else None
+        self.directory: Directory | None = alone if isinstance(alone, StaticAuthenticator) else None
 
     async def start(self) -> None:
         """Begin to fetch keys, and make ready to ask callbacks; does not wait for either.

@@ -175,6 +175,7 @@ class Gateway:
             clock=Clock(),
             metrics=self.metrics,
             log=self.log,
+            directory=self._authentication.directory,
             authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
             tracer=self._tracer or NO_TRACER,
         )
@@ -290,6 +291,7 @@ class Gateway:
         self._tls.reload()
         self._keys.reload()
         self._authentication.reload()
+        self.node.review()
         if self._admin_tokens is not None:
             try:
                 count = self._admin_tokens.reload()

@@ -30,7 +30,7 @@ from gateway.core.selectors import Selector
 from gateway.core.system_roles import is_of_system, permissions_of_system
 from gateway.core.topics import shown
 from gateway.core.types import TopicPath
-from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
+from gateway.ports import Directory, Fenced, GridUnavailable, SessionChanges, SessionGone
 
 REVIEW_SLICE: Final = 100
 """Sessions judged anew before others get their turn: about a millisecond of the loop, several if all lose something."""
@@ -47,11 +47,19 @@ class Authorisation:
         persistence: writes what is left of selections.
         sessions: the sessions held here.
         policy: who may do what; None for everything but the system's topics.
+        directory: knows the roles that principals have at this moment; None if their sessions' records must do.
     """
 
     def __init__(
-        self, context: Context, *, persistence: Persistence, sessions: Sessions, policy: Policy | None
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        policy: Policy | None,
+        directory: Directory | None = None,
     ) -> None:
+        self._directory = directory
         self._limits = context.policy.limits
         self._background = context.background
         self._metrics = context.metrics
@@ -74,6 +82,9 @@ class Authorisation:
         """Tell what a session may do; that of a console is no matter of a policy."""
         if is_of_system(session.roles):
             return permissions_of_system(session.roles)
+        known = None if self._directory is None else self._directory.find(session.principal)
+        if known is not None:
+            return self._policy.permissions_of(known.principal, known.roles, known.properties)
         return self._policy.permissions_of(session.principal, session.roles, session.principal_properties)
 
     def check_select(self, session: Session, selector: Selector) -> None:
@@ -179,6 +190,10 @@ class Authorisation:
     def reload(self, policy: Policy | None) -> None:
         """Put another policy in force: from now on for what is asked, and soon for all that sessions hold."""
         self._policy = policy or OPEN
+        self.review()
+
+    def review(self) -> None:
+        """Judge all sessions again, soon: the policy has changed, or the roles of principals have."""
         self._review_again = True
         if not self._reviewing:
             self._reviewing = True

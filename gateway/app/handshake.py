@@ -162,6 +162,8 @@ class Handshake:
         except HandshakeRefused:
             self._revocations.end_claimed(session.right)
             raise
+        # Likewise, a review that came meanwhile has not found it.
+        self._authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._greeter.welcome(session, link, Outcome.CREATED)
@@ -318,14 +320,14 @@ class Handshake:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
-        if self._revocations.is_revoked(principal=session.principal, credential=session.credential):
+        if self._revocations.refuses(session):
             raise refusal(ErrorCode.REVOKED)
 
     async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link, *, inside: bool) -> Session:
         """Resume a session that another node held: rung 4."""
         result = await self._claims.elsewhere(claims, packet.attempt)
         record = result.record
-        if self._revocations.is_revoked(session=record.id, principal=record.principal, credential=record.credential):
+        if self._revocations.refuses(record):
             # Nobody else ends it any more: it is this node's now.
             self._revocations.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)

@@ -33,6 +33,7 @@ from gateway.core.permissions import Policy
 from gateway.core.types import NodeRef
 from gateway.ports import (
     Authenticator,
+    Directory,
     EventLog,
     Grid,
     GridUnavailable,
@@ -64,6 +65,7 @@ class Node:
         log: where events go.
         authorisation_policy: who may do what; None for everything but the system's topics.
         tracer: where spans go.
+        directory: of all principals, if there is one.
 
     Attributes:
         me: as given.
@@ -88,6 +90,7 @@ class Node:
         log: EventLog,
         authorisation_policy: Policy | None = None,
         tracer: Tracer = NO_TRACER,
+        directory: Directory | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         log = activity
@@ -112,11 +115,15 @@ class Node:
         self._persistence = Persistence(context)
         self.sessions = Sessions(context, self._persistence, signer)
         self._recovery = Recovery(context, self.sessions, self._persistence)
-        self.revocations = Revocations(context, self.sessions, self._persistence)
+        self.revocations = Revocations(context, self.sessions, self._persistence, directory)
         self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
         self._membership = Membership(context, self.sessions, self._recovery, self.presence)
         self.authorisation = Authorisation(
-            context, persistence=self._persistence, sessions=self.sessions, policy=authorisation_policy
+            context,
+            persistence=self._persistence,
+            sessions=self.sessions,
+            policy=authorisation_policy,
+            directory=directory,
         )
         requests = Requests(
             context, persistence=self._persistence, sessions=self.sessions, authorisation=self.authorisation
@@ -202,6 +209,11 @@ class Node:
         if self.draining:
             reasons.append("the node drains")
         return reasons
+
+    def review(self) -> None:
+        """The directory has changed: end the sessions of those who are not in it, and judge the others again."""
+        self.revocations.review()
+        self.authorisation.review()
 
     async def serve(self, link: Link) -> None:
         """Serve one client connection until it is over."""

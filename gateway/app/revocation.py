@@ -38,8 +38,18 @@ from gateway.core.revocations import (
     RevocationTable,
     name_of,
 )
+from gateway.core.system_roles import is_of_system
 from gateway.core.types import SessionId
-from gateway.ports import AllRevocations, Fenced, GridUnavailable, Lifted, Ownership, RevocationNews
+from gateway.ports import (
+    AllRevocations,
+    Directory,
+    Fenced,
+    GridUnavailable,
+    Lifted,
+    Ownership,
+    RevocationNews,
+    SessionRecord,
+)
 
 CLOSED_PER_TURN: Final = 100
 """Sessions whose sockets are closed in one turn of the loop: some milliseconds, then others have their turn."""
@@ -89,12 +99,16 @@ class Revocations:
         context: of the node.
         sessions: the sessions held here.
         persistence: ends them in the grid.
+        directory: of all principals: those that it does not know any more count as revoked; None if nobody knows all.
 
     Attributes:
         loaded: whether the grid has been read: until then nobody can tell who is to be refused.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
+    def __init__(
+        self, context: Context, sessions: Sessions, persistence: Persistence, directory: Directory | None = None
+    ) -> None:
+        self._directory = directory
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
@@ -194,6 +208,24 @@ class Revocations:
             return False
         found = self._table.find(self._clock.wall(), session=session, principal=principal, credential=credential)
         return found is not None
+
+    def review(self) -> None:
+        """End the sessions held here whose principals the directory does not know any more."""
+        concerned = [each for each in self._sessions if self._is_unknown(each)]
+        if concerned:
+            self._background.once(self._close(concerned), "close-unknown")
+
+    def refuses(self, session: Session | SessionRecord) -> bool:
+        """Tell whether a session may not go on: something of it is revoked, or its principal is not there any more."""
+        return self._is_unknown(session) or self.is_revoked(
+            session=session.id, principal=session.principal, credential=session.credential
+        )
+
+    def _is_unknown(self, session: Session | SessionRecord) -> bool:
+        # Administrators, who have consoles, stand in another file.
+        if self._directory is None or is_of_system(session.roles):
+            return False
+        return self._directory.find(session.principal) is None
 
     def end_claimed(self, right: Ownership) -> None:
         """End a session that this node has claimed and found to be revoked."""

@@ -245,8 +245,8 @@ POLICY_ABSENT = LogEvent(
 POLICY_RELOADED = LogEvent(
     "policy_reloaded",
     Level.INFO,
-    "The policy was read again (SIGHUP) and is in force for every session of this node; the fields count the sessions "
-    "that were looked at, and those of them that had selections withdrawn.",
+    "The policy, or the roles of principals, were read again (SIGHUP) and are in force for every session of this node; "
+    "the fields count the sessions that were looked at, and those of them that had selections withdrawn.",
     ("roles", "principals", "sessions", "withdrawn"),
 )
 POLICY_KEPT = LogEvent(

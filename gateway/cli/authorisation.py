@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.core.errors import RequestRefused
-from gateway.core.permissions import ADMIN_ACTIONS, PROPERTY_PREFIX, Permissions, Policy
+from gateway.core.permissions import ADMIN_ACTIONS, PRINCIPAL, PROPERTY_PREFIX, Policy
 from gateway.core.selectors import parse_selector
 from gateway.core.topics import is_reserved, parse_topic
 from gateway.settings import ConfigurationError, Problem
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
 
 @click.group()
 def policy() -> None:
     """Check who may do what."""
-
-
-_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
 
 @policy.command()
@@ -32,8 +32,7 @@ def check(file: Path) -> None:
     """
     found = policy_of(file)
     for name, role in found.roles.items():
-        everybody = " (everybody has it)" if name in found.default else ""
-        click.echo(f"role {name!r}{everybody}")
+        click.echo(f"role {_shown(name)}{' (everybody has it)' if name in found.default else ''}")
         for what, given in (
             ("select", [each.text for each in role.select]),
             ("publish", [each.text for each in role.publish]),
@@ -49,13 +48,13 @@ def check(file: Path) -> None:
 @policy.command()
 @_FILE
 @click.option("--principal", default="", metavar="NAME", help="Whose session it is.")
-@click.option("--roles", default="", metavar="NAME,NAME", help="Roles that the authenticator gives.")
+@click.option("--roles", default="", metavar="NAME,NAME", help="Roles that its credentials give.")
 @click.option(
     "--property",
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A property that the authenticator gives. May be repeated.",
+    help="A property that its credentials vouch for. May be repeated.",
 )
 @click.argument("action", type=click.Choice(["select", "publish", "property", "admin"]))
 @click.argument("what", metavar="SELECTOR|TOPIC|NAME|ACTION")
@@ -70,28 +69,19 @@ def explain(file: Path, *, principal: str, roles: str, properties: Sequence[str]
     given = [each.strip() for each in roles.split(",") if each.strip()]
     if unknown := [each for each in given if each not in found.roles]:
         raise click.UsageError(f"there is no role {unknown[0]!r} in {file}; there are {', '.join(found.roles)}")
-    values = dict(map(_property, properties))
+    person = _Person(principal, dict(map(_property, properties)))
     held = found.roles_of(principal, given)
     click.echo(f"roles: {', '.join(map(_shown, sorted(held))) or 'none'}")
     try:
-        allowed, answer = _answer(found, found.permissions_of(principal, given, values), action, what)
+        allowed, answer = _answer(found, person, held, action, what)
+        by = [each for each in sorted(held) if _answer(found, person, frozenset((each,)), action, what)[0]]
     except RequestRefused as error:
         raise click.UsageError(str(error)) from None
     click.echo(f"{'allowed' if allowed else 'forbidden'}: {answer}")
-    by = [
-        role for role in sorted(held) if _answer(found, _alone(found, role, principal, values), action, what, role)[0]
-    ]
     if allowed:
         click.echo(f"by: {', '.join(map(_shown, by)) or 'several roles together'}")
-    for role in sorted(held):
-        for each in (*found.roles[role].select, *found.roles[role].publish):
-            if (
-                each.bind(
-                    {"principal": principal, **{f"{PROPERTY_PREFIX}{name}": value for name, value in values.items()}}
-                )
-                is None
-            ):
-                click.echo(f"note: {each.text!r} of role {role!r} gives nothing: a value is missing or is no segment")
+    for line in _idle_entries(found, person, held, action):
+        click.echo(f"note: {line}")
     return 0 if allowed else 1
 
 
@@ -107,25 +97,40 @@ def policy_of(file: Path) -> Policy:
         raise ConfigurationError([Problem(*each) for each in error.problems]) from None
 
 
-def _alone(found: Policy, role: str, principal: str, values: dict[str, str]) -> Permissions:
-    return Policy({role: found.roles[role]}).permissions_of(principal, [role], values)
+@dataclass(frozen=True, slots=True)
+class _Person:
+    """Whose permissions are asked for.
+
+    Attributes:
+        principal: the name.
+        properties: what the credentials vouch for.
+    """
+
+    principal: str
+    properties: Mapping[str, str]
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What fills in the placeholders."""
+        return {PRINCIPAL: self.principal} | {PROPERTY_PREFIX + name: text for name, text in self.properties.items()}
 
 
-def _answer(
-    found: Policy, permissions: Permissions, action: str, what: str, role: str | None = None
-) -> tuple[bool, str]:
-    """Tell whether something is allowed, and say it.
+def _answer(found: Policy, person: _Person, roles: frozenset[str], action: str, what: str) -> tuple[bool, str]:
+    """Tell whether some roles allow something, and say it.
 
     Raises:
         RequestRefused: it is nothing that can be allowed.
     """
+    # As a policy of its own: the roles are given, and nobody has any besides.
+    alone = Policy({name: found.roles[name] for name in roles})
+    permissions = alone.permissions_of(person.principal, roles, person.properties)
     match action:
         case "select":
             selector = parse_selector(what)
             if permissions.may_select(selector):
                 return True, f"all of {selector.text!r} may be selected"
             part, complete = permissions.allowed(selector)
-            named = ", ".join(repr(each.text) for each in part) or "nothing"
+            named = ", ".join(_shown(each.text) for each in part) or "nothing"
             return False, f"of {selector.text!r} may be selected: {named}{'' if complete else ', and more'}"
         case "publish":
             topic = parse_topic(what)
@@ -137,8 +142,16 @@ def _answer(
         case _:
             if what not in ADMIN_ACTIONS:
                 raise click.UsageError(f"there is no action {what!r}; there are {', '.join(ADMIN_ACTIONS)}")
-            held = permissions.roles if role is None else {role}
-            return what in found.admin_actions(held), f"to {ADMIN_ACTIONS[what]}"
+            return what in alone.admin_actions(roles), f"to {ADMIN_ACTIONS[what]}"
+
+
+def _idle_entries(found: Policy, person: _Person, roles: frozenset[str], action: str) -> Iterator[str]:
+    """Entries that could allow the action, if their placeholders could be filled in."""
+    for name in sorted(roles):
+        role = found.roles[name]
+        for each in {"select": role.select, "publish": role.publish}.get(action, ()):
+            if each.bind(person.values) is None:
+                yield (f"{each.text!r} of role {_shown(name)} gives nothing here: a value is missing, or is no segment")
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from gateway.core.errors import InvalidSelector
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selector_sets import Common, common, is_covered
 from gateway.core.selectors import ANY, Selector, matches, parse_selector
-from gateway.core.topics import SEPARATOR, SYSTEM_ROOT, SYSTEM_SIGN, shown
+from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, shown
 from gateway.core.types import TopicPath
 
 K = TypeVar("K")
@@ -292,7 +292,6 @@ class Policy:
         principals: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         self.roles = dict(roles)
-        self._known = {**roles, **_BUILT_IN}
         self.default = frozenset(default)
         self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
         self._names: dict[frozenset[str], tuple[str, ...]] = {}
@@ -307,7 +306,7 @@ class Policy:
             given: roles that the authenticator gave; those that the policy does not know mean nothing.
         """
         named = self.default.union(given, self.principals.get(principal, ()))
-        return named.intersection(self._known)
+        return named.intersection(self.roles)
 
     def permissions_of(
         self, principal: str, given: Iterable[str] = (), properties: Mapping[str, str] | None = None
@@ -329,7 +328,7 @@ class Policy:
         key = (roles, *map(values.get, self._open_names(roles)))
         found = self._permissions.get(key)
         if found is None:
-            several = [self._known[name] for name in sorted(roles)]
+            several = [self.roles[name] for name in sorted(roles)]
             found = self._permissions[key] = Permissions(
                 roles,
                 select=_bound((template for role in several for template in role.select), values),
@@ -346,7 +345,7 @@ class Policy:
     def _open_names(self, roles: frozenset[str]) -> tuple[str, ...]:
         known = self._names.get(roles)
         if known is None:
-            templates = (each for name in roles for each in (*self._known[name].select, *self._known[name].publish))
+            templates = (each for name in roles for each in (*self.roles[name].select, *self.roles[name].publish))
             known = self._names[roles] = tuple(sorted({name for each in templates for name in each.names}))
         return known
 
@@ -359,12 +358,6 @@ def kind_of(action: str) -> str:
 def _bound(templates: Iterable[Template], values: Mapping[str, str]) -> Iterable[Selector]:
     return (selector for each in templates if (selector := each.bind(values)) is not None)
 
-
-WATCHER: Final = f"{SYSTEM_SIGN}watcher"
-"""A role that is there without a policy: it sees what the gateway tells of itself. The gateway gives it to sessions of
-its own console, whose users have proved themselves as administrators; no authenticator can give it, and no policy."""
-
-_BUILT_IN: Final[Mapping[str, Role]] = {WATCHER: Role(select=(parse_template(f"{SYSTEM_ROOT}/{ANY}"),))}
 
 OPEN: Final = Policy(
     {

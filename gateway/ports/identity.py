@@ -85,6 +85,13 @@ class Authenticator(Protocol):
         """
 
 
+class Directory(Protocol):
+    """Knows every principal that can be let in, and what is vouched for of each at this moment. Does not wait."""
+
+    def find(self, principal: str) -> Identity | None:
+        """Tell what is vouched for of a principal; None if it is not known, or not any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenClaims:
     """What a session token says.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.adapters.authentication.principals import is_visible
-from gateway.core.topics import is_reserved
 
 MOST_ROLES: Final = 64
 """Of a principal: all of them are stored with every session."""
@@ -31,8 +30,7 @@ def check_roles(roles: Iterable[str]) -> frozenset[str]:
     """Check names of roles.
 
     Raises:
-        ValueError: one is empty, too long, the gateway's own, or has blanks, commas or invisible characters, or there
-            are too many.
+        ValueError: one is empty, too long, or has blanks, commas or invisible characters, or there are too many.
     """
     found = frozenset(roles)
     if len(found) > MOST_ROLES:
@@ -42,8 +40,6 @@ def check_roles(roles: Iterable[str]) -> frozenset[str]:
             raise ValueError(
                 f"a role has 1 to {LONGEST_ROLE} visible characters, and neither blanks nor commas among them"
             )
-        if is_reserved(role):
-            raise ValueError("roles that begin with '$' are the gateway's own, and nobody else can give them")
     return found
 
 

@@ -107,6 +107,11 @@ class StaticAuthenticator:
             self._verified.popitem(last=False)
         return user.identity
 
+    def find(self, principal: str) -> Identity | None:
+        """Tell what the file vouches for of a principal; see ``gateway.ports.Directory``."""
+        user = self._users.get(principal)
+        return None if user is None else user.identity
+
     def close(self) -> None:
         """Let the threads end; callers that still wait are cancelled."""
         self._threads.shutdown(wait=False, cancel_futures=True)

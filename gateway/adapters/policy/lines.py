@@ -44,7 +44,7 @@ class Lines:
             The line, from 1; of the innermost table around it that is found, else None.
         """
         for known, number in self._keys:
-            if known == key:
+            if known[: len(key)] == key:
                 return number if entry is None else self._line_of(entry, number)
         return self.find(key[:-1]) if len(key) > 1 else None
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core import permissions as module
 from gateway.core.errors import InvalidSelector
-from gateway.core.permissions import ADMIN_ACTIONS, OPEN, WATCHER, Permissions, Policy, Role, parse_template
+from gateway.core.permissions import ADMIN_ACTIONS, OPEN, Permissions, Policy, Role, parse_template
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selectors import parse_selector
 from gateway.core.types import TopicPath
@@ -95,14 +95,6 @@ def test_without_a_policy_everything_is_allowed_but_the_system_s() -> None:
     assert not everybody.may_receive(TopicPath("$gateway/nodes/n1"))
     assert not everybody.may_publish(TopicPath("$gateway/nodes/n1"))
     assert OPEN.admin_actions(["everybody"]) == frozenset()
-
-
-def test_the_role_of_watchers_is_there_without_a_policy() -> None:
-    for policy in (OPEN, Policy({"all": role(select=("a",))}, default=["all"])):
-        watcher = policy.permissions_of("operator", [WATCHER])
-        assert watcher.may_select(parse_selector("$gateway/**"))
-        assert not watcher.may_publish(TopicPath("$gateway/nodes/n1"))
-        assert policy.admin_actions([WATCHER]) == frozenset()
 
 
 # --- Administrators ---------------------------------------------------------------------------------------------------

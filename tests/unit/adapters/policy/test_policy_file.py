@@ -124,7 +124,7 @@ def broken(*replacements: tuple[str, str]) -> str:
         ("roles = 1", ":1: roles: roles is a table of roles such as [roles.reader]; correct it"),
         ("principals = []", ":1: principals: principals has lines such as"),
         ("[roles]\nreader = 5", ":2: roles.reader: a role is a table; write [roles.reader] above its permissions"),
-        ('[roles."a\\nb"]', ": roles.'a\\nb': the name of the role cannot be used; use 1 to 256 visible characters"),
+        ('[roles."a\\nb"]', ":1: roles.'a\\nb': the name of the role cannot be used; use 1 to 256 visible characters,"),
         ('default = ["x"]\n[roles]', ":1: default: there is no role 'x'; define it as [roles.NAME]"),
         ("a = = b", ": the file is not TOML (Invalid value (at line 1, column 5)); correct it"),
     ],
