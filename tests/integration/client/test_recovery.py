@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from gateway.client import Notice, Recovery, SessionState, Update
+from gateway.client import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
 from gateway.core.codes import FailoverReason, Outcome
 from tests.integration.client.conftest import OpenSession
 from tests.support.nodes import eventually
@@ -458,3 +459,78 @@ async def test_fifty_cuts_lose_nothing_and_double_nothing(server: ScriptedServer
 
 async def _codes(notices: AsyncIterator[Notice], count: int) -> list[str]:
     return [(await anext(notices)).code for _ in range(count)]
+
+
+def withdrawn(peer: Peer, left: list[str]) -> dict[str, Any]:
+    return peer.numbered(
+        "notice", code="permissions_withdrawn", message="less", withdrawn=["prices/**"], selections=left
+    )
+
+
+LEFT = ["+prices/public/**"]
+WITHDRAWN = SelectionsWithdrawn("permissions_withdrawn", "less", ("prices/**",), tuple(LEFT))
+
+
+async def test_withdrawn_selections_are_told_and_not_asked_for_again(
+    server: ScriptedServer, opened: OpenSession
+) -> None:
+    session, peer = await opened()
+    peer.answer_all()
+    await session.subscribe("prices/**")
+    await peer.send(peer.numbered("notice", code="withheld", message=""), withdrawn(peer, LEFT))
+    assert await anext(session.notices()) == WITHDRAWN
+    await peer.release()
+
+    other = await server.connection()
+    await other.greet(**FAILED_OVER, selections=LEFT)
+    other.answer_all()
+    await session.publish("a", 1)
+    assert list(session._supervisor.notices._kept) == [WITHDRAWN], "nothing had to be restored"
+
+
+async def test_what_is_withdrawn_at_a_failover_is_not_asked_for_again(
+    server: ScriptedServer, opened: OpenSession
+) -> None:
+    session, peer = await opened()
+    peer.answer_all()
+    await session.subscribe("prices/**")
+    await peer.release()
+    other = await server.connection()
+    await other.greet(**FAILED_OVER, selections=LEFT, withdrawn=["prices/**"])
+    await other.send(withdrawn(other, LEFT))
+    other.answer_all()
+    await session.publish("a", 1)
+    assert list(session._supervisor.notices._kept) == [WITHDRAWN], "nothing had to be restored"
+
+
+async def test_a_withdrawal_that_was_lost_with_its_node_is_found_by_asking(
+    server: ScriptedServer, opened: OpenSession
+) -> None:
+    session, peer = await opened()
+    peer.answer_all()
+    await session.subscribe("prices/**")
+    await peer.release()
+    other = await server.connection()
+    await other.greet(**FAILED_OVER, selections=LEFT)
+    ask = await other.expect("subscribe")
+    assert ask["selector"] == "prices/**", "what is left is not given up to ask for the rest"
+    await other.decline(ask, "forbidden")
+    other.answer_all()
+    await session.publish("a", 1)
+    told = list(session._supervisor.notices._kept)[-1]
+    assert isinstance(told, SelectionsWithdrawn)
+    assert (told.withdrawn, told.selections) == (("prices/**",), tuple(LEFT))
+    await other.release()
+
+    third = await server.connection()
+    await third.greet(**FAILED_OVER, selections=LEFT)
+    third.answer_all()
+    await session.publish("a", 2)
+    assert len(list(session._supervisor.notices._kept)) == 2, "it is not asked for a second time"
+
+
+async def test_selections_that_are_none_are_a_violation(server: ScriptedServer, opened: OpenSession) -> None:
+    session, peer = await opened()
+    await peer.send(withdrawn(peer, ["prices"]))
+    assert "its selections are not valid" in (await peer.expect("error"))["message"]
+    assert session.state is SessionState.RECOVERING or session.state is SessionState.CLOSED

@@ -59,6 +59,40 @@ def test_a_list_that_went_another_way_is_made_anew() -> None:
     assert missing(made, "+a", "+b") == [deselect("**"), select("b")]
 
 
+def test_what_may_be_left_of_a_withdrawn_right_is_not_taken_away_to_ask_for_it() -> None:
+    made = promises(select("x"), select("a/**"), deselect("a/old"))
+
+    assert missing(made, "+x", "+a/b/**", "+a/c", "-a/old") == [select("a/**"), deselect("a/old")]
+    assert missing(made, "+x", "-a/old", "+other")[0] == deselect("**")
+
+
+def test_a_list_with_system_topics_is_made_anew_without_them() -> None:
+    assert missing(promises(select("a")), "+$gateway/**", "+b") == [
+        deselect("**"),
+        deselect("$gateway/**"),
+        select("a"),
+    ]
+
+
+def test_what_was_withdrawn_is_not_asked_for_again() -> None:
+    made = promises(select("a/**"), select("b"))
+    made.withdrawn(["+a/b/**", "+b"])
+    assert missing(made, "+a/b/**", "+b") == []
+    made.executed(deselect("b"))
+    assert missing(made, "+a/b/**") == []
+    assert missing(made, "+a/b/**", "+b") != []
+    with pytest.raises(InvalidSelector):
+        made.withdrawn(["a"])
+
+
+def test_what_is_forbidden_is_given_up_but_for_what_is_left_of_it() -> None:
+    made = promises(select("x"), select("a/**"), deselect("a/old"))
+    made.forbidden("a/**", Selections.from_wire(["+x", "+a/b/**", "-a/old"]))
+    assert missing(made, "+x", "+a/b/**", "-a/old") == []
+    made.forbidden("x", NOTHING)
+    assert missing(made, "+a/b/**", "-a/old") == []
+
+
 def test_what_is_still_unanswered_may_have_happened_or_not() -> None:
     made = promises(select("a"))
     unanswered: list[ClientAsk] = [select("b"), properties(team="rates"), deselect("a")]
@@ -91,7 +125,7 @@ STEPS = st.lists(
     st.builds(
         lambda kind, selector: kind(UNNUMBERED, selector),
         st.sampled_from([Subscribe, Unsubscribe]),
-        st.sampled_from(["a", "b", "a/*", "a/**", "**", "a/b"]),
+        st.sampled_from(["a", "b", "a/*", "a/**", "**", "a/b", "$r/**", "*/b"]),
     ),
     max_size=6,
 )
@@ -116,5 +150,5 @@ def test_whatever_a_grid_holds_the_repair_leads_to_what_was_promised(
     # The unanswered are asked again first, the repair comes after them.
     result = _apply(_apply(held, unanswered), repair)
 
-    for topic in ("a", "b", "a/b", "a/c", "a/b/c", "z"):
+    for topic in ("a", "b", "a/b", "a/c", "a/b/c", "z", "$r/b", "z/b"):
         assert result.selects(topic) == wanted.selects(topic), topic  # type: ignore[arg-type]
