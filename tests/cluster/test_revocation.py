@@ -1,7 +1,7 @@
 """Revoked means refused, on every node, within a second, whatever dies meanwhile (P8).
 
-Real nodes, Redis, HAProxy and JSON Web Tokens. What is revoked is written by a grid connection of the test's own, so
-that no node knows of it before the others; what the nodes do is seen by clients that do not go away by themselves.
+Real nodes, Redis, HAProxy and JSON Web Tokens. An administrator revokes by the admin API of one node; what the nodes do
+is seen by clients that do not go away by themselves.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import aiohttp
 import jwt
 import pytest
 
-from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis.keys import Keys
 from gateway.core.codes import REVOKED, ErrorCode
-from gateway.core.revocations import Revocation, RevocationKind
-from gateway.core.types import Incarnation, NodeId, NodeRef
+from gateway.core.revocations import RevocationKind
 from gateway.local.grid_server import GridRestart
 from gateway.local.stack import Stack
-from gateway.ports import AllRevocations, Grid, GridState
 from tests.cluster.support_a import PREFIX, Figures, GridReader
+from tests.integration.admin.support import Admins
 from tests.support.faults import eventually
-from tests.support.raw_client import PATIENCE, Packet, RawClient
+from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
@@ -41,6 +41,9 @@ OF_A_CREDENTIAL: Final = 30
 BYSTANDERS: Final = 20
 AT_ONCE: Final = 30
 """Connections that are opened at the same time: two busy cores cannot serve more at once anyway."""
+
+ON_ALL: Final = 10
+"""Sessions that are tried on every node, one after the other; the others on one."""
 
 PROMISED: Final = 1.0
 """Seconds until a revocation is effective everywhere (protocol 11.7)."""
@@ -109,27 +112,41 @@ def ticket(principal: str, credential: str) -> str:
     return jwt.encode(claims, SECRET, algorithm="HS256")
 
 
+class Administrator:
+    """Whoever is on call, at the admin API of any node."""
+
+    def __init__(self, stack: Stack, http: aiohttp.ClientSession) -> None:
+        self._stack = stack
+        self._http = http
+
+    async def revoke(self, node: str, kind: RevocationKind, value: str) -> float:
+        """Revoke by a node; return when that was asked for."""
+        asked = time.monotonic()
+        assert await self.try_to_revoke(node, kind, value) == HTTPStatus.CREATED
+        return asked
+
+    async def try_to_revoke(self, node: str, kind: RevocationKind, value: str) -> int:
+        """Ask a node to revoke; return the status."""
+        body = {"kind": kind.value, "value": value, "reason": "a test"}
+        async with self._http.post(self._stack.admin_url(node, "/v1/revocations"), json=body) as answer:
+            if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                assert int(answer.headers["Retry-After"]) > 0
+            return answer.status
+
+    async def revoked(self, node: str) -> set[str]:
+        """List what is revoked, as a node knows it."""
+        url = self._stack.admin_url(node, "/v1/revocations")
+        async with self._http.get(url) as answer:
+            page = await answer.json()
+        assert page["cursor"] is None
+        return {f"{each['kind']}:{each['value']}" for each in page["items"]}
+
+
 @asynccontextmanager
-async def administrator(stack: Stack) -> AsyncIterator[Grid]:
-    """Connect to the grid beside all nodes."""
-    grid = RedisGrid(
-        stack.grid_url,
-        prefix=PREFIX,
-        node=NodeRef(NodeId("administrator"), Incarnation("test")),
-        metrics=MemoryMetrics(),
-        log=MemoryEventLog(),
-    )
-    await grid.start()
-    try:
-        yield grid
-    finally:
-        await grid.close()
-
-
-async def revoke(grid: Grid, kind: RevocationKind, value: str) -> float:
-    """Revoke; return when the grid had it."""
-    await grid.revocations.add(Revocation(kind=kind, value=value, made=time.time()))
-    return time.monotonic()
+async def administrator(stack: Stack, admins: Admins) -> AsyncIterator[Administrator]:
+    headers = {"Authorization": f"Bearer {admins.tokens['operator']}"}
+    async with aiohttp.ClientSession(headers=headers) as http:
+        yield Administrator(stack, http)
 
 
 async def closed(seats: Iterable[Seat], since: float) -> float:
@@ -144,22 +161,24 @@ async def closed(seats: Iterable[Seat], since: float) -> float:
     return max(await asyncio.gather(*(one(seat) for seat in seats))) - since
 
 
-async def assert_refused(stack: Stack, seats: Sequence[Seat], nodes: Sequence[str], *, each_on_all: int = 5) -> int:
+async def assert_refused(stack: Stack, seats: Sequence[Seat], nodes: Sequence[str]) -> int:
     """Try to resume: each on one node, in turn, and some on all of them. Return how often that was refused."""
-    tries = [(seat, nodes[index % len(nodes)]) for index, seat in enumerate(seats)]
-    tries += [(seat, node) for seat in seats[:each_on_all] for node in nodes]
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(seat: Seat, node: str, attempt: int) -> tuple[str, int | None]:
-        async with turn, RawClient(stack.node_url(node)) as raw:
-            answer = await raw.resume(seat.token, attempt=attempt)
-            return str(answer.get("code", answer["type"])), await raw.closed() if answer["type"] == "error" else None
+    async def one(index: int, seat: Seat) -> list[tuple[str, int | None]]:
+        found = []
+        chosen = nodes if index < ON_ALL else (nodes[index % len(nodes)],)
+        for attempt, node in enumerate(chosen, start=1):
+            async with turn, RawClient(stack.node_url(node)) as raw:
+                answer = await raw.resume(seat.token, attempt=attempt)
+                assert answer["type"] == "error", answer
+                found.append((answer["code"], await raw.closed()))
+        return found
 
-    found = Counter(
-        await asyncio.gather(*(one(seat, node, attempt) for attempt, (seat, node) in enumerate(tries, start=1)))
-    )
-    assert found == {(ErrorCode.REVOKED.value, REVOKED.code): len(tries)}
-    return len(tries)
+    tries = await asyncio.gather(*(one(index, seat) for index, seat in enumerate(seats)))
+    found = Counter(answer for some in tries for answer in some)
+    assert found == {(ErrorCode.REVOKED.value, REVOKED.code): found.total()}
+    return found.total()
 
 
 async def assert_locked_out(stack: Stack, tickets: Iterable[str], nodes: Iterable[str]) -> None:
@@ -171,18 +190,22 @@ async def assert_locked_out(stack: Stack, tickets: Iterable[str], nodes: Iterabl
                 assert await raw.closed() == REVOKED.code
 
 
-async def restored(grid: Grid, names: set[str]) -> None:
-    """Wait until the grid holds these revocations again."""
-    await eventually(lambda: grid.state is GridState.UP, "the administrator is back")
-    held: set[str] = set()
-    async with asyncio.timeout(4 * PATIENCE):
-        async for news in grid.revocations.follow():
-            if isinstance(news, AllRevocations):
-                held = {each.name for each in news.revocations}
-            else:
-                held |= {each.name for each in news.changes}
-            if held == names:
-                return
+async def all_know(admin: Administrator, nodes: Iterable[str], names: set[str]) -> None:
+    """Wait until all nodes know of exactly these revocations."""
+
+    async def agreed() -> bool:
+        return all([await admin.revoked(node) == names for node in nodes])
+
+    await eventually(agreed, f"all nodes know of {len(names)} revocations")
+
+
+async def in_the_grid(reader: GridReader, names: set[str]) -> None:
+    """Wait until the grid holds exactly these revocations."""
+
+    async def holds() -> bool:
+        return set(await reader.call("HKEYS", Keys(PREFIX).revocations)) == names
+
+    await eventually(holds, f"the grid holds {len(names)} revocations")
 
 
 async def gone(grid: GridReader, seats: Iterable[Seat]) -> None:
@@ -201,10 +224,17 @@ async def test_the_revoked_are_out_everywhere_within_a_second(tmp_path: Path, fi
     (tmp_path / "jwt.toml").write_text(
         'issuer = "test"\naudience = ["gateway"]\nalgorithms = ["HS256"]\nsecret_file = "jwt.secret"\n'
     )
+    admins = Admins.make(tmp_path)
+    settings: dict[str, Any] = {
+        "auth": f"jwt:{tmp_path / 'jwt.toml'}",
+        "admin_tokens_file": admins.file,
+        "lease": 4,
+        "lease_renew": 1,
+    }
     async with (
-        cluster(tmp_path, nodes=3, auth=f"jwt:{tmp_path / 'jwt.toml'}", lease=4, lease_renew=1) as stack,
+        cluster(tmp_path, nodes=3, **settings) as stack,
         GridReader(stack.grid_url) as reader,
-        administrator(stack) as grid,
+        administrator(stack, admins) as admin,
         house(stack) as home,
     ):
         nodes = stack.node_names
@@ -213,18 +243,17 @@ async def test_the_revoked_are_out_everywhere_within_a_second(tmp_path: Path, fi
             home.seats(OF_A_CREDENTIAL, "bob", "leaked"), home.seats(BYSTANDERS, "bob", "fine")
         )
         (thief, *rest) = await home.seats(1 + BYSTANDERS, "carol", "good")
-        spread = Counter(seat.node for seat in alice)
-        assert set(spread) == set(nodes)
+        assert {seat.node for seat in alice} == set(nodes)
 
         # A principal, of whom some sessions are not connected: rung 1 would serve them.
         away = await home.seats(len(nodes), "alice", "good")
         await asyncio.gather(*(seat.raw.cut() for seat in away))
-        took = {"principal": await closed(alice, await revoke(grid, RevocationKind.PRINCIPAL, "alice"))}
+        took = {"principal": await closed(alice, await admin.revoke("n1", RevocationKind.PRINCIPAL, "alice"))}
         refused = await assert_refused(stack, [*away, *alice], nodes)
         await gone(reader, [*alice, *away])
         # A credential, and a session.
-        took["credential"] = await closed(leaked, await revoke(grid, RevocationKind.CREDENTIAL, "leaked"))
-        took["session"] = await closed([thief], await revoke(grid, RevocationKind.SESSION, thief.session))
+        took["credential"] = await closed(leaked, await admin.revoke("n2", RevocationKind.CREDENTIAL, "leaked"))
+        took["session"] = await closed([thief], await admin.revoke("n3", RevocationKind.SESSION, thief.session))
         refused += await assert_refused(stack, [thief, *leaked], nodes)
         await gone(reader, [thief, *leaked])
         for name, seconds in took.items():
@@ -236,16 +265,24 @@ async def test_the_revoked_are_out_everywhere_within_a_second(tmp_path: Path, fi
         # A node dies, and those whose sessions it had are revoked before anybody else has them: rung 4.
         orphans = await home.seats(BYSTANDERS, "dave", "good", url=stack.node_url(VICTIM))
         await stack.kill_node(VICTIM)
-        await revoke(grid, RevocationKind.PRINCIPAL, "dave")
-        refused += await assert_refused(stack, orphans, [node for node in nodes if node != VICTIM])
+        await admin.revoke("n1", RevocationKind.PRINCIPAL, "dave")
+        survivors = [node for node in nodes if node != VICTIM]
+        refused += await assert_refused(stack, orphans, survivors)
         await gone(reader, orphans)
 
-        # Redis comes back without anything: the nodes know.
+        # Redis is away: nothing can be revoked. It comes back without anything: the nodes know.
+        names = {"principal:alice", "credential:leaked", f"session:{thief.session}", "principal:dave"}
+        await stack.grid.process.kill()
+        status = await admin.try_to_revoke("n1", RevocationKind.PRINCIPAL, "carol")
+        assert status == HTTPStatus.SERVICE_UNAVAILABLE
         await stack.restart_redis(GridRestart.EMPTY)
-        await restored(grid, {"principal:alice", "credential:leaked", f"session:{thief.session}", "principal:dave"})
+        async with GridReader(stack.grid_url) as again:
+            await in_the_grid(again, names)
         await stack.start_node(VICTIM)
+        await all_know(admin, nodes, names)
         refused += await assert_refused(stack, [thief], nodes)
         await assert_locked_out(stack, (*locked_out, ticket("dave", "good")), nodes)
+        assert all([await seat.is_served() for seat in rest if seat.node != VICTIM]), "what was refused did not happen"
         after = {name: f"{seconds * 1000:.0f} ms" for name, seconds in took.items()}
         figures(
             f"{SESSIONS} sessions of a principal on {len(nodes)} nodes closed {after['principal']} after it was "
