@@ -22,10 +22,12 @@ export const CloseCode = Object.freeze({
   OUT_OF_ORDER: 4003,
   FENCED: 4004,
   INTERNAL_ERROR: 4005,
+  CREDENTIALS_EXPIRED: 4006,
   GRID_UNAVAILABLE: 4100,
   TRY_LATER: 4101,
   HANDSHAKE_TIMEOUT: 4102,
   STALE_ATTEMPT: 4103,
+  AUTHENTICATION_UNAVAILABLE: 4104,
   PROTOCOL_ERROR: 4200,
   UNAUTHENTICATED: 4201,
   REFUSED: 4202,
@@ -33,6 +35,7 @@ export const CloseCode = Object.freeze({
   SESSION_EXPIRED: 4204,
   SESSION_CLOSED: 4205,
   REVOKED: 4206,
+  FORBIDDEN: 4207,
 });
 
 /** How a connection got its session. */
@@ -49,6 +52,7 @@ export const RETRYABLE_ERRORS = Object.freeze([
   "rate_limited",
   "try_later",
   "handshake_timeout",
+  "authentication_unavailable",
 ]);
 
 /** Standard close codes that say "you erred" or "done". */

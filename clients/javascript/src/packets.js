@@ -50,10 +50,11 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {BackoffAdvice} backoff
  * @property {Record<string, string>} properties
  * @property {string[]} selections
+ * @property {string[]} withdrawn - Selectors that were taken out, because the session may not select them any more.
  *
  * @typedef {{type: "ack" | "pong", received: number}} Ack
  * @typedef {{type: "ping", token: string | null}} Ping
- * @typedef {{type: "go-away", reason: string, delay: number}} GoAway
+ * @typedef {{type: "go-away", reason: string, delay: number, node: string | null}} GoAway
  * @typedef {{type: "bye", reason: string}} Bye
  * @typedef {{type: "error", code: string, message: string, retryAfter: number | null}} ErrorPacket
  *
@@ -72,7 +73,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string | null} event
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  *
- * @typedef {{type: "notice", code: string, message: string}} NoticeBody
+ * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[]}} NoticeBody
  * @typedef {UpdateBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
  * @typedef {Welcome | Ack | Ping | GoAway | Bye | ErrorPacket | SessionPacket} Packet
@@ -172,7 +173,16 @@ const BODIES = new Map(
         }),
       }),
     ],
-    ["notice", (packet) => ({ type: "notice", code: text(packet, "code"), message: text(packet, "message") })],
+    [
+      "notice",
+      (packet) => ({
+        type: "notice",
+        code: text(packet, "code"),
+        message: text(packet, "message"),
+        withdrawn: list(packet, "withdrawn"),
+        selections: list(packet, "selections"),
+      }),
+    ],
   ]),
 );
 
@@ -183,7 +193,15 @@ const LINKS = new Map(
     ["ack", (packet) => ({ type: "ack", received: count(packet, "received") })],
     ["pong", (packet) => ({ type: "pong", received: count(packet, "received") })],
     ["ping", (packet) => ({ type: "ping", token: optional(packet, "token", text) })],
-    ["go-away", (packet) => ({ type: "go-away", reason: text(packet, "reason"), delay: seconds(packet, "delay") })],
+    [
+      "go-away",
+      (packet) => ({
+        type: "go-away",
+        reason: text(packet, "reason"),
+        delay: seconds(packet, "delay"),
+        node: optional(packet, "node", text),
+      }),
+    ],
     ["bye", (packet) => ({ type: "bye", reason: optional(packet, "reason", text) ?? "" })],
     [
       "error",
@@ -204,10 +222,6 @@ const LINKS = new Map(
 function readWelcome(packet) {
   const limits = object(packet, "limits");
   const backoff = object(packet, "backoff");
-  const selections = packet.selections ?? [];
-  if (!Array.isArray(selections) || !selections.every((each) => typeof each === "string")) {
-    throw bad(packet, "'selections' must be an array of strings");
-  }
   return {
     type: "welcome",
     session: text(packet, "session"),
@@ -239,7 +253,8 @@ function readWelcome(packet) {
       stable_after: seconds(backoff, "stable_after"),
     },
     properties: texts(packet, "properties"),
-    selections: /** @type {string[]} */ (selections),
+    selections: list(packet, "selections"),
+    withdrawn: list(packet, "withdrawn"),
   };
 }
 
@@ -333,6 +348,19 @@ function object(packet, name) {
     throw bad(packet, `'${name}' must be an object`);
   }
   return /** @type {JsonObject} */ (value);
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {string[]}
+ */
+function list(packet, name) {
+  const value = packet[name] ?? [];
+  if (!Array.isArray(value) || !value.every((each) => typeof each === "string")) {
+    throw bad(packet, `'${name}' must be an array of strings`);
+  }
+  return value;
 }
 
 /**

@@ -59,6 +59,7 @@ const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_B
  * @property {boolean} [hung] - The other side did not answer at all.
  * @property {boolean} [permanent] - Trying the same URL again is useless, as far as one can tell.
  * @property {boolean} [planned] - The client left because the node had asked it to.
+ * @property {string | null} [node] - Where the node that asked to leave wants the client to go; null for anywhere.
  * @property {boolean} [violation] - One of the two sides broke the protocol.
  *
  * @typedef {{delay: number, url: string}} Attempt - Seconds to wait before, and where to.
@@ -70,12 +71,12 @@ const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_B
  * @param {string | URL | readonly (string | URL)[]} urls
  * @param {string} [base] - What relative URLs are relative to; the page, in a browser.
  * @returns {string[]} As `ws:` and `wss:` URLs.
- * @throws {TypeError} There is none, or one is not a WebSocket URL.
+ * @throws {TypeError} There is none, one is not a WebSocket URL, or some use TLS and some do not.
  */
 export function checkUrls(urls, base) {
   const given = Array.isArray(urls) ? urls : [urls];
   if (given.length === 0) throw new TypeError("connect needs at least one URL, such as wss://gateway.example");
-  return given.map((each) => {
+  const checked = given.map((each) => {
     let url;
     try {
       url = new URL(each, base);
@@ -91,6 +92,11 @@ export function checkUrls(urls, base) {
     url.hash = "";
     return url.href;
   });
+  if (new Set(checked.map((each) => each.startsWith("wss:"))).size > 1) {
+    // Who can disturb connections over TLS would decide that the secret travels without.
+    throw new TypeError("either all URLs use TLS (wss, https) or none does; a failure must not weaken a connection");
+  }
+  return checked;
 }
 
 /**
@@ -206,7 +212,7 @@ export class ReconnectPlan {
     this.#deadline = this.#granted === null ? null : now + this.#granted;
     const planned = ending.planned ?? false;
     if (planned || ending.code === CloseCode.GOING_AWAY) {
-      this.#hint = null;
+      this.#hint = ending.node ?? null;
       this.#index = (this.#index + 1) % this.#urls.length;
     }
     // Whoever left on request has spread its move already (protocol 8.3.3).

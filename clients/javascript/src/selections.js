@@ -166,6 +166,30 @@ export class Promises {
   }
 
   /**
+   * Note that the server has taken rights away, and what selections it has left.
+   *
+   * @param {string[]} selections
+   * @throws {RemoteProtocolError} They are not valid.
+   */
+  withdrawn(selections) {
+    this.#selections = Selections.fromWire(selections);
+  }
+
+  /**
+   * Note that a selection cannot be restored because the session has no right to it any more.
+   *
+   * @param {string} selector - As promised.
+   * @param {string[]} actual - What the node held instead; what is left of the promise is in there.
+   */
+  forbidden(selector, actual) {
+    const lost = parseSelector(selector);
+    const left = Selections.fromWire(actual).entries.filter((each) => each.selects && covers(lost, each.selector));
+    this.#selections = new Selections(
+      this.#selections.entries.flatMap((each) => (each.selects && each.selector.text === lost.text ? left : [each])),
+    );
+  }
+
+  /**
    * Note that a request has been executed; in the order of the replies.
    *
    * @param {Ask} ask
@@ -211,11 +235,16 @@ export class Promises {
 function selectionsFrom(actual, wanted) {
   /** @type {Ask[]} */
   const asks = [];
-  let entries = wanted.entries;
-  if (sameTexts(wanted.toWire().slice(0, actual.entries.length), actual.toWire())) {
-    entries = entries.slice(actual.entries.length);
-  } else {
-    // The order of entries decides, so a list that is not the beginning of the other is made anew.
+  const [there, promised] = [actual.toWire(), wanted.toWire()];
+  let alike = 0;
+  while (alike < Math.min(there.length, promised.length) && there[alike] === promised[alike]) alike += 1;
+  let entries = wanted.entries.slice(alike);
+  const others = actual.entries.slice(alike);
+  // What is there besides does no harm if entries that are asked for again decide about all of it. That must not be taken
+  // away: should the reason be that a right was withdrawn, it is what is left of it.
+  if (!others.every((other) => entries.some((entry) => covers(entry.selector, other.selector)))) {
+    // The order of entries decides, so the list is made anew.
+    entries = [...wanted.entries];
     asks.push({ type: "unsubscribe", selector: EVERYTHING });
     for (const { selects, selector } of actual.entries) {
       if (selects && isReserved(selector.text)) asks.push({ type: "unsubscribe", selector: selector.text });

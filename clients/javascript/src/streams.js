@@ -139,10 +139,7 @@ export class UpdateStream {
       try {
         this.#listener(update);
       } catch (error) {
-        // The application's bug is reported like any other of it, and must not harm the session.
-        queueMicrotask(() => {
-          throw error;
-        });
+        report(error);
       }
       return;
     }
@@ -201,6 +198,21 @@ export class UpdateStream {
 
   #wake() {
     for (const wake of this.#readers.splice(0)) wake();
+  }
+}
+
+/**
+ * Report a bug of the application like any other of it; it must not harm the session.
+ *
+ * @param {unknown} error
+ */
+function report(error) {
+  if (typeof reportError === "function") {
+    reportError(error);
+  } else {
+    queueMicrotask(() => {
+      throw error;
+    });
   }
 }
 

@@ -16,7 +16,7 @@
 import { CloseCode, Outcome } from "./codes.js";
 import { Connection } from "./connection.js";
 import { sleep } from "./environment.js";
-import { RemoteProtocolError, RequestTimedOut, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
+import { Forbidden, RemoteProtocolError, RequestTimedOut, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
 import { policyOf, SessionMachine } from "./machine.js";
 import { reach } from "./reaching.js";
@@ -30,6 +30,10 @@ export const LEAVE_TIMEOUT = 2;
 
 /** Code of the notice with which this client itself declares that a grid had forgotten what it had promised. */
 export const PROMISES_RESTORED = "promises_restored";
+
+/** Code of the notice that a right was withdrawn (protocol 6.5.4), and of what stands in for updates lost by it. */
+const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
+const WITHHELD = "withheld";
 
 /**
  * @typedef {import("./packets.js").Welcome} Welcome
@@ -50,7 +54,11 @@ export const PROMISES_RESTORED = "promises_restored";
  * @property {number} attempts - Connections tried, the successful one included.
  * @property {string} cause - What ended the connection before, for people.
  *
- * @typedef {{code: string, message: string}} Notice - The server declares what the client could not see otherwise.
+ * @typedef {object} Notice - The server declares what the client could not see otherwise.
+ * @property {string} code
+ * @property {string} message - For people.
+ * @property {string[]} [withdrawn] - With `permissions_withdrawn`: selectors taken out; of each, a part may be left.
+ * @property {string[]} [selections] - Likewise: all selections of the session since then.
  *
  * @typedef {object} Listener - Who is told what happens.
  * @property {(state: SessionState) => void} state
@@ -321,11 +329,12 @@ export class Supervisor {
     if (welcome.outcome === Outcome.REATTACHED) {
       this.#resent = this.#machine.reattach(welcome.received, now);
     } else if (welcome.outcome === Outcome.FAILED_OVER) {
+      if (welcome.withdrawn.length > 0) this.#promises.withdrawn(welcome.selections);
       const missing = this.#promises.missing(welcome, this.#table.unansweredAsks);
       this.#resent = this.#table.unanswered;
       this.#machine.restart(now);
       this.streams.failedOver();
-      if (missing.length > 0) this.#restore(missing);
+      if (missing.length > 0) this.#restore(missing, welcome.selections);
     } else {
       throw new RemoteProtocolError(`the outcome of a resume cannot be ${welcome.outcome}`);
     }
@@ -335,15 +344,23 @@ export class Supervisor {
     this.properties = welcome.properties;
   }
 
-  /** @param {Ask[]} missing */
-  #restore(missing) {
+  /**
+   * @param {Ask[]} missing
+   * @param {string[]} selections - What the node has instead.
+   */
+  #restore(missing, selections) {
     this.#declare({
       code: PROMISES_RESTORED,
       message: `the grid had forgotten what it had promised to this session; ${missing.length} requests restore it`,
     });
     for (const repair of this.#table.addRepairs(missing)) {
-      // Nobody waits for it; should the node refuse, the notice has said what is missing.
-      repair.answer.catch(() => {});
+      // Nobody waits for it; should the node refuse for another reason, the notice has said what is missing.
+      repair.answer.catch((error) => {
+        if (!(error instanceof Forbidden) || repair.ask.type !== "subscribe") return;
+        const { selector } = repair.ask;
+        this.#promises.forbidden(selector, selections);
+        this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
+      });
     }
   }
 
@@ -361,7 +378,7 @@ export class Supervisor {
         this.#answered(received);
         break;
       case "notice":
-        this.#declare({ code: received.code, message: received.message });
+        this.#noticed(received);
         break;
       case "ping":
         if (received.token !== null) {
@@ -396,6 +413,17 @@ export class Supervisor {
     this.#pump();
   }
 
+  /** @param {import("./packets.js").NoticeBody} notice */
+  #noticed({ code, message, withdrawn, selections }) {
+    if (code === WITHHELD) return; // what they are about is declared by the notice that follows
+    if (code === PERMISSIONS_WITHDRAWN) {
+      this.#promises.withdrawn(selections);
+      this.#declare({ code, message, withdrawn, selections });
+    } else {
+      this.#declare({ code, message });
+    }
+  }
+
   /** @param {Notice} notice */
   #declare(notice) {
     this.notices.append(notice);
@@ -422,6 +450,7 @@ export class Supervisor {
       message: `node ${this.welcome.node} asked to go away: ${goAway.reason}`,
       code: CloseCode.GOING_AWAY,
       planned: true,
+      node: goAway.node,
     });
   }
 

@@ -1,0 +1,68 @@
+/**
+ * A client under the control of another program: one JSON command a line on standard input, one JSON answer or event a
+ * line on standard output. The conformance tests steer it through real faults.
+ */
+
+import { createInterface } from "node:readline";
+import { connect } from "../src/index.js";
+import { decode } from "../src/packets.js";
+import { Promises, Selections } from "../src/selections.js";
+import { covers, matches, overlaps, parseSelector } from "../src/selectors.js";
+
+const tell = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
+
+let session = null;
+
+const COMMANDS = {
+  async connect({ urls, options }) {
+    session = await connect(urls, options);
+    for (const event of ["state", "recovery", "notice"]) {
+      session.addEventListener(event, ({ detail }) => tell({ event, detail }));
+    }
+    return { id: session.id, node: session.node, properties: session.properties };
+  },
+  async subscribe({ selector }) {
+    await session.subscribe(selector, { listener: (update) => tell({ event: "update", detail: update }) });
+  },
+  unsubscribe: ({ selector }) => session.unsubscribe(selector),
+  publish: ({ topic, value }) => session.publish(topic, value),
+  publishMany: ({ topic, values }) => Promise.all(values.map((value) => session.publish(topic, value))),
+  setProperties: ({ changes }) => session.setProperties(changes),
+  async close() {
+    await session.close();
+    return { state: session.state };
+  },
+  async closed() {
+    await session.closed;
+    return { reason: session.closedReason.constructor.name, code: session.closedReason.code };
+  },
+  status: () => ({ id: session.id, node: session.node, state: session.state, properties: session.properties }),
+  // For comparisons with the other implementation.
+  parse: ({ text }) => parseSelector(text).text,
+  compare: ({ one, other, topic }) => {
+    const [first, second] = [parseSelector(one), parseSelector(other)];
+    return [covers(first, second), overlaps(first, second), matches(first, topic)];
+  },
+  select: ({ entries }) =>
+    entries
+      .reduce(
+        (list, [type, selector]) => list.after({ type, selector }),
+        new Selections(),
+      )
+      .toWire(),
+  decode: ({ text }) => decode(text),
+  promises: ({ welcome, executed, failover, unanswered }) => {
+    const promises = new Promises(welcome);
+    for (const ask of executed) promises.executed(ask);
+    return promises.missing(failover, unanswered);
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, command, ...given } = JSON.parse(line);
+  (async () => COMMANDS[command](given))().then(
+    (result) => tell({ id, result: result ?? null }),
+    (error) => tell({ id, error: { name: error.constructor.name, message: error.message, code: error.code ?? null } }),
+  );
+}
+process.exit(0);

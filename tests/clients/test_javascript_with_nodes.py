@@ -1,0 +1,157 @@
+"""The JavaScript client against real nodes: what it promises under cut connections, push-back and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.client import connect
+from gateway.core.packets import GoAway
+from gateway.local.proxy import FaultProxy, Way
+from tests.clients.driver import Driver, Refused
+from tests.support.nodes import TestNode, eventually, running_node
+
+VALUES = 150
+
+
+@dataclass
+class Setting:
+    """Two nodes of a cluster, each behind a proxy that fails, and a client that knows both."""
+
+    one: TestNode
+    two: TestNode
+    first: FaultProxy
+    second: FaultProxy
+    client: Driver
+
+    async def connect(self, **options: Any) -> Any:
+        urls = [f"ws://127.0.0.1:{each.port}" for each in (self.first, self.second)]
+        return await self.client.do("connect", urls=urls, options={"principal": "alice"} | options)
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    memory = MemoryGridServer()
+    async with (
+        running_node("n1", memory=memory) as one,
+        running_node("n2", memory=memory) as two,
+        FaultProxy("127.0.0.1", one.gateway.port) as first,
+        FaultProxy("127.0.0.1", two.gateway.port) as second,
+        Driver() as client,
+    ):
+        yield Setting(one, two, first, second, client)
+
+
+def versions(updates: list[Any], topic: str) -> list[int]:
+    return [each["version"] for each in updates if each["topic"] == topic]
+
+
+async def test_nothing_is_lost_or_doubled_while_connections_are_cut(setting: Setting) -> None:
+    client = setting.client
+    await setting.connect()
+    await client.do("subscribe", selector="t/**")
+    async with connect(setting.one.url, principal="bob") as bob:
+        for number in range(VALUES):
+            mine = client.begin("publish", topic="t/mine", value=number)
+            await bob.publish("t/bob", number)
+            if not number % 50:
+                setting.first.cut()
+            receipt = await mine
+            assert receipt["version"] in {0, number + 1}
+        updates = client.events["update"]
+        await eventually(lambda: all(len(versions(updates, topic)) == VALUES for topic in ("t/bob", "t/mine")))
+    assert versions(updates, "t/bob") == versions(updates, "t/mine") == list(range(1, VALUES + 1))
+    recoveries = client.events["recovery"]
+    assert len(recoveries) >= VALUES // 50 - 1
+    assert {each["outcome"] for each in recoveries} == {"reattached"}
+    assert all(each["lost"] == 0 for each in recoveries)
+    assert (await client.do("close"))["state"] == "closed"
+    assert not [each for each in setting.one.gateway.node.sessions if each.principal == "alice"]
+
+
+async def test_a_publish_whose_answer_is_lost_with_its_node_is_executed_once(setting: Setting) -> None:
+    client = setting.client
+    await setting.connect()
+    await client.do("subscribe", selector="t")
+    setting.first.cut_after(0, Way.DOWN)  # the answer never arrives, and the node is never seen again
+    publishing = [client.begin("publish", topic="t", value=number) for number in range(5)]
+    await eventually(lambda: setting.first.cuts > 0)
+    setting.first.refuse()
+    receipts = await asyncio.gather(*publishing)
+    assert [each["version"] for each in receipts] == [1, 2, 3, 4, 5]
+    [recovery] = client.events["recovery"]
+    assert (recovery["outcome"], recovery["node"]) == ("failed_over", "n2")
+    await eventually(lambda: versions(client.events["update"], "t")[-1:] == [5])
+    async with connect(setting.two.url) as reader, await reader.subscribe("t") as stream:
+        update = await anext(stream)
+        assert (update.version, update.value) == (5, 4)
+
+
+async def test_what_was_said_survives_the_node(setting: Setting) -> None:
+    client = setting.client
+    session = (await setting.connect(properties={"team": "fx"}))["id"]
+    await client.do("subscribe", selector="prices/**")
+    await client.do("unsubscribe", selector="prices/secret/**")
+    await client.do("setProperties", changes={"desk": "7", "team": None})
+    await setting.one.gateway.close()
+    await eventually(lambda: bool(client.events["recovery"]), within=10)
+    status = await client.do("status")
+    assert (status["id"], status["node"], status["state"]) == (session, "n2", "connected")
+    assert status["properties"]["desk"] == "7"
+    assert "team" not in status["properties"]
+    held = next(each for each in setting.two.gateway.node.sessions if each.id == session)
+    assert held.selections.to_wire() == ("+prices/**", "-prices/secret/**")
+    async with connect(setting.two.url, principal="bob") as bob:
+        await bob.publish("prices/secret/x", 1)
+        await bob.publish("prices/A", 2)
+    await eventually(lambda: bool(client.events["update"]))
+    assert [each["topic"] for each in client.events["update"]] == ["prices/A"]
+
+
+async def test_more_requests_than_a_node_takes_at_once_are_held_back(setting: Setting) -> None:
+    await setting.connect()
+    receipts = await setting.client.do("publishMany", topic="t", values=list(range(1000)))
+    assert [each["version"] for each in receipts] == list(range(1, 1001))
+
+
+async def test_a_client_that_is_asked_to_go_goes_without_a_gap(setting: Setting) -> None:
+    client = setting.client
+    session = (await setting.connect())["id"]
+    await client.do("subscribe", selector="t")
+    held = next(each for each in setting.one.gateway.node.sessions if each.id == session)
+    held.machine.send_link(GoAway("the test", delay=0.0))
+    setting.one.gateway.node.sessions.flusher.mark(held)
+    await eventually(lambda: bool(client.events["recovery"]))
+    assert client.events["recovery"][0]["node"] == "n2"
+    await client.do("publish", topic="t", value=1)
+    await eventually(lambda: bool(client.events["update"]))
+
+
+async def test_refusals_have_their_names(setting: Setting) -> None:
+    await setting.connect()
+    for command, given, name in (
+        ("publish", {"topic": "a//b", "value": 1}, "InvalidTopic"),
+        ("publish", {"topic": "$gateway/x", "value": 1}, "Forbidden"),
+        ("publish", {"topic": "t", "value": "x" * 40_000}, "ValueTooLarge"),
+        ("subscribe", {"selector": "a*"}, "InvalidSelector"),
+        ("subscribe", {"selector": "$gateway/**"}, "Forbidden"),
+        ("setProperties", {"changes": {"$node": "n9"}}, "InvalidProperties"),
+    ):
+        with pytest.raises(Refused) as refused:
+            await setting.client.do(command, **given)
+        assert refused.value.name == name, (command, given)
+
+
+async def test_an_administrator_ends_it(setting: Setting) -> None:
+    from gateway.core.codes import SESSION_CLOSED, ErrorCode  # noqa: PLC0415 - only here
+
+    session = (await setting.connect())["id"]
+    sessions = setting.one.gateway.node.sessions
+    held = next(each for each in sessions if each.id == session)
+    await sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED)
+    assert await setting.client.do("closed") == {"reason": "SessionClosed", "code": None}
