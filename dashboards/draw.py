@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dashboards.model import Dashboard, Look, Panel, Query, Unit
+from dashboards.model import WIDTH, Dashboard, Look, Panel, Query, Unit
 
 POINTS: Final = 150
 """Points of a curve: about one for two pixels of a panel."""
@@ -25,7 +25,10 @@ TIMEOUT: Final = 10.0
 """Seconds for one answer."""
 
 _COLUMN_INCHES: Final = 0.55
-_ROW_INCHES: Final = 0.30
+_ROW_INCHES: Final = 0.32
+_TITLE_INCHES: Final = 0.45
+_LEFT_INCHES, _BELOW_INCHES, _ABOVE_INCHES, _RIGHT_INCHES = 0.65, 0.25, 0.3, 0.15
+"""Around each panel, for what is written at its axes."""
 _MOST_LEGENDS: Final = 6
 """Curves that are named; more names would hide the curves."""
 
@@ -78,12 +81,20 @@ def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path) -> None
 
     mpl.rcParams.update({"svg.hashsalt": dashboard.name, "font.size": 7, "axes.titlesize": 8, "path.simplify": True})
     panels = _places(dashboard)
-    height = max(top + panel.height for panel, _, top in panels)
-    sheet = plt.figure(figsize=(24 * _COLUMN_INCHES, height * _ROW_INCHES + 0.5))
-    sheet.suptitle(dashboard.title, fontsize=11, x=0.01, ha="left")
-    grid = sheet.add_gridspec(height, 24, left=0.04, right=0.99, top=1 - 0.45 / (height * _ROW_INCHES), bottom=0.02)
+    width = WIDTH * _COLUMN_INCHES
+    height = max(top + panel.height for panel, _, top in panels) * _ROW_INCHES + _TITLE_INCHES
+    sheet = plt.figure(figsize=(width, height))
+    sheet.text(0.01, 1 - 0.3 / height, dashboard.title, fontsize=11)
     for panel, left, top in panels:
-        axes = sheet.add_subplot(grid[top : top + panel.height, left : left + panel.width])
+        bottom = height - _TITLE_INCHES - (top + panel.height) * _ROW_INCHES + _BELOW_INCHES
+        axes = sheet.add_axes(
+            (
+                (left * _COLUMN_INCHES + _LEFT_INCHES) / width,
+                bottom / height,
+                (panel.width * _COLUMN_INCHES - _LEFT_INCHES - _RIGHT_INCHES) / width,
+                (panel.height * _ROW_INCHES - _BELOW_INCHES - _ABOVE_INCHES) / height,
+            )
+        )
         answers = [(query, ask(prometheus, filled_in(query.expression), over=over)) for query in panel.queries]
         if panel.look is Look.FIGURE:
             _draw_figure(axes, panel, answers)
@@ -99,7 +110,7 @@ def _places(dashboard: Dashboard) -> list[tuple[Panel, int, int]]:
     for section in dashboard.sections:
         left = height = 0
         for panel in section.panels:
-            if left + panel.width > 24:  # noqa: PLR2004 - columns of the grid
+            if left + panel.width > WIDTH:
                 left, top, height = 0, top + height, 0
             places.append((panel, left, top))
             left, height = left + panel.width, max(height, panel.height)
@@ -111,7 +122,9 @@ def _draw_figure(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series
     newest = [series.points[-1][1] for _, found in answers for series in found if series.points]
     axes.set_title(panel.title, loc="left")
     axes.axis("off")
-    text = write(newest[0], panel.unit) if newest else "no data"
+    # Growth over a time is extrapolated, and so no whole number, though what grew has been counted.
+    whole = panel.unit is Unit.NUMBER and bool(newest) and not math.isnan(newest[0])
+    text = write(round(newest[0]) if whole else newest[0], panel.unit) if newest else "no data"
     axes.text(0.5, 0.4, text, ha="center", va="center", fontsize=16, color=_colour(panel, newest))
 
 
@@ -128,6 +141,8 @@ def _draw_curves(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series
     end = time.time()
     curves = [(_legend(query, series), series) for query, found in answers for series in found]
     curves.sort(key=lambda each: each[0])
+    if len(curves) > _MOST_LEGENDS:
+        curves = [each for each in curves if any(value > 0 for _, value in each[1].points)] or curves[:1]
     if panel.stacked and curves:
         moments = sorted({at for _, series in curves for at, _ in series.points})
         values = [[dict(series.points).get(at, 0.0) for at in moments] for _, series in curves]
@@ -139,7 +154,8 @@ def _draw_curves(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series
     axes.set_xlim(-over, 0)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 60:g} min" if value else "now")
+    axes.set_xticks([-over + over * part / 4 for part in range(5)])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f} s" if value else "now")
     axes.yaxis.set_major_formatter(lambda value, _: write(value, panel.unit))
     if curves and len(curves) <= 2 * _MOST_LEGENDS:
         axes.legend(loc="upper left", fontsize=6, ncols=1 + len(curves) // _MOST_LEGENDS, framealpha=0.6)
@@ -170,6 +186,10 @@ def write(value: float, unit: Unit) -> str:
                 size, names = size / 1024, names[1:]
             return f"{size:.3g} {names[0]}" + ("/s" if unit is Unit.BYTES_PER_SECOND else "")
         case Unit.PER_SECOND:
-            return f"{value:.3g}/s"
+            return f"{_short(value)}/s"
         case Unit.NUMBER:
-            return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004
+            return _short(value)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 - as people do
