@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import signal
 import socket
@@ -31,6 +32,7 @@ from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
 from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.adapters.redis import RedisGrid
+from gateway.adapters.service_manager import Systemd
 from gateway.adapters.tls import CertificateError, FollowingContext, ServerTls, TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.adapters.tracing import TracingUnavailable, exporting_tracer
@@ -38,6 +40,7 @@ from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
 from gateway.app.node import Node
 from gateway.app.policy import DrainPolicy, NodePolicy
+from gateway.app.supervision import report
 from gateway.app.tracing import NO_TRACER
 from gateway.authenticators import Authentication, Surroundings
 from gateway.catalogue import log_events as events
@@ -46,7 +49,7 @@ from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.garbage import collect_seldom
-from gateway.ports import EventLog, Grid, Metrics
+from gateway.ports import EventLog, Grid, Metrics, ServiceManager
 from gateway.ports.administration import SettingView
 from gateway.settings import SETTINGS, AnonymousUsers, ConfigurationError, HostPort, Settings, ways_of
 from lb.agent import AgentServer, AgentState
@@ -268,6 +271,11 @@ class Gateway:
             admin=f"{self._settings.admin.host}:{self.admin_port}",
         )
 
+    def status(self) -> str:
+        """Tell people in one line how the node is."""
+        reasons = self.node.not_ready()
+        return f"{len(self.node.sessions)} sessions; {'not ready: ' + ', '.join(reasons) if reasons else 'ready'}"
+
     async def drain(self) -> None:
         """Move all clients to other nodes (P12)."""
         await self.node.drain()
@@ -397,6 +405,7 @@ def _tls_to_nodes(settings: Settings) -> SSLContext:
 
 async def _serve(settings: Settings) -> int:
     log = _log(settings)
+    manager = Systemd(os.environ)
     restore = capture_standard_library(log)
     try:
         gateway = Gateway(settings, log=log)
@@ -413,7 +422,7 @@ async def _serve(settings: Settings) -> int:
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)
     else:
-        await _until_stopped(gateway)
+        await _until_stopped(gateway, manager)
         return 0
     finally:
         restore()
@@ -426,8 +435,13 @@ def _complain(error: Exception, *, exit_code: int) -> int:
     return exit_code
 
 
-async def _until_stopped(gateway: Gateway) -> None:
-    """Serve until the first signal to stop, then drain until that is done or the second signal comes."""
+async def _until_stopped(gateway: Gateway, manager: ServiceManager) -> None:
+    """Serve until the first signal to stop, then drain until that is done or the second signal comes.
+
+    Args:
+        gateway: has been started.
+        manager: is told how it fares.
+    """
     loop = asyncio.get_running_loop()
     stop, now = asyncio.Event(), asyncio.Event()
 
@@ -436,8 +450,17 @@ async def _until_stopped(gateway: Gateway) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_stop)
-    loop.add_signal_handler(signal.SIGHUP, gateway.reload)
+
+    def on_reload() -> None:
+        manager.reloading()
+        gateway.reload()
+        manager.ready()
+
+    loop.add_signal_handler(signal.SIGHUP, on_reload)
+    manager.ready()
+    reports = asyncio.create_task(report(manager, gateway.status), name="service-manager")
     await stop.wait()
+    manager.stopping()
     drain = asyncio.create_task(gateway.drain())
     impatience = asyncio.create_task(now.wait())
     try:
@@ -449,6 +472,7 @@ async def _until_stopped(gateway: Gateway) -> None:
     finally:
         # Also when the drain met a bug: clients are told, and what was started for the grid is finished.
         await gateway.close()
+        reports.cancel()
 
 
 def run(settings: Settings) -> int:

@@ -28,6 +28,7 @@ from gateway.ports.identity import (
 from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LeaseTable, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
+from gateway.ports.service_manager import ServiceManager
 from gateway.ports.sessions import (
     Claimed,
     ClaimRefused,
@@ -92,6 +93,7 @@ __all__ = [
     "RevocationChanges",
     "RevocationNews",
     "RevocationStore",
+    "ServiceManager",
     "SessionChanges",
     "SessionGone",
     "SessionPage",

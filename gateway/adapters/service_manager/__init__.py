@@ -1,0 +1,5 @@
+"""Service managers: systemd."""
+
+from gateway.adapters.service_manager.systemd import Systemd
+
+__all__ = ["Systemd"]

@@ -1,0 +1,28 @@
+"""Who has started the node and wants to know how it fares."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ServiceManager(Protocol):
+    """Is told of the stages of a node's life. Nothing here blocks or raises, whether somebody listens or not."""
+
+    @property
+    def watchdog(self) -> float | None:
+        """Seconds within which ``alive`` must be told again, or the node is taken for hung; None for no limit."""
+
+    def ready(self) -> None:
+        """The node listens; or it has read again what it was told to."""
+
+    def reloading(self) -> None:
+        """The node reads its files again; ``ready`` follows."""
+
+    def stopping(self) -> None:
+        """The node has begun to stop: it drains."""
+
+    def alive(self) -> None:
+        """The event loop turns."""
+
+    def status(self, text: str) -> None:
+        """Tell people how it is, in one line."""
