@@ -146,7 +146,8 @@ class Node(Section):
 
     name: Name = Field(description="The node's id, which is also its route hint (`gateway serve --node`).")
     host: Host = Field(
-        default="127.0.0.1", description="Where the node is; names are resolved once, when HAProxy starts."
+        default="127.0.0.1",
+        description="Where the node is; names are resolved once, when HAProxy starts, unless `resolve` is true.",
     )
     client_port: Port = Field(description="Port for clients (`gateway serve --listen`).")
     admin_port: Port = Field(description="Port that answers `/healthz` (`gateway serve --admin`).")

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, StrictBool, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from lb.errors import InvalidTopology, Problem
@@ -59,6 +59,12 @@ class Topology(Section):
     log: Word = Field(
         default="stdout",
         description="Where HAProxy logs to: `stdout`, `stderr`, a syslog socket such as `/dev/log`, or HOST:PORT.",
+    )
+    resolve: StrictBool = Field(
+        default=False,
+        description="Resolve the names of nodes again and again, by the name servers of `/etc/resolv.conf`: for "
+        "containers, which have another address after a restart. Without it names are resolved once, at start, and "
+        "one that cannot be resolved keeps HAProxy from starting.",
     )
     ping_interval: Seconds = Field(
         default=20,

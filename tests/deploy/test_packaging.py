@@ -1,0 +1,323 @@
+"""Image, compose file, units and manifests: what can be checked of them without a Docker daemon or a cluster is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError  # noqa: A004 - that of redis-py
+
+import lb.render
+import lb.topology
+from gateway.local.ports import free_port
+from gateway.local.processes import ManagedProcess
+from gateway.local.stack import find_program
+from gateway.settings import OTHER_VARIABLES, SETTINGS
+from tests.deploy.promtool import PROMETHEUS, ROOT
+
+DEPLOY: Final = ROOT / "deploy"
+DOCKERFILE: Final = DEPLOY / "docker" / "Dockerfile"
+UNIT: Final = DEPLOY / "systemd" / "gateway@.service"
+MANIFESTS: Final = DEPLOY / "kubernetes" / "base"
+OVERLAY: Final = DEPLOY / "kubernetes" / "overlays" / "example"
+COMPOSE: Final[dict[str, Any]] = yaml.safe_load((DEPLOY / "compose" / "compose.yml").read_text("utf-8"))
+NODES: Final = {name: each for name, each in COMPOSE["services"].items() if re.fullmatch(r"n\d", name)}
+DRAIN_SECONDS: Final = 30
+"""Default of drain_timeout; a stop must be given longer."""
+MOST_EXPOSURE: Final = 1.5
+"""What systemd-analyze may find at most, of 10."""
+
+
+def variables(text: str) -> set[str]:
+    return set(re.findall(r"\bGATEWAY_[A-Z_]*[A-Z]\b", text))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(DEPLOY.rglob("*")) if path.is_file() and "secrets" not in path.parts],
+    ids=lambda path: str(path.relative_to(DEPLOY)),
+)
+def test_every_variable_is_a_setting(path: Path) -> None:
+    known = {each.variable for each in SETTINGS.values()} | set(OTHER_VARIABLES)
+    assert variables(path.read_text("utf-8")) - known == set()
+
+
+# --- The image --------------------------------------------------------------------------------------------------------
+
+
+def test_hadolint_finds_nothing() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    checked = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False, timeout=60)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"\\\n(?:\s*#.*\n)*", " ", DOCKERFILE.read_text("utf-8"))
+    words = [line.split(" ", 1) for line in text.splitlines() if re.match("[A-Z]+ ", line)]
+    return [(name, rest) for name, rest in words]
+
+
+def test_the_image_is_small_and_belongs_to_nobody() -> None:
+    stages = [index for index, (name, _) in enumerate(instructions()) if name == "FROM"]
+    assert len(stages) == 2
+    last = instructions()[stages[-1] :]
+    assert dict(last)["USER"].split(":")[0].isdecimal()
+    assert dict(last)["USER"].split(":")[0] != "0"
+    assert "RUN" not in dict(last), "the last stage only takes over what was built"
+    for name, rest in instructions():
+        if name == "FROM":
+            assert re.match(r"[\w/.]+:(?!latest)[\w.-]+", rest), f"{rest} has no version"
+
+
+def test_what_is_copied_is_not_ignored() -> None:
+    lines = (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
+    kept = [line[1:] for line in lines if line.startswith("!")]
+    copied = [
+        source
+        for name, rest in instructions()
+        if name == "COPY" and "--from" not in rest
+        for source in rest.split()[:-1]
+    ]
+    assert copied
+    assert [each for each in copied if not any(fnmatch(each, f"{keep}*") for keep in kept)] == []
+    assert [each for each in copied if not (ROOT / each).exists()] == []
+
+
+# --- Compose ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_every_container_is_confined(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory"}
+    assert name in NODES or service["healthcheck"], "nodes have that of the image"
+    assert service["image"] == "session-gateway" or re.search(r":v?\d", service["image"]), "the image has a version"
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+    for volume in service.get("volumes", ()):
+        source = volume.split(":")[0]
+        assert source in COMPOSE["volumes"] or (DEPLOY / "compose" / source).exists(), source
+
+
+def test_the_nodes_are_those_that_haproxy_and_prometheus_know() -> None:
+    topology = tomllib.loads((DEPLOY / "compose" / "topology.toml").read_text("utf-8"))
+    assert [each["name"] for each in topology["nodes"]] == sorted(NODES)
+    scraped = yaml.safe_load((PROMETHEUS / "targets" / "gateway.yml").read_text("utf-8"))
+    assert {each["labels"]["node"] for each in scraped} == set(NODES)
+    for name, node in NODES.items():
+        assert node["environment"]["GATEWAY_NODE"] == name
+        assert node["environment"]["GATEWAY_ADMIN_ADVERTISE"] == f"{name}:9101"
+        assert int(node["stop_grace_period"].removesuffix("s")) > DRAIN_SECONDS
+
+
+def test_the_secrets_can_be_made(tmp_path: Path) -> None:
+    script = shutil.copy(DEPLOY / "compose" / "make-secrets", tmp_path)
+    program = {"GATEWAY": f"{sys.executable} -m gateway"}
+    before: dict[str, str] = {}
+    for _ in range(2):
+        made = subprocess.run(
+            [script], env=os.environ | program, capture_output=True, text=True, check=True, timeout=20
+        )
+        assert set(made.stdout.split()) == {*COMPOSE["secrets"], "demo-secret"}
+        now = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+        assert before in ({}, now), "what is there stays"
+        before = now
+    for name, secret in COMPOSE["secrets"].items():
+        assert secret["file"] == f"./secrets/{name}"
+    assert len((tmp_path / "secrets" / "token-keys").read_text().strip()) >= 43
+    checked = subprocess.run(
+        [sys.executable, "-m", "gateway", "check-config"],
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")},
+            "GATEWAY_AUTH": f"static:{tmp_path / 'secrets' / 'users'}",
+            "GATEWAY_TOKEN_KEYS_FILE": str(tmp_path / "secrets" / "token-keys"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+# --- HAProxy, Redis ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", [DEPLOY / "compose", MANIFESTS], ids=["compose", "kubernetes"])
+def test_the_configuration_of_haproxy_is_what_lb_renders(folder: Path) -> None:
+    topology = lb.topology.build(tomllib.loads((folder / "topology.toml").read_text("utf-8")), source=str(folder))
+    assert (folder / "haproxy.cfg").read_text("utf-8") == lb.render.render(topology), "run lb render, as it says"
+
+
+@pytest.mark.redis
+async def test_redis_runs_with_the_settings_that_matter(tmp_path: Path) -> None:
+    wanted = {
+        "maxmemory-policy": "noeviction",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "repl-backlog-size": str(64 * 1024**2),
+        "io-threads": "1",
+    }
+    port = free_port()
+    server = ManagedProcess(
+        "redis",
+        [
+            find_program("redis-server"),
+            str(DEPLOY / "redis" / "redis.conf"),
+            *("--bind", "127.0.0.1", "--port", str(port)),
+        ],
+        log=tmp_path / "redis.log",
+        directory=tmp_path,
+    )
+
+    async def answers() -> bool:
+        try:
+            return bool(await client.ping())
+        except ConnectionError:
+            return False
+
+    async with Redis(host="127.0.0.1", port=port, decode_responses=True) as client, server:
+        await server.ready(answers, timeout=20)
+        for name, value in wanted.items():
+            assert await client.config_get(name) == {name: value}
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit as an instance, with a program that is there."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd here")
+    program = tmp_path / "gateway"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = tmp_path / "gateway@n1.service"
+    path.write_text(UNIT.read_text("utf-8").replace("/opt/gateway/bin/gateway", str(program)))
+    return path
+
+
+def test_systemd_accepts_the_unit(unit: Path) -> None:
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=60
+    )
+    complaints = [line for line in (checked.stdout + checked.stderr).splitlines() if "gateway@" in line]
+    assert complaints == []
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_systemd_finds_the_unit_confined(unit: Path) -> None:
+    checked = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", checked.stdout)
+    assert exposure is not None, checked.stderr
+    assert float(exposure[1]) <= MOST_EXPOSURE
+
+
+def test_a_drain_has_time_before_systemd_kills() -> None:
+    seconds = re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text("utf-8"), re.MULTILINE)
+    assert seconds is not None
+    assert int(seconds[1]) > DRAIN_SECONDS
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    for path in sorted(MANIFESTS.glob("*.yaml")):
+        if path.name != "kustomization.yaml":
+            yield from yaml.safe_load_all(path.read_text("utf-8"))
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [each for each in manifests() if each["kind"] == kind]
+
+
+def test_every_manifest_is_in_the_kustomization() -> None:
+    listed = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text("utf-8"))["resources"]
+    assert sorted(listed) == sorted(path.name for path in MANIFESTS.glob("*.yaml") if path.name != "kustomization.yaml")
+
+
+@pytest.mark.parametrize("workload", [*of_kind("StatefulSet"), *of_kind("Deployment")], ids=lambda each: each["kind"])
+def test_pods_are_confined(workload: dict[str, Any]) -> None:
+    pod = workload["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        confined = container["securityContext"]
+        assert confined["readOnlyRootFilesystem"] is True
+        assert confined["allowPrivilegeEscalation"] is False
+        assert confined["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert container["resources"]["limits"].keys() == {"memory"}
+
+
+def test_nodes_are_probed_stopped_and_named_as_they_must_be() -> None:
+    (nodes,) = of_kind("StatefulSet")
+    pod = nodes["spec"]["template"]["spec"]
+    (node,) = pod["containers"]
+    assert node["livenessProbe"]["httpGet"]["path"] == node["startupProbe"]["httpGet"]["path"] == "/healthz"
+    assert node["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    pause = re.search(r"sleep\((\d+)\)", node["lifecycle"]["preStop"]["exec"]["command"][-1])
+    assert pause is not None
+    assert pod["terminationGracePeriodSeconds"] > int(pause[1]) + DRAIN_SECONDS
+    topology = tomllib.loads((MANIFESTS / "topology.toml").read_text("utf-8"))
+    name, service = nodes["metadata"]["name"], nodes["spec"]["serviceName"]
+    namespace = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text("utf-8"))["namespace"]
+    assert [each["name"] for each in topology["nodes"]] == [f"{name}-{n}" for n in range(nodes["spec"]["replicas"])]
+    for each in topology["nodes"]:
+        assert each["host"] == f"{each['name']}.{service}.{namespace}.svc.cluster.local"
+    headless = next(each for each in of_kind("Service") if each["metadata"]["name"] == service)
+    assert headless["spec"]["clusterIP"] == "None"
+    assert headless["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_selectors_find_pods() -> None:
+    pods = [
+        each["spec"]["template"]["metadata"]["labels"] for each in (*of_kind("StatefulSet"), *of_kind("Deployment"))
+    ]
+    found = [each["spec"]["selector"] for each in of_kind("Service")]
+    found += [each["spec"]["selector"]["matchLabels"] for each in of_kind("PodDisruptionBudget")]
+    found += [each["spec"]["podSelector"]["matchLabels"] for each in of_kind("NetworkPolicy")]
+    assert len(found) == 5
+    for selector in found:
+        assert sum(selector.items() <= labels.items() for labels in pods) == 1
+
+
+def test_kubernetes_accepts_what_kustomize_makes(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl here")
+    made = subprocess.run([kubectl, "kustomize", OVERLAY], capture_output=True, text=True, check=False, timeout=60)
+    assert made.returncode == 0, made.stderr
+    file = tmp_path / "all.yaml"
+    # Kinds of the Prometheus operator have no published schema in the package that validates.
+    kinds = [each for each in yaml.safe_load_all(made.stdout) if each["kind"] != "PodMonitor"]
+    assert len(kinds) > 9
+    file.write_text(yaml.safe_dump_all(kinds))
+    validate = Path(sys.executable).with_name("kubernetes-validate")
+    checked = subprocess.run(
+        [validate, "--strict", "--no-warn", file], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
