@@ -25,10 +25,17 @@ LONGEST_ID: Final = 128
 LAST_MOMENT: Final = 253_402_300_799.0
 """The end of the year 9999, in seconds since 1970."""
 
+_SEGMENT: Final = r"[^/*\u0000-\u001f\u007f-\u009f\u2028\u2029]+"
+TOPIC_PATTERN: Final = f"^{_SEGMENT}(/{_SEGMENT}){{0,31}}$"
+"""What a topic looks like, as a regular expression of JSON Schema."""
+
 LONGEST_NOTICE: Final = 2000
 """Characters of a notice: some paragraphs."""
 
-Cursor = Annotated[str, Field(min_length=1, max_length=4096, description="The `cursor` of the page before.")]
+Cursor = Annotated[
+    str,
+    Field(min_length=1, max_length=4096, pattern="^[A-Za-z0-9_-]+$", description="The `cursor` of the page before."),
+]
 
 
 def _plain_number(given: object) -> object:
@@ -243,6 +250,8 @@ class TopicPath(Given):
         max_length=1024,
         description="Path of the topic as one segment: each `/` in it is written `%2F`.",
         examples=["prices/ACME"],
+        # For whoever reads the document; what is wrong with a path is told better by what reads it.
+        json_schema_extra={"pattern": TOPIC_PATTERN},
     )
 
 

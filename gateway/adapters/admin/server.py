@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from ssl import SSLContext
 from typing import Final
@@ -33,6 +34,14 @@ SHUTDOWN_SECONDS: Final = 1.0
 
 BODY_OVERHEAD: Final = 64 * 1024
 """Bytes that a request may have beyond the largest value: what is around it, and escapes."""
+
+LINE_BYTES: Final = 64 * 1024
+"""Longest line of a request, in bytes: the longest parameters, each character written as twelve (``%F0%9F%98%80``)."""
+
+_QUIET: Final = logging.getLogger("gateway.admin.http")
+"""Takes aiohttp's complaints of requests that are no HTTP: with a traceback each, anybody could fill the log by them.
+Whoever sent one gets a 400; what is wrong on this side is told as ``admin_failed``."""
+_QUIET.setLevel(logging.CRITICAL)
 
 PATHS: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/…", "/console/")
 """For people who ask for a page that does not exist."""
@@ -101,7 +110,15 @@ class AdminServer:
             self._api.add_to(app.router)
         if self._console is not None:
             self._console.add_to(app.router)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            logger=_QUIET,
+            max_line_size=LINE_BYTES,
+            max_field_size=LINE_BYTES,
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self._port, ssl_context=self._tls).start()
