@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from gateway import __version__
+from gateway.cli.admin import admin
 from gateway.cli.authorisation import policy
 from gateway.cli.configuration import check_config, config
 from gateway.cli.identity import hash_secret_command, token
@@ -37,7 +38,7 @@ def program(*, traceback: bool) -> None:
     """A WebSocket gateway whose sessions outlive their socket, their node and the deploy."""
 
 
-for _command in (serve, check_config, config, pub, sub, token, keys, policy, hash_secret_command):
+for _command in (serve, check_config, config, pub, sub, token, keys, policy, hash_secret_command, admin):
     program.add_command(_command)
 
 

@@ -76,6 +76,10 @@ def up(port_base: int, nodes: int, prometheus: bool) -> None:
         f"  {gateway} sub 'prices/**' --url {stack.url}\n"
         f"  {gateway} pub prices/ACME '{{\"bid\": 1}}' --url {stack.url}\n"
         "Then kill the node that the first one is on (kill -9 and its pid above) and publish again.\n"
+        "Look at the cluster and steer it:\n"
+        f"  export GATEWAY_ADMIN_URL={stack.admin_url(stack.node_names[0])}\n"
+        f"  export GATEWAY_ADMIN_TOKEN_FILE={stack.admin_token_file}\n"
+        f"  {gateway} admin sessions\n"
         f"`{make.format('up')}` starts again what you killed; `{make.format('down')}` stops everything."
     )
 

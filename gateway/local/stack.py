@@ -34,6 +34,7 @@ from gateway.local.ports import LOOPBACK, PortPlan
 from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.proxy import FaultProxy
 from gateway.local.state import StackState
+from gateway.settings.admin_tokens import new_token, tokens_line
 
 NODE_START_SECONDS: Final = 30.0
 """How long a node may take from its start until it is ready; usually one second, more under load."""
@@ -110,6 +111,7 @@ class Stack:
         nodes: the node processes by name.
         balancer: the HAProxy process, if there is one.
         observatory: the Prometheus, if there is one.
+        admin_token_file: holds the token of an administrator of all nodes.
     """
 
     def __init__(self, options: StackOptions) -> None:
@@ -131,6 +133,8 @@ class Stack:
         )
         self.grid_proxy = FaultProxy(LOOPBACK, self._ports.grid) if options.grid_proxy else None
         self._token_keys = self._folder / "token-keys"
+        self._admins = self._folder / "admins"
+        self.admin_token_file = self._folder / "admin-token"
         self._balancer_configuration = self._folder / "haproxy.cfg"
         self._adopted: dict[str, ProcessIdentity] = {}
         self.nodes: dict[str, ManagedProcess] = {}
@@ -202,6 +206,7 @@ class Stack:
             self._ports.require_free()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_token_keys()
+        self._write_admin_token()
         try:
             if self.grid.process.name not in self._adopted and not self.options.grid_url:
                 await self.grid.start()
@@ -252,7 +257,10 @@ class Stack:
         """
         for name in (_REDIS_FOLDER, _LOGS_FOLDER, _OBSERVATORY_FOLDER):
             shutil.rmtree(self._folder / name, ignore_errors=True)
-        for file in (self._token_keys, self._balancer_configuration, self.runtime_socket):
+        for file in (
+            *(self._token_keys, self._admins, self.admin_token_file),
+            *(self._balancer_configuration, self.runtime_socket),
+        ):
             file.unlink(missing_ok=True)
 
     # --- Nodes ----------------------------------------------------------------------------------------------------
@@ -381,11 +389,21 @@ class Stack:
             self._token_keys.touch(mode=0o600)
             self._token_keys.write_text(f"{secrets.token_urlsafe(_TOKEN_KEY_BYTES)}\n")
 
+    def _write_admin_token(self) -> None:
+        """Make an administrator, so that the admin API can be tried."""
+        if not self._admins.exists():
+            token = new_token()
+            self.admin_token_file.unlink(missing_ok=True)
+            self.admin_token_file.touch(mode=0o600)
+            self.admin_token_file.write_text(f"{token}\n")
+            self._admins.write_text(f"{tokens_line('local', frozenset({'administrator'}), token)}\n")
+
     def _describe_node(self, node: str, settings: Mapping[str, object]) -> ManagedProcess:
         ports = self._ports.nodes[node]
         grid = self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
         given: dict[str, object] = {
             "token_keys_file": self._token_keys,
+            "admin_tokens_file": self._admins,
             "trusted_proxies": f"{LOOPBACK}/32",
             **self.options.node_settings,
             **settings,

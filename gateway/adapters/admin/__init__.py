@@ -6,7 +6,7 @@ from gateway.adapters.admin.console import Console, ConsoleAuthenticator
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.resources import OPERATIONS
 from gateway.adapters.admin.server import AdminServer
-from gateway.adapters.admin.tokens import AdminTokens, Caller, TokensFileError, new_token, tokens_line
+from gateway.adapters.admin.tokens import AdminTokens, Caller, TokensFileError
 
 __all__ = [
     "OPERATIONS",
@@ -21,6 +21,4 @@ __all__ = [
     "Guard",
     "TokensFileError",
     "built_in",
-    "new_token",
-    "tokens_line",
 ]

@@ -25,6 +25,9 @@ _TOKEN: Final = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{24,}\.[A-Za-z0-9_-]
 _HASH: Final = re.compile(r"scrypt\$[^\s'\"]+")
 """A hashed secret of the file of static users."""
 
+_ADMIN_TOKEN: Final = re.compile(r"gwadm_[A-Za-z0-9_-]{43}")
+"""A token of an administrator."""
+
 _URL_PASSWORD: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{0,20}://[^\s:/@]*):[^\s@/]+@", re.IGNORECASE)
 """Credentials in a URL, such as the grid's. Bounded, so that no text of a client makes the search slow."""
 
@@ -54,6 +57,8 @@ def redact(text: str) -> str:
         text = _TOKEN.sub(REDACTED, text)
     if "://" in text:
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{REDACTED}@", text)
+    if "gwadm_" in text:
+        text = _ADMIN_TOKEN.sub(REDACTED, text)
     if "scrypt$" in text:
         text = _HASH.sub(REDACTED, text)
     return text

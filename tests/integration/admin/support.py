@@ -12,8 +12,8 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from gateway.adapters.admin import new_token, tokens_line
 from gateway.adapters.memory import MemoryGridServer
+from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.support.nodes import TestNode, running_node
 
 

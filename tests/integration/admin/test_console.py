@@ -9,7 +9,6 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from gateway.adapters.admin import new_token, tokens_line
 from gateway.adapters.admin.console import PAGE, SECURITY_HEADERS
 from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.client import Forbidden, SessionRefused, Unauthenticated, connect
@@ -20,6 +19,7 @@ from gateway.core.revocations import RevocationKind
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.local.proxy import FaultProxy
 from gateway.ports import Credentials, Identity
+from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.integration.admin.support import Pair
 from tests.support.nodes import TestNode, eventually, running_node
 

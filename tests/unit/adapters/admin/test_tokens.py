@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.admin.tokens import LONGEST_TOKEN, AdminTokens, Caller, TokensFileError, new_token, tokens_line
+from gateway.adapters.admin.tokens import LONGEST_TOKEN, AdminTokens, Caller, TokensFileError
+from gateway.settings.admin_tokens import new_token, tokens_line
 
 
 def write(folder: Path, *lines: str) -> Path:

@@ -1,0 +1,198 @@
+"""``gateway admin`` against real nodes: what people and programs see, and how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.adapters.admin import AdminTokens
+from gateway.cli.program import run
+from gateway.client import connect
+from gateway.local.ports import free_port
+from tests.integration.admin.support import Pair
+from tests.support.nodes import eventually
+from tests.support.raw_client import RawClient
+
+
+class Terminal:
+    """Somebody who types commands."""
+
+    def __init__(self, pair: Pair, captured: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._captured = captured
+        self.environment = monkeypatch
+        monkeypatch.setenv("GATEWAY_ADMIN_URL", pair.n1.admin)
+        monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", pair.admins.tokens["administrator"])
+
+    async def type(self, *words: str) -> tuple[int, str, str]:
+        """Run a command; returns its exit code and what it printed."""
+        code = await asyncio.to_thread(run, ["admin", *words])
+        captured = self._captured.readouterr()
+        return code, captured.out, captured.err
+
+    async def lines(self, *words: str) -> list[dict[str, object]]:
+        """Run a command that prints one object a line."""
+        code, out, err = await self.type(*words, "--json")
+        assert code == 0, err
+        return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture
+def terminal(pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(pair, capsys, monkeypatch)
+
+
+async def test_nodes_for_people_and_for_programs(terminal: Terminal) -> None:
+    code, out, _ = await terminal.type("nodes")
+
+    assert code == 0
+    heading, one, two = out.splitlines()
+    assert heading.split()[:4] == ["Node", "State", "Connected", "Disconnected"]
+    assert (one.split()[:2], two.split()[:2]) == (["n1", "ready"], ["n2", "ready"])
+    assert [each["node"] for each in await terminal.lines("nodes")] == ["n1", "n2"]
+    code, out, _ = await terminal.type("nodes", "n2")
+    assert "state         ready" in out
+
+
+async def test_sessions_are_found_shown_told_moved_and_closed(pair: Pair, terminal: Terminal) -> None:
+    urls = [pair.n1.url, pair.n2.url]
+    async with await connect(urls, principal="alice", properties={"team": "fx"}) as session:
+        (listed,) = await terminal.lines("sessions", "--filter", "team is 'fx'")
+        assert listed["session"] == session.id
+        code, out, _ = await terminal.type("sessions", session.id)
+        assert (code, "live.resend_packets" in out) == (0, True)
+
+        assert (await terminal.type("notice", session.id, "hello"))[0] == 0
+        assert (await terminal.type("move", session.id, "--to", "n2"))[:2] == (0, f"{session.id} is sent to n2\n")
+        await eventually(lambda: session.node == "n2")
+        assert (await terminal.type("close", session.id, "--yes"))[:2] == (0, f"{session.id} closed\n")
+        assert await terminal.lines("sessions") == []
+
+
+async def test_what_clients_wrote_cannot_steer_a_terminal(pair: Pair, terminal: Terminal) -> None:
+    async with RawClient(pair.n1.url) as client:
+        await client.hello("eve", properties={"a\x07": "\x1b[2J\u202e[bold]b[/bold]\n"})
+
+        for words in (("sessions",), ("sessions", "--json")):
+            _, out, _ = await terminal.type(*words)
+            assert not [each for each in out if not each.isprintable() and each != "\n"]
+            assert "[bold]" in out
+
+
+async def test_topics_are_set_shown_listed_and_removed(terminal: Terminal) -> None:
+    code, said, _ = await terminal.type("set", "prices/ACME", '{"bid": 1.5}')
+    (found,) = await terminal.lines("topics", "prices/ACME")
+    assert (code, said) == (0, f"prices/ACME version 1 event {found['event']}\n")
+    (listed,) = await terminal.lines("topics", "--values")
+    assert listed["value"] == {"bid": 1.5}
+    code, out, _ = await terminal.type("topics", "prices/ACME")
+    assert (code, 'value    {"bid": 1.5}' in out) == (0, True)
+    assert await terminal.lines("subscribers", "prices/ACME") == []
+    assert (await terminal.type("delete", "prices/ACME", "--yes"))[0] == 0
+    code, _, err = await terminal.type("topics", "prices/ACME")
+    assert (code, err) == (
+        1,
+        "gateway: error: the topic has no value: nothing was published to it, or it was deleted\n",
+    )
+
+
+async def test_lists_are_completed_from_pages_up_to_the_limit(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.admin.asking.LARGEST_PAGE", 2)
+    for number in range(5):
+        await terminal.type("set", f"a/{number}", "1")
+
+    code, out, err = await terminal.type("topics", "--limit", "3", "--json")
+
+    assert (code, len(out.splitlines()), "There are more" in err) == (0, 3, True)
+    code, out, err = await terminal.type("topics", "--limit", "5", "--json")
+    assert (code, len(out.splitlines()), err) == (0, 5, "")
+    assert len(await terminal.lines("topics", "--limit", "0")) == 5
+
+
+async def test_drain_and_undrain(pair: Pair, terminal: Terminal) -> None:
+    assert (await terminal.type("drain", "n2", "--yes"))[:2] == (0, "n2 drains: 0 sessions with a client left\n")
+    assert pair.n2.gateway.node.draining
+    assert (await terminal.type("undrain", "n2"))[:2] == (0, "n2 is ready\n")
+
+
+async def test_locking_out_and_letting_in(terminal: Terminal) -> None:
+    code, out, _ = await terminal.type("revoke", "principal", "mallory", "--for", "2h", "--reason", "ticket", "--yes")
+    assert (code, out.startswith("the principal mallory is locked out until 20")) == (0, True)
+    (listed,) = await terminal.lines("revocations")
+    assert (listed["value"], listed["reason"]) == ("mallory", "ticket")
+    assert (await terminal.type("revocations"))[0] == 0
+    assert (await terminal.type("lift", "principal", "mallory"))[0] == 0
+    assert await terminal.lines("revocations") == []
+    assert (await terminal.type("lift", "principal", "mallory"))[0] == 1
+    assert (await terminal.type("revoke", "principal", "m", "--for", "soon", "--yes"))[0] == 2
+
+
+async def test_the_configuration(terminal: Terminal) -> None:
+    code, out, _ = await terminal.type("configuration", "--changed")
+
+    assert (code, "drain_jitter" in out, "window_default" in out) == (0, True, False)
+
+
+async def test_nothing_is_done_unless_somebody_means_it(pair: Pair, terminal: Terminal) -> None:
+    for words in (("drain", "n1"), ("close", "x"), ("delete", "a"), ("revoke", "session", "x")):
+        code, _, err = await terminal.type(*words)
+        assert (code, "give --yes" in err) == (2, True)
+    assert not pair.n1.gateway.node.draining
+
+
+async def test_mistakes_are_told_in_one_line_and_have_exit_code_2(terminal: Terminal, tmp_path: Path) -> None:
+    for words, said in (
+        (("sessions", "--filter", "team = 1"), "= is not an operator"),
+        (("sessions", "--url", "ftp://x"), "--url is the address of an admin port"),
+        (("sessions", "--url", "http://user:secret@x"), "a secret does not belong into --url"),
+        (("set", "a", "not json"), "the value is not JSON"),
+        (("set", "a//b", "1"), "topic"),
+    ):
+        code, _, err = await terminal.type(*words)
+        assert (code, said in err) == (2, True), err
+        assert "Traceback" not in err
+        assert "secret@" not in err
+
+    terminal.environment.setenv("GATEWAY_ADMIN_TOKEN", "gwadm_wrong")
+    code, _, err = await terminal.type("nodes")
+    assert (code, "gwadm_wrong" in err) == (2, False)
+    terminal.environment.delenv("GATEWAY_ADMIN_TOKEN")
+    assert "there is no token" in (await terminal.type("nodes"))[2]
+    assert "cannot be read" in (await terminal.type("nodes", "--token-file", str(tmp_path / "none")))[2]
+
+
+async def test_a_token_from_a_file(pair: Pair, terminal: Terminal, tmp_path: Path) -> None:
+    terminal.environment.delenv("GATEWAY_ADMIN_TOKEN")
+    file = tmp_path / "token"
+    file.write_text(pair.admins.tokens["viewer"] + "\n")
+
+    assert (await terminal.type("nodes", "--token-file", str(file)))[0] == 0
+
+
+async def test_failures_have_exit_code_1(terminal: Terminal) -> None:
+    code, _, err = await terminal.type("nodes", "--url", f"http://127.0.0.1:{free_port()}")
+    assert (code, "nobody answers at" in err) == (1, True)
+    code, _, err = await terminal.type("sessions", "nobody")
+    assert (code, "nobody knows a session" in err) == (1, True)
+
+
+async def test_a_token_that_was_made_is_let_in(pair: Pair, terminal: Terminal, tmp_path: Path) -> None:
+    code, line, err = await terminal.type("token", "create", "alice", "--role", "viewer", "--role", "operator")
+    assert code == 0
+    (secret,) = [word for word in err.split() if word.startswith("gwadm_")]
+    assert secret not in line
+    file = tmp_path / "admins2"
+    file.write_text(line)
+    found = AdminTokens(file).find(secret)
+    assert found is not None
+    assert (found.name, sorted(found.roles)) == ("alice", ["operator", "viewer"])
+
+    target = tmp_path / "secret"
+    code, line, err = await terminal.type("token", "create", "bob", "--role", "viewer", "--file", str(target))
+    assert (code, "gwadm_" in err, target.stat().st_mode & 0o777) == (0, False, 0o600)
+    assert (await terminal.type("token", "create", "bob", "--role", "viewer", "--file", str(target)))[0] == 2
+    assert (await terminal.type("token", "create", "b:b", "--role", "viewer"))[0] == 2
