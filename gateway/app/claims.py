@@ -22,6 +22,7 @@ from gateway.ports import (
     ClaimResult,
     Fenced,
     GridUnavailable,
+    Identity,
     LeaseUnverified,
     Operation,
     Ownership,
@@ -85,8 +86,16 @@ class Claims:
             context.background, "tell-claimed", delay=TELL_DELAY, work=self._tell_former_owners
         )
 
-    async def held(self, session: Session, claims: TokenClaims, attempt: Attempt) -> Claimed | None:
+    async def held(
+        self, session: Session, claims: TokenClaims, attempt: Attempt, identity: Identity | None
+    ) -> Claimed | None:
         """Claim a session that this node holds.
+
+        Args:
+            session: which one.
+            claims: of the client's token.
+            attempt: of the resume.
+            identity: whose fresh credentials the client showed with it; None if it showed none.
 
         Returns:
             What the grid holds now; None if it has to be done without the grid.
@@ -99,7 +108,9 @@ class Claims:
         started = self._clock.monotonic()
         try:
             result = await self._once_verified(
-                lambda: self._persistence.claim(session, claims.generation, attempt, now=self._clock.wall())
+                lambda: self._persistence.claim(
+                    session, claims.generation, attempt, now=self._clock.wall(), identity=identity
+                )
             )
         except LeaseUnverified:
             raise grid_unavailable() from None
@@ -112,8 +123,8 @@ class Claims:
             raise refusal(result.reason)
         return result
 
-    async def elsewhere(self, claims: TokenClaims, attempt: Attempt) -> Claimed:
-        """Claim a session that this node does not hold.
+    async def elsewhere(self, claims: TokenClaims, attempt: Attempt, identity: Identity | None) -> Claimed:
+        """Claim a session that this node does not hold; the arguments are those of ``held``.
 
         Raises:
             HandshakeRefused: the session cannot be had, or the grid cannot tell now.
@@ -129,6 +140,7 @@ class Claims:
                     generation=claims.generation,
                     attempt=attempt,
                     now=self._clock.wall(),
+                    identity=identity,
                 )
             )
         except GridUnavailable:

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.authorisation import Authorisation
 from gateway.app.claims import Claims, ClusterView
 from gateway.app.context import Context
+from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
-from gateway.app.refusals import HandshakeRefused, authentication_unavailable, grid_unavailable, refusal
+from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
 from gateway.app.requests import Requests, check_properties
 from gateway.app.revocation import Revocations
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import (
-    FORBIDDEN,
-    PROTOCOL_ERROR,
-    SUPERSEDED,
-    UNAUTHENTICATED,
-    ErrorCode,
-    FailoverReason,
-    Outcome,
-)
+from gateway.core.codes import FORBIDDEN, PROTOCOL_ERROR, SUPERSEDED, ErrorCode, FailoverReason, Outcome
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Hello, Resume
-from gateway.core.system_roles import is_of_system, without_system_roles
+from gateway.core.system_roles import is_of_system
 from gateway.core.types import NodeRef
 from gateway.ports import (
-    AuthenticationUnavailable,
     Authenticator,
     Credentials,
-    CredentialsRefused,
     Fenced,
     GridUnavailable,
     Identity,
@@ -55,11 +46,11 @@ class Authorities:
     """Who says who clients are.
 
     Attributes:
-        authenticator: decides it at hello.
+        gatekeeper: decides it by their credentials.
         signer: signs and reads the tokens they resume with.
     """
 
-    authenticator: Authenticator
+    gatekeeper: Gatekeeper
     signer: TokenSigner
 
 
@@ -101,7 +92,7 @@ class Handshake:
         self._delivery = sessions.delivery
         self._requests = requests
         self._revocations = revocations
-        self._authenticator = authorities.authenticator
+        self._gatekeeper = authorities.gatekeeper
         self._signer = authorities.signer
         self._claims = Claims(context, persistence=persistence, sessions=sessions, cluster=cluster)
         self._greeter = Greeter(
@@ -134,10 +125,7 @@ class Handshake:
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
         credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
-        identity = await self._authenticate(administrators or self._authenticator, credentials)
-        if administrators is None:
-            identity = replace(identity, roles=without_system_roles(identity.roles))
-        self._refuse_revoked(identity, link)
+        identity = await self._gatekeeper.admit(credentials, administrators)
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
             id=self._clock.session_id(),
@@ -158,7 +146,7 @@ class Handshake:
             raise grid_unavailable() from None
         try:
             # Once more, as the session was not to be found here when the grid was asked.
-            self._refuse_revoked(identity, link)
+            self._gatekeeper.refuse_revoked(identity, link.address)
         except HandshakeRefused:
             self._revocations.end_claimed(session.right)
             raise
@@ -172,38 +160,6 @@ class Handshake:
         self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
         return session
-
-    async def _authenticate(self, authenticator: Authenticator, credentials: Credentials) -> Identity:
-        """Ask who shows these credentials.
-
-        Raises:
-            HandshakeRefused: nobody, or it cannot be told now.
-        """
-        refused = "nobody accepts them"
-        try:
-            identity = await authenticator.authenticate(credentials)
-        except CredentialsRefused as error:
-            identity, refused = None, str(error)
-        except AuthenticationUnavailable as error:
-            self._log.emit(events.AUTHENTICATION_UNAVAILABLE, error=str(error))
-            raise authentication_unavailable() from None
-        if identity is None:
-            self._log.emit(
-                events.AUTHENTICATION_REFUSED,
-                principal=credentials.principal[:64],
-                address=credentials.address,
-                reason=refused,
-            )
-            # Why, is the operator's matter: whoever tries names and secrets shall learn nothing.
-            raise HandshakeRefused(
-                ErrorCode.UNAUTHENTICATED, "the principal and secret were not accepted", UNAUTHENTICATED
-            )
-        return identity
-
-    def _refuse_revoked(self, identity: Identity, link: Link) -> None:
-        if self._revocations.is_revoked(principal=identity.principal, credential=identity.credential):
-            self._log.emit(events.REVOKED_REFUSED, principal=identity.principal, address=link.address)
-            raise refusal(ErrorCode.REVOKED)
 
     # --- Resume -------------------------------------------------------------------------------------------------------
 
@@ -238,17 +194,25 @@ class Handshake:
             raise grid_unavailable()
         if self._revocations.is_revoked(session=claims.session):
             raise refusal(ErrorCode.REVOKED)
+        identity: Identity | None = None
+        # Those of a console do not end, and are no authenticator's matter.
+        if packet.secret is not None and not inside:
+            identity = await self._gatekeeper.admit(
+                Credentials(principal=packet.principal or "", secret=packet.secret, address=link.address)
+            )
         session = self._sessions.get(claims.session)
         if session is not None:
             self._refuse_outsiders(session.roles, inside=inside)
             async with session.resuming:
-                if not session.dropped and await self._resume_held(session, claims, packet, link):
+                if not session.dropped and await self._resume_held(session, claims, packet, link, identity):
                     return session
         if not self._persistence.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        return await self._resume_from_grid(claims, packet, link, inside=inside)
+        return await self._resume_from_grid(claims, packet, link, identity, inside=inside)
 
-    async def _resume_held(self, session: Session, claims: TokenClaims, packet: Resume, link: Link) -> bool:
+    async def _resume_held(
+        self, session: Session, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None
+    ) -> bool:
         """Resume a session that this node holds: rung 1, or rung 4 if the buffers do not reach.
 
         Returns:
@@ -258,22 +222,21 @@ class Handshake:
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
         outdated = claims.generation > session.generation
-        claimed = await self._claims.held(session, claims, packet.attempt)
+        claimed = await self._claims.held(session, claims, packet.attempt, identity)
         if session.dropped:
             return False
         if claimed is None and outdated:
             raise grid_unavailable()
         if claimed is None:
-            # Nobody else can claim it without the grid either; written as soon as the grid is back.
-            session.go_on_alone(claims.generation, packet.attempt)
+            self._claim_alone(session, claims, packet, identity)
             is_ours = True
         else:
             is_ours = not outdated and claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
             session.take_over(claimed.record, saved=self._grid.generation)
-            # Another node may have served it since, with other credentials.
-            if self._revocations.is_revoked(credential=session.credential):
-                self._revocations.end_held(session)
-                raise refusal(ErrorCode.REVOKED)
+        # Another node may have served it since with other credentials, or it comes with fresh ones.
+        if self._revocations.is_revoked(credential=session.credential):
+            self._revocations.end_held(session)
+            raise refusal(ErrorCode.REVOKED)
         withdrawn = self._authorisation.enforce(session)
         if session.link is not None:
             old = session.link
@@ -323,9 +286,29 @@ class Handshake:
         if self._revocations.refuses(session):
             raise refusal(ErrorCode.REVOKED)
 
-    async def _resume_from_grid(self, claims: TokenClaims, packet: Resume, link: Link, *, inside: bool) -> Session:
+    def _claim_alone(self, session: Session, claims: TokenClaims, packet: Resume, identity: Identity | None) -> None:
+        """Do here what a claim does, where it has to be done without the grid.
+
+        Nobody else can claim the session without the grid either; it is written as soon as the grid is back.
+
+        Raises:
+            HandshakeRefused: the session's credentials have ended and there are no fresh ones, or not the principal's.
+        """
+        if identity is None:
+            expires = session.credential_expires
+            if expires is not None and expires <= self._clock.wall():
+                raise refusal(ErrorCode.CREDENTIALS_EXPIRED)
+        elif identity.principal != session.principal:
+            raise refusal(ErrorCode.UNAUTHENTICATED)
+        else:
+            session.show(identity)
+        session.go_on_alone(claims.generation, packet.attempt)
+
+    async def _resume_from_grid(
+        self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, inside: bool
+    ) -> Session:
         """Resume a session that another node held: rung 4."""
-        result = await self._claims.elsewhere(claims, packet.attempt)
+        result = await self._claims.elsewhere(claims, packet.attempt, identity)
         record = result.record
         if self._revocations.refuses(record):
             # Nobody else ends it any more: it is this node's now.

@@ -15,6 +15,7 @@ from gateway.app.clock import Clock
 from gateway.app.connection import Connections
 from gateway.app.context import Context
 from gateway.app.drain import Drain
+from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.handshake import Authorities, Handshake
 from gateway.app.membership import Membership
 from gateway.app.moving import Moves
@@ -125,15 +126,20 @@ class Node:
             policy=authorisation_policy,
             directory=directory,
         )
+        gatekeeper = Gatekeeper(context, authenticator, self.revocations)
         requests = Requests(
-            context, persistence=self._persistence, sessions=self.sessions, authorisation=self.authorisation
+            context,
+            persistence=self._persistence,
+            sessions=self.sessions,
+            authorisation=self.authorisation,
+            gatekeeper=gatekeeper,
         )
         handshake = Handshake(
             context,
             persistence=self._persistence,
             sessions=self.sessions,
             requests=requests,
-            authorities=Authorities(authenticator=authenticator, signer=signer),
+            authorities=Authorities(gatekeeper=gatekeeper, signer=signer),
             authorisation=self.authorisation,
             cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
             revocations=self.revocations,

@@ -17,6 +17,7 @@ from gateway.ports import (
     Fenced,
     GridState,
     GridUnavailable,
+    Identity,
     Ownership,
     Restored,
     SessionChanges,
@@ -78,9 +79,15 @@ class Persistence:
             session.saved = generation
 
     async def claim(
-        self, session: Session, generation: TokenGeneration, attempt: Attempt, *, now: float
+        self,
+        session: Session,
+        generation: TokenGeneration,
+        attempt: Attempt,
+        *,
+        now: float,
+        identity: Identity | None,
     ) -> ClaimResult:
-        """Claim a session that this node holds already, at *now* in seconds since 1970.
+        """Claim a session that this node holds already; see ``SessionStore.claim``.
 
         If the grid turns out to hold a newer one, or none, the result of the claim says so.
 
@@ -90,7 +97,7 @@ class Persistence:
         if self.must_restore(session):
             await self.restore([session])
         return await self._grid.sessions.claim(
-            session.id, by=session.owner, generation=generation, attempt=attempt, now=now
+            session.id, by=session.owner, generation=generation, attempt=attempt, now=now, identity=identity
         )
 
     async def verify(self, session: Session) -> None:

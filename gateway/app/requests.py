@@ -1,4 +1,4 @@
-"""What clients ask for: subscribe, unsubscribe, publish, properties, bye (protocol 5.2).
+"""What clients ask for: subscribe, unsubscribe, publish, properties, authenticate, bye (protocol 5.2).
 
 Each session's requests go through a *lane*, one after the other, so that they take effect in the order in which the
 client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck.
@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 
 from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
+from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.persistence import Persistence
 from gateway.app.policy import MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_PROPERTY_VALUE
 from gateway.app.selecting import Selecting
@@ -29,6 +30,7 @@ from gateway.core import codec, quick
 from gateway.core.codes import NORMAL, ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import (
+    Authenticate,
     Bye,
     ClientRequest,
     Malformed,
@@ -150,12 +152,20 @@ class Requests:
         persistence: where sessions are changed.
         sessions: the sessions held here.
         authorisation: judges what is asked for.
+        gatekeeper: tells who shows fresh credentials.
     """
 
     def __init__(
-        self, context: Context, *, persistence: Persistence, sessions: Sessions, authorisation: Authorisation
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        authorisation: Authorisation,
+        gatekeeper: Gatekeeper,
     ) -> None:
         self._authorisation = authorisation
+        self._gatekeeper = gatekeeper
         self._grid = context.grid
         self._policy = context.policy
         self._clock = context.clock
@@ -214,6 +224,8 @@ class Requests:
                 await self._selecting.select(session, request)
             case SetProperties() as request:
                 await self._set_properties(session, request)
+            case Authenticate() as request:
+                await self._authenticate(session, request)
             case Bye():
                 await self._sessions.end(session, ErrorCode.SESSION_CLOSED, NORMAL)
             case Malformed():
@@ -340,6 +352,22 @@ class Requests:
         await self._persistence.change(session, SessionChanges(properties=properties))
         session.properties = properties
         session.reply(Reply(request=request.request))
+
+    # --- Credentials --------------------------------------------------------------------------------------------------
+
+    async def _authenticate(self, session: Session, request: Authenticate) -> None:
+        found = await self._gatekeeper.recognise(session, request)
+        if isinstance(found, Reply):
+            # Refused alone, unlike what waits for the grid: nothing is counted by its number (protocol 5.9).
+            session.reply(found)
+            return
+        await self._persistence.change(session, SessionChanges(identity=found))
+        session.show(found)
+        self._sessions.refreshed(session)
+        self._log.emit(events.CREDENTIALS_REFRESHED, session=session.id)
+        self._authorisation.declare(session, self._authorisation.enforce(session))
+        session.reply(Reply(request=request.request))
+        self._gatekeeper.enforce(session)
 
     # --- Refusals -----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from gateway.core import codec
@@ -23,7 +24,7 @@ from gateway.core.types import (
     SessionId,
     TokenGeneration,
 )
-from gateway.ports import Link, Ownership, SessionRecord
+from gateway.ports import Identity, Link, Ownership, SessionRecord
 
 if TYPE_CHECKING:
     from gateway.app.requests import RequestLane
@@ -51,6 +52,9 @@ class Session:
         principal_properties: what its credentials vouch for.
         credential_expires: when they end, in seconds since 1970; None if they do not.
         credential: their id; None if they have none.
+        credential_due: when to look at their end again, on the monotonic clock.
+        credential_notice: when to tell the client that they end, in seconds since 1970.
+        credential_told: the client has been told on this connection that they end soon.
         selections: what it is sent.
         window: seconds it survives without a connection.
         owner: this node.
@@ -88,7 +92,10 @@ class Session:
         "confirmed",
         "conflated",
         "credential",
+        "credential_due",
         "credential_expires",
+        "credential_notice",
+        "credential_told",
         "dropped",
         "ending",
         "epoch",
@@ -140,6 +147,9 @@ class Session:
         self.paused = False
         self.conflated = 0
         self.renew_at = 0.0
+        self.credential_due = inf
+        self.credential_notice = 0.0
+        self.credential_told = False
         self.selecting = asyncio.Lock()
         self.resuming = asyncio.Lock()
         self._answered: list[tuple[int, RequestNumber, RequestNumber]] = []
@@ -163,6 +173,13 @@ class Session:
         self.credential_expires: float | None = record.credential_expires
         self.credential: str | None = record.credential
         self.saved = saved
+
+    def show(self, identity: Identity) -> None:
+        """Take on what newer credentials of the principal give."""
+        self.roles = identity.roles
+        self.principal_properties = identity.properties
+        self.credential_expires = identity.expires
+        self.credential = identity.credential
 
     def go_on_alone(self, presented: TokenGeneration, attempt: Attempt) -> None:
         """Do without the grid what a claim would have done there.

@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery import Delivery
+from gateway.app.expiry import Expiry
 from gateway.app.flusher import Flusher
 from gateway.app.gathering import Gathering
 from gateway.app.persistence import Persistence
@@ -15,6 +16,7 @@ from gateway.app.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import (
+    CREDENTIALS_EXPIRED,
     FENCED,
     INTERNAL_ERROR,
     PING_TIMEOUT,
@@ -55,6 +57,7 @@ class Sessions:
     Attributes:
         flusher: writes for the sessions.
         delivery: sends them what they selected.
+        expiry: watches the ends of their credentials.
     """
 
     def __init__(self, context: Context, persistence: Persistence, signer: TokenSigner) -> None:
@@ -74,6 +77,7 @@ class Sessions:
         self._timer_at: float | None = None
         self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self)
+        self.expiry = Expiry(context)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -102,7 +106,14 @@ class Sessions:
         session.paused = False
         session.conflated = 0
         session.renew_at = self._clock.monotonic() + self._policy.token_renewal
+        self.expiry.arm(session)
         self.reschedule(session)
+
+    def refreshed(self, session: Session) -> None:
+        """The client has shown fresh credentials, which are in force already."""
+        self.expiry.arm(session)
+        if session.connected:
+            self.reschedule(session)
 
     def detach(self, session: Session, link: Link) -> None:
         """*link* is over; unless the session has another one already, its window starts."""
@@ -233,6 +244,16 @@ class Sessions:
             self._metrics.add(catalogue.SLOW_CLOSES, label=str(code.code))
         link.close(code.code, code.name)
 
+    def _part(self, session: Session, link: Link) -> None:
+        """The credentials have ended: the session waits for its client to come back with fresh ones."""
+        self._log.emit(events.CREDENTIALS_EXPIRED, session=session.id)
+        session.machine.send_link(
+            Error(ErrorCode.CREDENTIALS_EXPIRED, "the session's credentials have ended; resume with fresh ones")
+        )
+        self.flusher.flush(session)
+        self.close_link(link, CREDENTIALS_EXPIRED)
+        self.detach(session, link)
+
     def _too_slow(self, session: Session) -> None:
         link = session.link
         if link is None:
@@ -250,7 +271,7 @@ class Sessions:
         """The session's next deadline may have moved nearer; later ones are noticed when the old one is due."""
         deadline = session.machine.next_deadline()
         if deadline is not None:
-            self._deadlines.schedule(session, deadline)
+            self._deadlines.schedule(session, min(deadline, session.credential_due))
             self._arm()
 
     def close(self) -> None:
@@ -294,6 +315,9 @@ class Sessions:
         if session.machine.tick(now):
             self.close_link(link, PING_TIMEOUT)
             self.detach(session, link)
+            return
+        if now >= session.credential_due and self.expiry.is_over(session):
+            self._part(session, link)
             return
         if now >= session.renew_at:
             session.renew_at = now + self._policy.token_renewal

@@ -83,6 +83,15 @@ ISSUER_KEYS_KEPT = LogEvent(
     "The keys of an identity provider cannot be had; those from before stay in force. Look at the URL or file named.",
     ("error",),
 )
+CREDENTIALS_REFRESHED = LogEvent(
+    "credentials_refreshed", Level.DEBUG, "A client showed fresh credentials on its connection.", ("session",)
+)
+CREDENTIALS_EXPIRED = LogEvent(
+    "credentials_expired",
+    Level.INFO,
+    "A connection was closed because the credentials of its session ended and no fresh ones were shown.",
+    ("session",),
+)
 AUTHENTICATION_UNAVAILABLE = LogEvent(
     "authentication_unavailable",
     Level.WARNING,

@@ -86,6 +86,19 @@ SESSIONS_ENDED = Metric(
     "reason",
     ("closed", "expired", "revoked"),
 )
+AUTHENTICATIONS = Metric(
+    "gateway_authentications_total",
+    Kind.COUNTER,
+    "Credentials looked at, with a hello, a resume or on an open connection, by what came of it.",
+    "outcome",
+    ("accepted", "refused", "unavailable"),
+)
+AUTHENTICATION_SECONDS = Metric(
+    "gateway_authentication_seconds",
+    Kind.HISTOGRAM,
+    "Time until it is told whether credentials are good.",
+    buckets=LATENCY_BUCKETS,
+)
 RESUMES = Metric(
     "gateway_resumes_total",
     Kind.COUNTER,

@@ -51,8 +51,8 @@ AUTHENTICATION_GROUPS: Final[dict[str, str]] = {
     "JwtSettings": """\
 Lets in whoever shows, as the `secret` of its hello, a JSON Web Token that a known issuer signed for this gateway. The
 `principal` of the hello may be left out; if it is given, it must be the token's. The session's credentials end with
-`exp` and the leeway. Which key goes with which algorithm is told by the key. Names that occur twice, `crit`, and keys
-that a token brings along are never accepted.
+`exp` and the leeway (protocol 5.9). Which key goes with which algorithm is told by the key. Names that occur twice,
+`crit`, and keys that a token brings along are never accepted.
 
 Claims are named by their path, segments separated by dots; a name that holds dots itself is found, too. A property that
 is no text becomes JSON. At most 64 roles of 128 characters without blanks and commas, and 32 properties of 1024

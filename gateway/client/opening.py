@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gateway.client.credentials import Credentials
 from gateway.client.options import CLIENT_NAME, Options
+from gateway.client.reconnect import Ending
 from gateway.core.codes import Outcome
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Hello, Welcome
@@ -13,17 +15,24 @@ class Opening:
 
     Args:
         options: who the session is for.
+        credentials: what it is opened with.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, credentials: Credentials) -> None:
         self._options = options
+        self._credentials = credentials
+        self._secret: str | None = None
+
+    async def prepare(self, seconds: float) -> None:
+        """See ``Applicant``."""
+        self._secret = await self._credentials.for_hello(seconds)
 
     def first_packet(self) -> Hello:
         """See ``Applicant``."""
         options = self._options
         return Hello(
             principal=options.principal,
-            secret=options.secret,
+            secret=self._secret,
             properties=dict(options.properties),
             client=CLIENT_NAME,
             window=options.window,
@@ -36,3 +45,7 @@ class Opening:
 
     def rejected(self) -> None:
         """See ``Applicant``; there is nothing to undo."""
+
+    def refused(self, ending: Ending) -> Ending:
+        """See ``Applicant``; what a node says counts as it is."""
+        return ending

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Final
@@ -36,6 +36,7 @@ class Options:
         urls: where to connect, tried in turn.
         principal: who the client says it is.
         secret: its proof, or None; never part of a representation.
+        credentials: makes fresh proofs in the place of one for good, or None.
         properties: user-defined properties to start with.
         window: seconds without a connection the session shall survive, or None for the node's default.
         connect_timeout: seconds within which the session must be opened.
@@ -49,6 +50,7 @@ class Options:
     urls: tuple[str, ...]
     principal: str
     secret: str | None = field(default=None, repr=False)
+    credentials: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict)
     window: float | None = None
     connect_timeout: float = CONNECT_TIMEOUT

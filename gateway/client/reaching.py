@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import aiohttp
 
 from gateway.client.connection import DEFAULT_CLOSE_CODE
+from gateway.client.credentials import FETCH_TIMEOUT
 from gateway.client.handshake import shake_hands
 from gateway.client.options import Options
 from gateway.client.reconnect import Ending, ReconnectPlan, describe_url
@@ -28,6 +29,13 @@ log = logging.getLogger("gateway.client")
 class Applicant(Protocol):
     """Who wants a welcome: the opening of a session, or a session that resumes."""
 
+    async def prepare(self, seconds: float) -> None:
+        """Make ready for an attempt, in *seconds* at most: what is to be shown may have to be fetched.
+
+        Raises:
+            AttemptFailed: it could not be had.
+        """
+
     def first_packet(self) -> Hello | Resume:
         """Make the packet that a new connection begins with."""
 
@@ -40,6 +48,9 @@ class Applicant(Protocol):
 
     def rejected(self) -> None:
         """No acceptable welcome came on the connection for which ``first_packet`` was made."""
+
+    def refused(self, ending: Ending) -> Ending:
+        """Judge how an attempt ended: the applicant may know a way on where others would give up."""
 
 
 class Reached(NamedTuple):
@@ -102,9 +113,10 @@ class Reaching:
             except AttemptFailed as failure:
                 where, why = describe_url(following.url), failure.ending.message
                 log.info("attempt %d, at %s, failed: %s", self._plan.attempts, where, why)
-                self._plan.failed(failure.ending, self._clock())
+                self._plan.failed(applicant.refused(failure.ending), self._clock())
 
     async def _try(self, url: str, applicant: Applicant) -> Reached:
+        await applicant.prepare(self._within(FETCH_TIMEOUT))
         transport = await open_websocket(
             self._http,
             url,

@@ -28,8 +28,8 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from gateway.client.errors import SessionEnded, refusal
-from gateway.core.codes import ERRORS
-from gateway.core.packets import Publish, Reply, SetProperties, Subscribe, Unsubscribe
+from gateway.core.codes import ERRORS, ErrorCode
+from gateway.core.packets import Authenticate, Publish, Reply, SetProperties, Subscribe, Unsubscribe
 from gateway.core.types import RequestNumber
 
 RETRY_INITIAL: Final = 0.1
@@ -41,7 +41,7 @@ RETRY_MAXIMUM: Final = 5.0
 UNNUMBERED: Final = RequestNumber(0)
 """The number of a request that has not been sent yet; numbers begin at 1."""
 
-ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties
+ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate
 """A request that a client makes."""
 
 
@@ -186,7 +186,9 @@ class RequestTable:
         del self._unanswered[reply.request]
         if pending in self._again:
             self._again.remove(pending)
-        if reply.error is not None and ERRORS[reply.error].retryable:
+        # Fresh credentials are asked for again by who fetches them, and hold nothing else back (protocol 5.9.3).
+        apart = isinstance(pending.ask, Authenticate) and reply.error is ErrorCode.AUTHENTICATION_UNAVAILABLE
+        if reply.error is not None and ERRORS[reply.error].retryable and not apart:
             self._refused(pending, reply.retry_after, now, random)
             return None
         self._refusals = 0

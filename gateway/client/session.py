@@ -12,6 +12,7 @@ from typing import Final, Self
 
 import orjson
 
+from gateway.client.credentials import Credentials, CredentialsSource
 from gateway.client.errors import InvalidProperties, SessionEnded, ValueTooLarge
 from gateway.client.opening import Opening
 from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, Options
@@ -24,7 +25,7 @@ from gateway.client.supervisor import Supervisor
 from gateway.client.transport import make_http
 from gateway.client.types import Notice, Receipt, Recovery, SessionState
 from gateway.core.codec import encode_request, json_text
-from gateway.core.packets import Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe, Unsubscribe
 from gateway.core.selectors import parse_selector
 from gateway.core.topics import parse_topic
 
@@ -213,6 +214,23 @@ class Session:
         """Wait until the session is over, for whatever reason; ``closed_reason`` tells it."""
         await self._supervisor.wait_closed()
 
+    async def authenticate(self, secret: str, *, principal: str = "", timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Show fresh credentials, before those of the session end; ``connect(credentials=…)`` does so by itself.
+
+        Args:
+            secret: the proof.
+            principal: who shows it, if the proof does not tell; the session's.
+            timeout: seconds it may take; None for the session's default.
+
+        Raises:
+            RequestRefused: they are not accepted (``code`` is ``unauthenticated`` or ``revoked``), or it cannot be told
+                now (``authentication_unavailable``); the ones from before stay in force until their end.
+            RequestTimedOut, SessionEnded: as for ``publish``.
+        """
+        ask = Authenticate(UNNUMBERED, secret, principal)
+        encode_request(ask)  # tells at once what could not be sent
+        await self._supervisor.request(ask, timeout)
+
     async def close(self, *, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
         """End the session on purpose; nothing of it stays in the grid (P7).
 
@@ -260,12 +278,13 @@ class Connecting(AbstractAsyncContextManager[Session]):
         clock = asyncio.get_running_loop().time
         plan = ReconnectPlan(options.urls, connect_timeout=options.connect_timeout, window=options.window, now=clock())
         reaching = Reaching(options, make_http(), plan, clock, random)
+        credentials = Credentials(options.principal, options.secret, options.credentials)
         try:
-            reached = await reaching.reach(Opening(options))
+            reached = await reaching.reach(Opening(options, credentials))
         except BaseException:
             await reaching.release()
             raise
-        return Session(Supervisor(options, reached, reaching, plan, random))
+        return Session(Supervisor(options, reached, reaching, plan, credentials=credentials, random=random))
 
 
 def connect(
@@ -274,6 +293,7 @@ def connect(
     secret: str | None = None,
     properties: Mapping[str, str] | None = None,
     *,
+    credentials: CredentialsSource | None = None,
     window: float | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     request_timeout: float | None = None,
@@ -285,8 +305,11 @@ def connect(
     Args:
         urls: of a load balancer or a node, such as ``wss://gateway.example``; of several, each is tried in turn. A URL
             without a path gets ``/v1/connect``.
-        principal: who you are.
+        principal: who you are; empty if your proof tells, as a JSON Web Token does.
         secret: your proof; it travels in the first packet and never in a URL.
+        credentials: in the place of *secret*, where proofs end: an async function that returns a fresh one, such as an
+            access token. It is asked before the session is opened, and again whenever the server says that the
+            credentials will end; the session goes on. It may raise, and is asked again a little later then.
         properties: user-defined properties of the session to start with.
         window: seconds without a connection that the session shall survive; the node may grant less. None for the
             node's default.
@@ -297,7 +320,7 @@ def connect(
         headers: to send with the HTTP upgrade, such as ``Origin``.
 
     Raises:
-        ValueError: an argument makes no sense.
+        ValueError: an argument makes no sense, or there are both *secret* and *credentials*.
         InvalidProperties: as for ``Session.set_properties``.
         Unauthenticated: when awaited: the principal and secret are not accepted.
         ConnectFailed: when awaited: no session could be opened within *connect_timeout*, or never will be.
@@ -309,12 +332,15 @@ def connect(
     ):
         if seconds is not None and not seconds > 0:
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
+    if secret is not None and credentials is not None:
+        raise ValueError("give either a secret, or credentials that make fresh ones")
     _check_properties(properties or {})
     return Connecting(
         Options(
             urls=check_urls(urls),
             principal=principal,
             secret=secret,
+            credentials=credentials,
             properties=dict(properties or {}),
             window=window,
             connect_timeout=connect_timeout,

@@ -20,16 +20,18 @@ from typing import Final
 
 from gateway.client.asking import Asking
 from gateway.client.connection import Connection
+from gateway.client.credentials import EXPIRING, Credentials
 from gateway.client.errors import SessionClosed, SessionEnded, SessionFailed
 from gateway.client.history import History
 from gateway.client.options import LEAVE_TIMEOUT, Options
 from gateway.client.reaching import Reached, Reaching
 from gateway.client.reconnect import Ending, ReconnectPlan
+from gateway.client.refreshing import Refreshing
 from gateway.client.requests import ClientAsk
 from gateway.client.streams import Streams
 from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
 from gateway.core import packets
-from gateway.core.codes import GOING_AWAY, NORMAL, Outcome
+from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Outcome
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.frozen import SessionPolicy
 from gateway.core.packets import Ack, Bye, Error, GoAway, Ping, Reply, Resume, Welcome
@@ -64,6 +66,7 @@ class Supervisor:
         reached: the connection that the session was opened on.
         reaching: makes further ones.
         plan: of connecting; ``reaching`` uses the same.
+        credentials: what the session was opened with, and goes on with.
         random: for jitter.
 
     Attributes:
@@ -77,7 +80,14 @@ class Supervisor:
     """
 
     def __init__(
-        self, options: Options, reached: Reached, reaching: Reaching, plan: ReconnectPlan, random: Random
+        self,
+        options: Options,
+        reached: Reached,
+        reaching: Reaching,
+        plan: ReconnectPlan,
+        *,
+        credentials: Credentials,
+        random: Random,
     ) -> None:
         self._reaching = reaching
         self._plan = plan
@@ -85,6 +95,9 @@ class Supervisor:
         self._clock = asyncio.get_running_loop().time
         welcome = self.welcome = reached.welcome
         self._token = welcome.token
+        self._credentials = credentials
+        self._shown: str | None = None
+        self._refreshing = Refreshing(credentials, self.request, random, welcome.session)
         self._attempt = 0
         self._machine = SessionMachine(Role.CLIENT, _policy(welcome))
         self._machine.open(self._clock())
@@ -148,6 +161,8 @@ class Supervisor:
         self.asking.freeze()
         self._reaching.part(connection.close(ending))
         self._plan.lost(ending, self._lost_at)
+        if ending.code == CREDENTIALS_EXPIRED.code:
+            self._credentials.stale = True
         self.state = SessionState.RECOVERING
         level = logging.INFO if ending.planned or self._closing else logging.WARNING
         log.log(level, "session %s left node %s: %s", self.welcome.session, self.welcome.node, ending.message)
@@ -179,6 +194,7 @@ class Supervisor:
             error = SessionClosed("the session was closed by this client")
         self.ended = error
         self.state = SessionState.CLOSED
+        self._refreshing.stop()
         told = None if self._closing else error
         self.asking.fail(error)
         self.streams.end(told)
@@ -232,18 +248,34 @@ class Supervisor:
 
     # --- Resuming: the ``Applicant`` ----------------------------------------------------------------------------------
 
+    async def prepare(self, seconds: float) -> None:
+        """See ``Applicant``."""
+        self._shown = await self._credentials.for_resume(seconds)
+
     def first_packet(self) -> Resume:
         """Make a resume with the next attempt number."""
         self._attempt += 1
         machine = self._machine
         machine.resume()
         return Resume(
-            token=self._token, attempt=Attempt(self._attempt), received=machine.received, oldest=machine.oldest
+            token=self._token,
+            attempt=Attempt(self._attempt),
+            received=machine.received,
+            oldest=machine.oldest,
+            principal=None if self._shown is None else self._credentials.principal,
+            secret=self._shown,
         )
 
     def rejected(self) -> None:
         """Go back to waiting for a connection."""
         self._machine.detach()
+
+    def refused(self, ending: Ending) -> Ending:
+        """Come again with fresh credentials where the node says that those it holds have ended."""
+        if ending.error is ErrorCode.CREDENTIALS_EXPIRED and self._shown is None and self._credentials.renewable:
+            self._credentials.stale = True
+            return Ending(message=ending.message, code=CREDENTIALS_EXPIRED.code)
+        return ending
 
     def accept(self, welcome: Welcome) -> None:
         """Go on as the welcome says: where both sides are, or anew with what is unanswered."""
@@ -265,6 +297,9 @@ class Supervisor:
             case _:
                 raise RemoteProtocolError(f"the outcome of a resume cannot be {welcome.outcome.value}")
         machine.adopt(_policy(welcome))
+        if self._shown is not None:
+            self._credentials.stale = False
+            self._shown = None
         self.welcome = welcome
         self._token = welcome.token
 
@@ -307,7 +342,11 @@ class Supervisor:
     def _take_notice(self, notice: packets.Notice) -> None:
         if notice.code == packets.NoticeCode.WITHHELD:
             return  # many of them may come, and what they are about is declared by the notice that follows
-        log.warning("session %s: the server declares: %s", self.welcome.session, notice.message)
+        refreshing = notice.code == EXPIRING and self._credentials.renewable
+        level = logging.INFO if refreshing else logging.WARNING
+        log.log(level, "session %s: the server declares: %s", self.welcome.session, notice.message)
+        if refreshing:
+            self._refreshing.begin()
         if notice.code == packets.NoticeCode.PERMISSIONS_WITHDRAWN:
             withdrawn, selections = notice.withdrawn or (), notice.selections or ()
             self.asking.withdrawn(selections)

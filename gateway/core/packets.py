@@ -69,14 +69,14 @@ class Hello:
     """Client: open a new session (protocol 4.1). Must be the first packet of its connection.
 
     Attributes:
-        principal: who the client says it is.
+        principal: who the client says it is; empty if its secret shall tell.
         secret: its proof, or None; never logged, so not part of the representation.
         properties: user-defined properties to start with.
         client: the client's type, such as ``python/0.1.0``; becomes the fixed property ``$client``.
         window: seconds of disconnection the client wishes its session to survive; the node may grant less.
     """
 
-    principal: str
+    principal: str = ""
     secret: str | None = field(default=None, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict)
     client: str = "unknown"
@@ -92,12 +92,16 @@ class Resume:
         attempt: grows with every resume the client ever sends for this session.
         received: id of the last session packet received from the server; 0 for none.
         oldest: id of the oldest session packet the client can still resend; the next id to be used if none is kept.
+        principal: who shows fresh credentials; None if the secret shall tell, or there is none.
+        secret: fresh proof, in the place of credentials that have ended or will soon (protocol 5.9); None for none.
     """
 
     token: str = field(repr=False)
     attempt: Attempt
     received: PacketId
     oldest: PacketId
+    principal: str | None = None
+    secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +280,23 @@ class SetProperties:
 
 
 @dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Show fresh credentials, in the place of those that will end (protocol 5.9).
+
+    Attributes:
+        request: the request's number.
+        secret: the proof; never logged.
+        principal: who shows it; must be the session's. Empty if the secret shall tell.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    secret: str = field(repr=False)
+    principal: str = ""
+    resubmitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """What the codec makes of a request whose number it could read but nothing else: it gets a reply, not a close.
 
@@ -340,6 +361,8 @@ class NoticeCode(StrEnum):
     """The grid came back with less than it had: recently acknowledged publishes may be gone."""
     VALUES_REREAD = "values_reread"
     """The node lost its place in the stream of updates and sends current values instead of each update between."""
+    CREDENTIALS_EXPIRING = "credentials_expiring"
+    """The session's credentials end soon; the connection is closed then, unless fresh ones are shown."""
     ADMINISTRATOR = "administrator"
     """A message of an administrator, for people."""
     PERMISSIONS_WITHDRAWN = "permissions_withdrawn"
@@ -365,7 +388,7 @@ class Notice:
     selections: tuple[str, ...] | None = None
 
 
-ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Malformed
+ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate | Malformed
 SessionBody: TypeAlias = ClientRequest | Update | Reply | Notice
 LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye
 

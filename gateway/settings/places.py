@@ -103,7 +103,10 @@ class File(Kind[Path]):
         text = text_of(raw)
         if not text or "\0" in text:
             raise Unfit("is not a path")
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError:
+            raise Unfit("begins with the home folder of somebody who has none here") from None
 
     def anchor(self, value: Path, folder: Path) -> Path:
         """See the base class."""

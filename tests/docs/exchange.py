@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from gateway.core import codec
 from gateway.core.codes import FailoverReason, Outcome
 from gateway.core.packets import (
+    Authenticate,
     Backoff,
     Bye,
     Hello,
@@ -107,7 +108,7 @@ def encode_body(body: object) -> bytes:
             return codec.encode_reply(body)
         case Notice():
             return codec.encode_notice(body)
-        case Subscribe() | Unsubscribe() | Publish() | SetProperties():
+        case Subscribe() | Unsubscribe() | Publish() | SetProperties() | Authenticate():
             return codec.encode_request(body)
         case _:
             raise AssertionError(f"{body} is not the body of a session packet")

@@ -22,6 +22,7 @@ from gateway.core.codes import CLOSE_CODES, ERRORS, REVOKED, ErrorCode, Failover
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import (
     Ack,
+    Authenticate,
     Bye,
     Error,
     GoAway,
@@ -94,6 +95,9 @@ NINE: Final = RequestNumber(9)
 EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "hello": Hello(principal="alice", secret="s3cret", properties={"team": "fx"}, client="example/1", window=60.0),
     "resume": Resume(token="token-1", attempt=Attempt(3), received=PacketId(41), oldest=PacketId(17)),
+    "resume-with-fresh-credentials": Resume(
+        token="token-1", attempt=Attempt(4), received=PacketId(41), oldest=PacketId(17), secret="s3cret-2"
+    ),
     "resume-without-buffers": Resume(
         token="token-1", attempt=Attempt(1795249200123), received=PacketId(0), oldest=PacketId(codec.MAX_NUMBER)
     ),
@@ -133,6 +137,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "subscribe": session(1, Subscribe(RequestNumber(1), "prices/**")),
     "unsubscribe": session(2, Unsubscribe(RequestNumber(2), "prices/secret/**")),
     "properties": session(2, SetProperties(RequestNumber(2), {"team": "rates", "desk": None})),
+    "authenticate": session(3, Authenticate(RequestNumber(3), "s3cret-2")),
     "reply-to-publish": session(41, Reply(request=NINE, version=Version(8), event=EventId("25-1-8")), 12),
     "reply": session(41, Reply(request=NINE)),
     "reply-with-an-error": session(

@@ -26,6 +26,7 @@ from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 from gateway.core.errors import RemoteProtocolError, RequestRefused
 from gateway.core.packets import (
     Ack,
+    Authenticate,
     Backoff,
     Bye,
     ClientRequest,
@@ -81,7 +82,15 @@ client_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         client=text.filter(bool),
         window=st.none() | seconds,
     ),
-    st.builds(Resume, token=text, attempt=ids, received=counts, oldest=ids),
+    st.builds(
+        Resume,
+        token=text,
+        attempt=ids,
+        received=counts,
+        oldest=ids,
+        principal=st.none() | text,
+        secret=st.none() | text,
+    ),
 )
 server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
     st.builds(GoAway, text, seconds),
@@ -119,6 +128,7 @@ requests: st.SearchStrategy[ClientRequest] = st.one_of(
     st.builds(Subscribe, ids, text, st.booleans()),
     st.builds(Unsubscribe, ids, text, st.booleans()),
     st.builds(Publish, ids, text, json_values.map(json_text), st.booleans()),
+    st.builds(Authenticate, ids, text, text, st.booleans()),
     st.builds(SetProperties, ids, st.dictionaries(text, st.none() | text, max_size=3), st.booleans()),
 )
 replies = st.one_of(

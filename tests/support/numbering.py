@@ -6,7 +6,9 @@ from typing import Any
 
 import orjson
 
-SESSION_PACKETS = frozenset({"subscribe", "unsubscribe", "publish", "properties", "update", "reply", "notice"})
+SESSION_PACKETS = frozenset(
+    {"subscribe", "unsubscribe", "publish", "properties", "authenticate", "update", "reply", "notice"}
+)
 """Types of the numbered packets of both sides."""
 
 

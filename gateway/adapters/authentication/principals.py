@@ -22,4 +22,6 @@ def is_valid_principal(principal: str) -> bool:
 
 def is_visible(text: str) -> bool:
     """Tell whether *text* has no characters that forge, hide or cannot be encoded."""
+    if text.isascii():
+        return text.isprintable()
     return not any(unicodedata.category(character) in _FORBIDDEN_CATEGORIES for character in text)

@@ -12,6 +12,7 @@ from gateway.core.codec.fields import Object
 from gateway.core.codec.values import dumps
 from gateway.core.packets import (
     Ack,
+    Authenticate,
     Bye,
     ClientRequest,
     Error,
@@ -79,6 +80,10 @@ def encode_request(body: ClientRequest) -> bytes:
             content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
         case SetProperties():
             content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
+        case Authenticate():
+            content = {"type": "authenticate", "request": body.request, "secret": body.secret}
+            if body.principal:
+                content["principal"] = body.principal
         case Publish(request, topic, value, resubmitted):
             again = b',"resubmitted":true' if resubmitted else b""
             return b'"type":"publish","request":%d%b,"topic":%b,"value":%b}' % (

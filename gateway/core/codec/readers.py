@@ -25,6 +25,7 @@ from gateway.core.codec.fields import (
 from gateway.core.codec.values import encode_value
 from gateway.core.packets import (
     Ack,
+    Authenticate,
     Backoff,
     Bye,
     Error,
@@ -52,7 +53,7 @@ from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber
 
 def _hello(packet: Object) -> Hello:
     return Hello(
-        principal=read_text(packet, "principal"),
+        principal=read_optional_text(packet, "principal") or "",
         secret=read_optional_text(packet, "secret"),
         properties=read_texts(packet, "properties"),
         client=read_optional_text(packet, "client") or "unknown",
@@ -66,6 +67,8 @@ def _resume(packet: Object) -> Resume:
         attempt=Attempt(read_count(packet, "attempt", least=1)),
         received=PacketId(read_count(packet, "received")),
         oldest=PacketId(read_count(packet, "oldest", least=1)),
+        principal=read_optional_text(packet, "principal"),
+        secret=read_optional_text(packet, "secret"),
     )
 
 
@@ -118,6 +121,15 @@ def _properties(packet: Object) -> SetProperties:
     if not all(value is None or isinstance(value, str) for value in changes.values()):
         raise BadField("'set' must be an object of strings, or null to remove one")
     return SetProperties(request_number(packet), changes, _resubmitted(packet))
+
+
+def _authenticate(packet: Object) -> Authenticate:
+    return Authenticate(
+        request_number(packet),
+        read_text(packet, "secret"),
+        read_optional_text(packet, "principal") or "",
+        _resubmitted(packet),
+    )
 
 
 # --- Packets from the server --------------------------------------------------------------------------------------
@@ -232,6 +244,7 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "unsubscribe": _unsubscribe,
     "publish": _publish,
     "properties": _properties,
+    "authenticate": _authenticate,
 }
 BODIES_FROM_SERVER: Final[BodyReaders] = {"update": _update, "reply": _reply, "notice": _notice}
 """Who may send what (protocol 3): a packet that stands in none of a side's two tables is unknown from that side."""

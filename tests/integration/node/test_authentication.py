@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
@@ -136,11 +137,10 @@ async def test_several_ways_one_after_the_other(jwt_file: Path, users_file: Path
 
 async def test_the_programs_of_the_how_to_page_do_what_it_says(jwt_file: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    programs: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"__name__": "page"}
     for block in blocks:
-        programs.append({"__name__": "page"})
-        exec(compile(block, HOW_TO.name, "exec"), programs[-1])
-    greet, service = programs[0]["greet"], programs[1]["app"]
+        exec(compile(block, HOW_TO.name, "exec"), page)
+    greet, watch, service = page["greet"], page["watch"], page["app"]
     runner = web.AppRunner(service, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -149,6 +149,17 @@ async def test_the_programs_of_the_how_to_page_do_what_it_says(jwt_file: Path, t
     try:
         async with running_node(auth=ChainedUsers((JwtUsers(jwt_file), CallbackUsers(callback)))) as node:
             assert await greet(node.url, fresh()) == "alice of team fx"
+            asked = asyncio.Event()
+
+            async def fetch_token() -> str:
+                asked.set()
+                return fresh()
+
+            watching = asyncio.create_task(watch(node.url, fetch_token))
+            await eventually(lambda: node.gateway.node.sessions.connected() == 1)
+            assert asked.is_set()
+            watching.cancel()
+            await asyncio.wait([watching])
             async with connect(node.url, "", "k-7f3a") as session:
                 assert (session.principal, session.properties["$principal.team"]) == ("reports", "fx")
             with pytest.raises(Unauthenticated):

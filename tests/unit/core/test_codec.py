@@ -190,7 +190,6 @@ def test_seconds_are_a_number_that_is_not_negative(value: object) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ({"type": "hello"}, "'principal' must be a string"),
         ({"type": "hello", "principal": 1}, "'principal' must be a string"),
         ({"type": "hello", "principal": "a", "secret": 1}, "'secret' must be a string"),
         ({"type": "hello", "principal": "a", "properties": {"x": 1}}, "must be an object of strings"),

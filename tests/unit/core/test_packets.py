@@ -69,6 +69,7 @@ def test_notice_codes_are_stable_names() -> None:
     assert {code.value for code in NoticeCode} == {
         "grid_lost_writes",
         "values_reread",
+        "credentials_expiring",
         "administrator",
         "permissions_withdrawn",
         "withheld",
