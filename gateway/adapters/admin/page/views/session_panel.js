@@ -135,6 +135,8 @@ export class SessionPanel {
 
   #over() {
     this.#state.replaceChildren(badge("ended", "quiet"), el("span", {}, "There is no such session: it was closed, or its window is over."));
+    // A button that is disabled loses the focus, and with it the keyboard its place.
+    if (this.#buttons.some((each) => each === document.activeElement)) this.#title.focus({ preventScroll: true });
     for (const button of this.#buttons) button.disabled = true;
   }
 

@@ -1,0 +1,340 @@
+"""The console in a real browser, on two nodes of one cluster: by keyboard, with hostile names, in both themes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+
+from gateway.client import Session, connect
+from tests.cluster.support_a import Figures
+from tests.console.browser import PATIENCE, chromium, page_of, sign_in
+from tests.integration.admin.support import Pair, running_pair
+from tests.support.nodes import eventually
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+"""What a page must never take for markup."""
+
+MANY = 10_000
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with running_pair(tmp_path, lease_renew=0.3, lease=1.5) as pair:
+        yield pair
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+async def people(pair: Pair) -> AsyncIterator[list[Session]]:
+    """Some sessions at both nodes."""
+    async with AsyncExitStack() as stack:
+        sessions = []
+        for number, name in enumerate(("alice", "bob", "carol")):
+            urls = [pair.n2.url, pair.n1.url] if number % 2 else [pair.n1.url, pair.n2.url]
+            session = connect(urls, principal=name, properties={"team": "fx" if number else "rates"})
+            sessions.append(await stack.enter_async_context(session))
+        yield sessions
+
+
+def console(pair: Pair) -> str:
+    return f"{pair.n1.admin}/console/"
+
+
+async def tab_until(page: Page, what: str, wanted: str) -> None:
+    """Go on with the tab key until what has the focus has a property."""
+    for _ in range(60):
+        if await page.evaluate(f"document.activeElement.{what}") == wanted:
+            return
+        await page.keyboard.press("Tab")
+    raise AssertionError(f"the focus never comes to {wanted}")
+
+
+async def test_a_session_is_found_and_closed_by_keyboard(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    """The mouse is never used."""
+    alice = people[0]
+    async with page_of(browser) as watched:
+        page, key = watched.page, watched.page.keyboard
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await expect(page.locator("tbody th", has_text="n2")).to_be_visible()
+
+        await key.press("2")
+        await key.press("/")
+        assert await page.evaluate("document.activeElement.id") == "filter"
+        await key.type("$principal is 'alice'")
+        await key.press("Enter")
+        await expect(page.get_by_role("option")).to_have_count(1)
+        await tab_until(page, "role", "listbox")
+        assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "it is seen"
+        await key.press("Enter")
+        await expect(page.locator("#panel-title")).to_have_text(alice.id)
+        await expect(page.locator("#panel-node")).to_have_text("n1")
+        assert await page.evaluate("document.activeElement.id") == "panel-title"
+
+        await tab_until(page, "textContent", "Close…")
+        await key.press("Enter")
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_be_visible()
+        assert await page.evaluate("document.activeElement.textContent") == "Cancel", "harm is not one key away"
+        await key.press("Escape")
+        await expect(dialog).to_have_count(0)
+        assert await page.evaluate("document.activeElement.textContent") == "Close…", "the focus is back"
+        assert alice.state == "connected"
+        await key.press("Enter")
+        await key.press("Tab")
+        await key.press("Enter")
+        async with asyncio.timeout(10):
+            await alice.wait_closed()
+        await expect(page.locator(".panel-state .badge")).to_have_text("ended")
+        await key.press("Escape")
+        assert await page.evaluate("document.activeElement.role") == "listbox"
+        assert [each for each in watched.complaints if "404" not in each] == []
+
+
+async def test_topics_are_looked_at_by_keyboard(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    bob = people[1]
+    await bob.publish("prices/ACME/bid", 101)
+    async with page_of(browser) as watched:
+        page, key = watched.page, watched.page.keyboard
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await key.press("3")
+        tree = page.get_by_role("tree")
+        await expect(tree).to_contain_text("prices")
+        await tab_until(page, "role", "tree")
+        await key.press("End")
+        for _ in range(2):
+            await key.press("ArrowRight")
+            await key.press("ArrowDown")
+        await expect(tree).to_contain_text("101")
+        await bob.publish("prices/ACME/bid", 102)
+        await expect(tree).to_contain_text("102")
+        await key.press("Enter")
+        await expect(page.locator(".value")).to_have_text("102")
+        await key.press("?")
+        await expect(page.get_by_role("dialog")).to_contain_text("Keyboard")
+        await key.press("Escape")
+        assert watched.complaints == []
+
+
+async def test_hostile_text_is_only_text(pair: Pair, browser: Browser) -> None:
+    properties = {HOSTILE[:60]: HOSTILE, "bidi": "abc\u202egpj.exe", "zero": "a\u200bb"}
+    async with connect(pair.n2.url, principal=HOSTILE, properties=properties) as mallory:
+        await mallory.subscribe(f"x/{HOSTILE.replace('/', '_')}")
+        topic = f"x/{HOSTILE.replace('/', '_')}"
+        await mallory.publish(topic, {HOSTILE: HOSTILE, "__proto__": {"polluted": True}})
+        async with page_of(browser) as watched:
+            page = watched.page
+            await sign_in(page, console(pair), pair.admins.tokens["administrator"])
+            await page.goto(f"{console(pair)}#/sessions/{mallory.id}")
+            panel = page.locator(".panel")
+            await expect(panel).to_contain_text(HOSTILE)
+            await expect(panel).to_contain_text("abc\\u202egpj.exe")
+            await expect(panel).to_contain_text("a\\u200bb")
+            await page.get_by_role("button", name="Revoke…").click()
+            await expect(page.get_by_role("dialog")).to_contain_text(HOSTILE)
+            await page.keyboard.press("Escape")
+            await page.keyboard.press("Escape")
+            await page.keyboard.press("3")
+            row = page.get_by_role("treeitem", name="x", exact=False).first
+            await row.click()
+            leaf = page.get_by_role("treeitem").filter(has_text="<img")
+            await expect(leaf).to_be_visible()
+            await leaf.click()
+            await expect(page.locator(".value")).to_contain_text(HOSTILE)
+            await page.goto(f"{console(pair)}#/sessions/{HOSTILE.replace('/', '%2F')}")
+            await expect(page.locator(".panel-state")).to_contain_text("no such session")
+            assert await page.locator("main img, main script, main iframe").count() == 0
+            assert await page.evaluate("({}).polluted") is None
+            assert [each for each in watched.complaints if "404" not in each] == []
+
+
+async def test_the_token_stays_where_it_belongs(pair: Pair, browser: Browser) -> None:
+    token = pair.admins.tokens["viewer"]
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), token)
+        stored = "JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie])"
+        assert token not in await page.evaluate(stored)
+        await page.reload()
+        await expect(page.locator("#token")).to_be_visible()
+
+        await page.fill("#token", token)
+        await page.get_by_label("Keep it for this tab").check()
+        await page.keyboard.press("Enter")
+        await page.get_by_text("live at").wait_for()
+        session = await kept_session(pair)
+        await page.reload()
+        await page.get_by_text("live at").wait_for()
+        assert await kept_session(pair) == session, "the page goes on with its session"
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.locator("#token")).to_be_visible()
+        assert await page.evaluate("Object.keys(sessionStorage).length") == 0
+        await eventually(lambda: not [each for each in pair.n1.gateway.node.sessions if each.id == session])
+        assert not [url for url in watched.urls if token in url or "token" in url]
+        assert all(url.split("/")[2] == pair.n1.admin.split("/")[2] for url in watched.urls), "no other host is asked"
+
+
+async def kept_session(pair: Pair) -> str:
+    def connected() -> list[str]:
+        return [each.id for each in pair.n1.gateway.node.sessions if each.connected]
+
+    await eventually(lambda: len(connected()) == 1)
+    return connected()[0]
+
+
+async def test_a_wrong_token_is_told(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser) as watched:
+        await watched.page.goto(console(pair))
+        await watched.page.fill("#token", "gwadm_wrong")
+        await watched.page.keyboard.press("Enter")
+        await expect(watched.page.get_by_role("alert")).to_contain_text("not accepted")
+
+
+async def test_a_viewer_is_told_what_he_may_not_do(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await page.get_by_role("button", name="Drain node n2").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("nodes:drain")
+        assert not pair.n2.gateway.node.draining
+
+
+async def test_a_node_is_drained_and_undrained(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        row = page.locator("tbody tr").filter(has=page.locator("th", has_text="n2"))
+        await row.get_by_role("button").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        await expect(row.locator(".badge")).to_have_text("draining")
+        await eventually(lambda: all(each.node == "n1" for each in people))
+        await expect(page.locator(".feed")).to_contain_text("failed over")
+        await row.get_by_role("button", name="Undrain node n2").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Undrain").click()
+        await expect(row.locator(".badge")).to_have_text("ready")
+
+
+async def test_a_cut_connection_of_the_console_is_said_and_mended(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        pill = page.locator("#link")
+        [session] = [each for each in pair.n1.gateway.node.sessions if each.principal.startswith("admin:")]
+        states = await page.evaluate_handle(
+            "(() => { const seen = [], pill = document.querySelector('#link'); new MutationObserver("
+            "() => seen.push(pill.textContent)).observe(pill, {childList: true}); return seen; })()"
+        )
+        assert session.link is not None
+        session.link.close(4005, "the test")
+        await page.wait_for_function("seen => seen.includes('live at n1')", arg=states)
+        assert "reconnecting…" in await states.json_value()
+        await expect(pill).to_have_text("live at n1")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_theme_is_the_system_s_until_another_is_chosen(pair: Pair, browser: Browser, scheme: str) -> None:
+    async with page_of(browser, color_scheme=scheme) as watched:
+        page = watched.page
+        await page.goto(console(pair))
+        background = "getComputedStyle(document.body).backgroundColor"
+        system = await page.evaluate(background)
+        seen = []
+        for _ in range(3):
+            await page.locator("#theme").click()
+            seen.append(await page.evaluate(background))
+        dark, light, again = seen
+        assert dark != light
+        assert again == system == (dark if scheme == "dark" else light)
+        await page.locator("#theme").click()
+        await page.reload()
+        assert await page.evaluate(background) == dark, "the choice is kept"
+
+
+async def test_it_fits_a_phone(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    async with page_of(browser, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        for view in ("Overview", "Sessions", "Topics"):
+            await page.get_by_role("link", name=view, exact=True).tap()
+            await expect(page.locator("nav a[aria-current]")).to_have_text(view)
+            width = await page.evaluate("document.documentElement.scrollWidth")
+            assert width <= 360, f"{view} is {width} wide"
+        await page.get_by_role("link", name="Sessions").tap()
+        await page.get_by_role("option").first.tap()
+        await expect(page.locator("#panel-node")).to_be_visible()
+
+
+# --- Much of everything -----------------------------------------------------------------------------------------------
+
+
+async def test_ten_thousand_sessions_and_topics_are_no_burden(pair: Pair, browser: Browser, figures: Figures) -> None:
+    """Pages of the admin API are answered here, at once, so that what is measured is the page."""
+    sessions = [
+        {"session": f"s{number:05}", "principal": f"user-{number % 97}", "node": f"n{number % 3}", "incarnation": "x",
+         "connected": True, "properties": {"team": "fx", "$client": "test/1"}, "window": 60.0, "epoch": 1}
+        for number in range(MANY)
+    ]  # fmt: skip
+    topics = [{"topic": f"area-{number % 10}/group-{number % 100}/topic-{number}"} for number in range(MANY)]
+
+    async def pages(route: Route) -> None:
+        query = dict(each.split("=") for each in route.request.url.partition("?")[2].split("&"))
+        items: list[dict[str, Any]] = sessions if "/v1/sessions" in route.request.url else topics
+        if "gateway" in query.get("selector", ""):
+            items = []
+        start, limit = int(query.get("cursor", 0)), int(query["limit"])
+        cursor = str(start + limit) if start + limit < len(items) else None
+        await route.fulfill(body=json.dumps({"items": items[start : start + limit], "cursor": cursor}))
+
+    async with page_of(browser) as watched:
+        page = watched.page
+        await page.route("**/v1/sessions?*", pages)
+        await page.route("**/v1/topics?*", pages)
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+
+        began = time.monotonic()
+        await page.keyboard.press("2")
+        await expect(page.get_by_role("option").first).to_be_visible()
+        first = time.monotonic() - began
+        listbox = page.get_by_role("listbox")
+        await listbox.focus()
+        while await page.locator(".view > [role=status]").inner_text() != "10,000 sessions":
+            await page.keyboard.press("End")
+            await page.wait_for_timeout(5)  # a frame, in which the next page is asked for
+        await page.keyboard.press("End")
+        await expect(page.get_by_role("option").last).to_contain_text("s09999")
+        everything = time.monotonic() - began
+        rows = await page.get_by_role("option").count()
+        assert rows < 100, "only what is seen is in the page"
+
+        began = time.monotonic()
+        await page.keyboard.press("3")
+        await expect(page.locator(".view > [role=status]")).to_have_text("10,000 topics")
+        tree_seconds = time.monotonic() - began
+        await page.get_by_role("tree").focus()
+        for _ in range(3):
+            await page.keyboard.press("ArrowRight")
+            await page.keyboard.press("ArrowDown")
+        await page.fill("#topic-filter", "topic-99")
+        await expect(page.locator(".view > [role=status]")).to_contain_text("111 of 10,000")
+        nodes = await page.evaluate("document.querySelectorAll('*').length")
+        assert nodes < 2000
+        heap = await page.evaluate("performance.memory.usedJSHeapSize / 1e6")
+        figures(
+            f"{MANY} sessions: first rows after {first:.2f} s, all after {everything:.2f} s, {rows} rows in the page; "
+            f"{MANY} topics after {tree_seconds:.2f} s; {nodes} elements, {heap:.0f} MB of heap"
+        )
+        assert watched.complaints == []
+        assert everything < PATIENCE
