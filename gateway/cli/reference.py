@@ -1,4 +1,4 @@
-"""The reference pages that are made from the source: configuration, authentication, metrics, logs, close codes.
+"""The reference pages that are made from the source: admin API, configuration, metrics, logs and others.
 
 ``python -m gateway.cli.reference docs/reference`` writes them; a test compares them with what is committed.
 """
@@ -14,6 +14,7 @@ import orjson
 
 from gateway.catalogue.log_events import LOG_EVENTS, Level
 from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS, Kind, Metric
+from gateway.cli.admin_reference import admin_api_page
 from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
 from gateway.cli.pages import code, page, table
 from gateway.core.codes import (
@@ -240,6 +241,7 @@ def close_codes_page() -> str:
 _RETURN: Final = {Reconnect.AT_ONCE: "at once", Reconnect.LATER: "later", Reconnect.NEVER: "never"}
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "admin-api.md": admin_api_page,
     "authentication.md": authentication_page,
     "close-codes.md": close_codes_page,
     "configuration.md": configuration_page,

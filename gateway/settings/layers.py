@@ -28,6 +28,11 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
     "GATEWAY_URL": "where `gateway pub` and `gateway sub` connect, as --url",
     "GATEWAY_PRINCIPAL": "who `gateway pub` and `gateway sub` are, as --principal",
     "GATEWAY_SECRET": "the secret of that principal; there is no flag for it",
+    "GATEWAY_ADMIN_URL": "which admin port `gateway admin` asks, as --url",
+    "GATEWAY_ADMIN_TOKEN": "the token that it shows; there is no flag for it",
+    "GATEWAY_ADMIN_TOKEN_FILE": "the file with that token, as --token-file",
+    "GATEWAY_ADMIN_CA": "the authorities by which it checks the node's certificate, as --ca",
+    "GATEWAY_ADMIN_CERTIFICATE": "the certificate and key that it shows, as --certificate",
 }
 """Variables that are not settings of a node."""
 

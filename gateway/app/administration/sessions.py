@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from gateway.app.administration.listing import SessionListing
 from gateway.app.administration.nodes import admin_of, newest
@@ -152,13 +153,16 @@ class ClusterSessions:
 
 def filtered(record: SessionRecord) -> Mapping[str, str]:
     """Return what filters can ask of a session; the server's names cannot be set by users."""
-    return {
-        **record.properties,
-        "$session": record.id,
-        "$principal": record.principal,
-        "$node": record.owner.node,
-        "$connected": "true" if record.connected else "false",
-    }
+    return {**record.properties, **{name: read(record) for name, read in SERVER_PROPERTIES.items()}}
+
+
+SERVER_PROPERTIES: Final[Mapping[str, Callable[[SessionRecord], str]]] = {
+    "$session": lambda record: record.id,
+    "$principal": lambda record: record.principal,
+    "$node": lambda record: record.owner.node,
+    "$connected": lambda record: "true" if record.connected else "false",
+}
+"""What filters can ask of a session besides its own properties."""
 
 
 def _takes_sessions(entry: NodeEntry) -> bool:

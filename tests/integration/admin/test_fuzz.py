@@ -6,6 +6,7 @@ This is the short run of CI. ``docs/reference/admin-api.md`` tells of the long o
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +96,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")  # schemathesis does
 @SCHEMA.parametrize()
 @settings(
-    max_examples=15,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "10")),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
