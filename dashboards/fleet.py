@@ -142,6 +142,44 @@ FLEET: Final = Dashboard(
             ),
         ),
         Section(
+            "Strangers",
+            (
+                Panel(
+                    title="Turned away at the door",
+                    meaning="Connections to the client port that did not become a WebSocket, by reason.",
+                    queries=(Query(f"{rate('gateway_upgrades_refused_total', by='reason')} > 0", "{{reason}}"),),
+                    unit=Unit.PER_SECOND,
+                    empty="nobody was turned away in that time",
+                ),
+                Panel(
+                    title="Not let in, and not allowed",
+                    meaning="Hellos whose credentials were not accepted or could not be judged, and requests for "
+                    "what the policy does not allow.",
+                    queries=(
+                        Query(
+                            rate(
+                                "gateway_events_total",
+                                f'event=~"authentication_refused|authentication_unavailable", {CLUSTER}',
+                                by="event",
+                            ),
+                            "{{event}}",
+                        ),
+                        Query(rate("gateway_forbidden_total", by="permission"), "{{permission}} forbidden"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Broken rules, and revocations",
+                    meaning="WebSockets closed because their client broke a rule of the protocol; revocations in "
+                    "force.",
+                    queries=(
+                        Query(f"{rate('gateway_frame_violations_total', by='rule')} > 0", "{{rule}}/s"),
+                        Query(f"max by (kind) (gateway_revocations{{{CLUSTER}}})", "{{kind}} revoked"),
+                    ),
+                ),
+            ),
+        ),
+        Section(
             "Machines",
             (
                 Panel(

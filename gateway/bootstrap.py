@@ -45,6 +45,7 @@ from gateway.app.tracing import NO_TRACER
 from gateway.authenticators import Authentication, Surroundings
 from gateway.catalogue import log_events as events
 from gateway.catalogue.log_events import Level
+from gateway.catalogue.metrics import LOG_LINES_LOST
 from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
 from gateway.core.types import Incarnation, NodeId, NodeRef
@@ -160,7 +161,10 @@ class Gateway:
         self._settings = settings
         self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
         self.metrics = PrometheusMetrics()
-        self.log: EventLog = CountedEventLog(log or _log(settings), self.metrics)
+        log = log or _log(settings)
+        if isinstance(log, StructuredEventLog):
+            self.metrics.watch(LOG_LINES_LOST, lambda: log.dropped_lines)
+        self.log: EventLog = CountedEventLog(log, self.metrics)
         self._tracer = exporting_tracer(settings.node) if settings.traces else None
         if settings.auth is None:
             raise AssertionError("the settings are checked before: without authentication no node starts")

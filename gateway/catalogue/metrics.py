@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from gateway.catalogue.log_events import LOG_EVENTS
+from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
 from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
 from gateway.core.revocations import RevocationKind
@@ -304,7 +304,12 @@ EVENTS = Metric(
     Kind.COUNTER,
     "Log events by name, also those below the log level.",
     "event",
-    tuple(event.name for event in LOG_EVENTS),
+    tuple(event.name for event in LOG_EVENTS if event is not LOG_LINES_DROPPED),
+)
+LOG_LINES_LOST = Metric(
+    "gateway_log_lines_dropped_total",
+    Kind.COUNTER,
+    "Lines of the log that are missing: its reader was too slow.",
 )
 
 CERTIFICATE_EXPIRY = Metric(

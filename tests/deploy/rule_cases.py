@@ -138,6 +138,39 @@ CASES: Final[dict[str, Case]] = {
         ),
         step=240,
     ),
+    "GatewayReloadFailed": Case(
+        {'gateway_events_total{node="n1",event="policy_kept"}': "0x15 1x5"},
+        (
+            {'gateway_events_total{node="n1",event="policy_kept"}': still(2)},
+            {'gateway_events_total{node="n1",event="users_reloaded"}': "0x15 1x5"},
+        ),
+        {"node": "n1", "event": "policy_kept"},
+    ),
+    "GatewayLogLinesDropped": Case(
+        {'gateway_log_lines_dropped_total{node="n1"}': "0x15 500x5"},
+        ({'gateway_log_lines_dropped_total{node="n1"}': still(500)},),
+        NODE,
+    ),
+    "GatewayIdentityAway": Case(
+        {'gateway_events_total{node="n1",event="authentication_unavailable"}': grows(2)},
+        ({'gateway_events_total{node="n1",event="authentication_unavailable"}': still(9)},),
+    ),
+    "GatewayTurnedAway": Case(
+        {'gateway_upgrades_refused_total{node="n1",reason="origin"}': grows(20)},
+        (
+            {'gateway_upgrades_refused_total{node="n1",reason="origin"}': grows(5)},
+            {'gateway_upgrades_refused_total{node="n1",reason="unavailable"}': grows(200)},
+        ),
+        {"reason": "origin"},
+    ),
+    "GatewayAdminRefused": Case(
+        {'gateway_admin_requests_total{node="n1",status="401"}': grows(5)},
+        (
+            {'gateway_admin_requests_total{node="n1",status="401"}': grows(1)},
+            {'gateway_admin_requests_total{node="n1",status="200"}': grows(500)},
+        ),
+        NODE,
+    ),
     "GatewayFailoverSurge": Case(
         {**SESSIONS, 'gateway_resumes_total{node="n1",outcome="failed_over"}': "0x16 300x4"},
         (

@@ -402,6 +402,7 @@ def known_names() -> frozenset[str]:
     names = {*SETTINGS, *SENTINEL_OPTIONS, *topology_names(Topology)}
     names |= {each.name for each in vars(log_events).values() if isinstance(each, log_events.LogEvent)}
     names |= {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
+    names |= {value for each in metrics.METRICS for value in each.values}
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
     names |= {each.name for each in CLOSE_CODES}
     names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}

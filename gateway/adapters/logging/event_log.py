@@ -85,6 +85,11 @@ class StructuredEventLog:
             self._write(LOG_LINES_DROPPED, {"lines": dropped})
         self._write(event, fields)
 
+    @property
+    def dropped_lines(self) -> int:
+        """Lines that are missing in all, because whoever reads the log was too slow."""
+        return self._writer.dropped
+
     def close(self) -> None:
         """Write what is left; bounded in time even if nobody reads."""
         self._writer.close()

@@ -24,6 +24,9 @@ class LineWriter:
 
     When the queue is full, new lines are dropped and counted, and the count is written before the next line that fits:
     a log with a hole says so. Lines keep their order. Safe to use from several threads.
+
+    Attributes:
+        dropped: lines dropped in all.
     """
 
     def __init__(self, stream: TextIO, *, most_lines: int = MOST_LINES) -> None:
@@ -37,6 +40,7 @@ class LineWriter:
         self._most_lines = most_lines
         self._waiting: deque[str] = deque()
         self._dropped = 0
+        self.dropped = 0
         self._dropping = threading.Lock()
         self._closed = False
         # Set by whoever adds a line, cleared by the thread before it takes the lines: no line is left unseen.
@@ -60,6 +64,7 @@ class LineWriter:
         if len(self._waiting) >= self._most_lines:
             with self._dropping:
                 self._dropped += 1
+                self.dropped += 1
             return
         self._waiting.append(line)
         if urgent:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.adapters.logging import StructuredEventLog, redact
-from gateway.adapters.logging.line_writer import LineWriter
+from gateway.adapters.logging.line_writer import MOST_LINES, LineWriter
 from gateway.adapters.tokens import ItsdangerousTokenSigner
 from gateway.catalogue import log_events as events
 from gateway.catalogue.log_events import LOG_EVENTS, Level, LogEvent
@@ -291,3 +291,17 @@ def test_the_catalogue_follows_its_own_rules(event: LogEvent) -> None:
 
 def test_names_of_events_are_unique() -> None:
     assert len({event.name for event in LOG_EVENTS}) == len(LOG_EVENTS)
+
+
+def test_lines_that_are_missing_are_counted_in_all() -> None:
+    stream = StuckStream()
+    log = StructuredEventLog(node="n1", format="json", stream=stream)
+    try:
+        log.emit(events.NODE_STOPPED, node="n1")
+        assert stream.entered.wait(DEADLINE)
+        for _ in range(MOST_LINES + 7):
+            log.emit(events.NODE_STOPPED, node="n1")
+        assert log.dropped_lines == 7
+    finally:
+        stream.go.set()
+        log.close()
