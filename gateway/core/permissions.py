@@ -31,6 +31,7 @@ from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, shown
 from gateway.core.types import TopicPath
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 ADMIN_ACTIONS: Final[Mapping[str, str]] = {
     "configuration:read": "see the effective configuration, without secrets",
@@ -174,6 +175,7 @@ class Permissions:
 
     __slots__ = (
         "__weakref__",
+        "_allowed",
         "_may_publish",
         "_may_receive",
         "_may_select",
@@ -197,6 +199,7 @@ class Permissions:
         self.publish = tuple(dict.fromkeys(publish))
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
+        self._allowed: dict[Selector, Common] = {}
         self._may_select: dict[Selector, bool] = {}
         self._may_publish: dict[str, bool] = {}
         self._may_receive: dict[str, bool] = {}
@@ -213,7 +216,12 @@ class Permissions:
 
     def allowed(self, selector: Selector) -> Common:
         """Find the part of a selector that may be selected."""
-        return Common((selector,), complete=True) if self.may_select(selector) else common(selector, self.select)
+        if self.may_select(selector):
+            return Common((selector,), complete=True)
+        known = self._allowed.get(selector)
+        if known is None:
+            known = _remember(self._allowed, selector, common(selector, self.select))
+        return known
 
     def may_receive(self, topic: TopicPath) -> bool:
         """Tell whether the values of a topic may be sent to the session."""
@@ -263,7 +271,7 @@ class Permissions:
         return Narrowed(narrowed, tuple(dict.fromkeys(withdrawn)))
 
 
-def _remember(known: dict[K, bool], key: K, answer: bool) -> bool:
+def _remember(known: dict[K, V], key: K, answer: V) -> V:
     if len(known) >= MAX_REMEMBERED:
         known.clear()
     known[key] = answer

@@ -241,7 +241,7 @@ async def test_a_policy_with_an_error_changes_nothing(node: TestNode, file: Path
 async def test_all_sessions_are_judged_in_slices_and_none_is_dropped(
     node: TestNode, file: Path, monkeypatch: pytest.MonkeyPatch, connected: Connect
 ) -> None:
-    monkeypatch.setattr(authorisation, "REVIEW_SLICE", 2)
+    monkeypatch.setattr(authorisation, "REVIEW_SLICE", 0.0)
     clients = [await connected(node, f"user-{number}") for number in range(7)]
     for client in clients:
         await client.allowed("subscribe", selector="prices/public/**")

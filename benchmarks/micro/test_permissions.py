@@ -1,0 +1,65 @@
+"""What it costs to ask whether somebody may: at each publish, at each resume, and when a selector is wide."""
+
+# ruff: noqa: D103, S101 - names tell what is measured; results are checked as in tests
+
+from __future__ import annotations
+
+from itertools import count
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from gateway.core.permissions import OPEN, Policy, Role, parse_template
+from gateway.core.selections import Selections
+from gateway.core.selector_sets import common, is_covered
+from gateway.core.selectors import parse_selector
+from gateway.core.types import TopicPath
+
+MARKETS = tuple(f"prices/market-{number}/**" for number in range(20))
+TRADER = Role(
+    select=tuple(map(parse_template, (*MARKETS, "users/${principal}/**"))),
+    publish=tuple(map(parse_template, ("orders/${principal}/*", "chat/**"))),
+)
+POLICY = Policy({"trader": TRADER}, default=["trader"])
+ALICE = POLICY.permissions_of("alice")
+
+
+def test_publish_without_a_policy(benchmark: BenchmarkFixture) -> None:
+    everybody = OPEN.permissions_of("alice")
+    assert benchmark(lambda: everybody.publishes_all)
+
+
+def test_publish_to_a_topic_known(benchmark: BenchmarkFixture) -> None:
+    assert benchmark(ALICE.may_publish, TopicPath("orders/alice/1"))
+
+
+def test_publish_to_a_new_topic(benchmark: BenchmarkFixture) -> None:
+    numbers = count()
+    assert benchmark(lambda: ALICE.may_publish(TopicPath(f"orders/alice/{next(numbers)}")))
+
+
+def test_judge_a_session_that_resumes(benchmark: BenchmarkFixture) -> None:
+    selections = Selections.from_wire(["+prices/market-1/**", "+prices/market-2/*", "+users/alice/**"])
+
+    def judge() -> Selections:
+        return POLICY.permissions_of("alice", ()).narrow(selections, most=1000).selections
+
+    assert benchmark(judge) is selections
+
+
+def test_a_selector_that_one_entry_covers(benchmark: BenchmarkFixture) -> None:
+    assert benchmark(is_covered, parse_selector("prices/market-7/*"), ALICE.select)
+
+
+def test_a_selector_that_is_too_wide(benchmark: BenchmarkFixture) -> None:
+    assert not benchmark(is_covered, parse_selector("prices/**"), ALICE.select)
+
+
+def test_what_of_it_is_allowed(benchmark: BenchmarkFixture) -> None:
+    found = benchmark(common, parse_selector("prices/**"), ALICE.select)
+    assert len(found.selectors) == len(MARKETS)
+
+
+def test_a_selector_made_to_be_costly(benchmark: BenchmarkFixture) -> None:
+    wide = [parse_selector(f"**/{letter}" + "/*" * 14) for letter in "abcdefgh"]
+    wide += [parse_selector("/".join("*" * length)) for length in range(1, 15)]
+    assert not benchmark(is_covered, parse_selector("**/a/**/b/**/c/**"), wide)
