@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -92,6 +92,19 @@ class RevocationPage:
     after: str | None
 
 
+@dataclass(slots=True, eq=False)
+class _Changing:
+    """A change that the grid has been asked for and has not answered yet.
+
+    Attributes:
+        name: of the revocation.
+        heard: whether news of it have come meanwhile.
+    """
+
+    name: str
+    heard: bool = False
+
+
 class Revocations:
     """What is revoked, as this node knows it, and what follows from it.
 
@@ -113,10 +126,12 @@ class Revocations:
         self._clock = context.clock
         self._grid = context.grid
         self._background = context.background
+        self._metrics = context.metrics
         self._log = context.log
         self._sessions = sessions
         self._persistence = persistence
         self._table = RevocationTable()
+        self._changing: list[_Changing] = []
         self.loaded = False
         for kind in RevocationKind:
             context.metrics.watch(catalogue.REVOCATIONS, partial(self._count, kind), label=kind.value)
@@ -128,7 +143,7 @@ class Revocations:
     ) -> Revocation:
         """Refuse a session, a principal or a credential from now on, everywhere.
 
-        When this returns, the grid holds the revocation and this node has closed what it concerns; all others have
+        When this returns, the grid holds the revocation and this node begins to close what it concerns; all others do
         within a second.
 
         Args:
@@ -160,9 +175,8 @@ class Revocations:
             last = now + self._policy.token_life
             until = last if until is None else min(until, last)
         revocation = Revocation(kind=kind, value=value, reason=reason, made=now, until=until)
-        await self._grid.revocations.add(revocation)
+        await self._change(revocation, self._grid.revocations.add(revocation))
         self._log.emit(events.REVOCATION_MADE, kind=kind.value, revoked=value, reason=reason, until=until)
-        self._take_in([revocation])
         return revocation
 
     async def lift(self, kind: RevocationKind, value: str) -> bool:
@@ -177,10 +191,9 @@ class Revocations:
         name = name_of(kind, value)
         known = self._table.get(name) is not None
         # Asked of the grid all the same: this node may not have heard of it yet.
-        await self._grid.revocations.lift(name)
+        await self._change(Lifted(name), self._grid.revocations.lift(name))
         if known:
             self._log.emit(events.REVOCATION_LIFTED, kind=kind.value, revoked=value)
-        self._take_in([Lifted(name)])
         return known
 
     def find(self, kind: RevocationKind, value: str) -> Revocation | None:
@@ -229,6 +242,7 @@ class Revocations:
 
     def end_claimed(self, right: Ownership) -> None:
         """End a session that this node has claimed and found to be revoked."""
+        self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
         self._log.emit(events.SESSION_ENDED, session=right.session, reason=ErrorCode.REVOKED.value)
         self._background.once(self._end([right]), "end-revoked")
 
@@ -255,14 +269,29 @@ class Revocations:
                     await self._grid.revocations.forget(over)
                 except GridUnavailable:
                     for each in over:
-                        self._table.put(each)  # the next look finds them again
+                        if self._table.get(each.name) is None:
+                            self._table.put(each)  # the next look finds it again
 
     def _count(self, kind: RevocationKind) -> float:
         return float(self._table.count(kind))
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 
+    async def _change(self, change: Revocation | Lifted, step: Awaitable[None]) -> None:
+        """Have the grid changed, and then what is known here, without waiting for the news of it."""
+        changing = _Changing(change.name)
+        self._changing.append(changing)
+        try:
+            await step
+        finally:
+            self._changing.remove(changing)
+        # The news may have been faster than the answer, and have told already of a later change by somebody else.
+        if not changing.heard:
+            self._take_in([change])
+
     async def _hear(self, news: RevocationNews) -> None:
+        for changing in self._changing:
+            changing.heard |= isinstance(news, AllRevocations) or changing.name in {each.name for each in news.changes}
         if not isinstance(news, AllRevocations):
             self._take_in(news.changes)
             return

@@ -12,11 +12,12 @@ import pytest
 
 from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.memory.revocations import MemoryRevocationStore
 from gateway.adapters.memory.sessions import MemorySessionStore
 from gateway.app import revocation as revoking
 from gateway.app.revocation import InvalidRevocation, TooManyRevocations
 from gateway.catalogue import log_events as events
-from gateway.core.revocations import RevocationKind
+from gateway.core.revocations import Revocation, RevocationKind
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import Credentials, GridUnavailable, Identity, SessionChanges
 from tests.support.nodes import TestNode, eventually, running_node
@@ -266,6 +267,33 @@ async def test_a_revocation_that_is_over_refuses_nobody_and_is_forgotten(
         await eventually(lambda: [each.value for each in memory.revocations.all()] == ["bob"])
         tables = [node.gateway.node.revocations for node in (n1, n2)]
         await eventually(lambda: all(len(table.page(limit=9).revocations) == 1 for table in tables))
+
+
+@pytest.mark.parametrize("later", ["lifted", "made-anew"])
+async def test_a_late_answer_does_not_undo_what_came_after_it(
+    memory: MemoryGridServer, n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    """Somebody else changes the same before this node has its answer, and the news of both are faster."""
+    add = MemoryRevocationStore.add
+    ours, theirs = n1.gateway.node.revocations, n2.gateway.node.revocations
+
+    async def late(self: MemoryRevocationStore, made: Revocation) -> None:
+        await add(self, made)
+        if made.reason == "ours":
+            if later == "lifted":
+                await theirs.lift(PRINCIPAL, "alice")
+            else:
+                await theirs.revoke(PRINCIPAL, "alice", reason="theirs")
+            known = {"lifted": None, "made-anew": "theirs"}[later]
+            await eventually(lambda: getattr(ours.find(PRINCIPAL, "alice"), "reason", None) == known)
+
+    monkeypatch.setattr(MemoryRevocationStore, "add", late)
+    await ours.revoke(PRINCIPAL, "alice", reason="ours")
+
+    for node in (ours, theirs):
+        found = node.find(PRINCIPAL, "alice")
+        assert (None if found is None else found.reason) == {"lifted": None, "made-anew": "theirs"}[later]
+    assert not ours._changing
 
 
 async def test_the_grid_away_refuses_to_revoke_and_nothing_is_half_done(
