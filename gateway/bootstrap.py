@@ -39,13 +39,14 @@ from gateway.adapters.tracing import TracingUnavailable, exporting_tracer
 from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
 from gateway.app.node import Node
-from gateway.app.policy import DrainPolicy, NodePolicy
+from gateway.app.policy import DrainPolicy, NodePolicy, StormPolicy, UsagePolicy
 from gateway.app.supervision import report
 from gateway.app.tracing import NO_TRACER
 from gateway.authenticators import Authentication, Surroundings
 from gateway.catalogue import log_events as events
 from gateway.catalogue.log_events import Level
 from gateway.catalogue.metrics import LOG_LINES_LOST
+from gateway.core.accounts import AccountLimits
 from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
 from gateway.core.types import Incarnation, NodeId, NodeRef
@@ -115,6 +116,36 @@ def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
         packet_rate=settings.rate_packets,
         packet_burst=settings.rate_burst,
         token_life=settings.token_life + settings.token_leeway,
+        usage=UsagePolicy(
+            address=AccountLimits(
+                connections=settings.limit_address_connections,
+                handshakes=settings.rate_address_handshakes,
+                packets=settings.rate_address_packets,
+                publish_bytes=settings.rate_address_publish_bytes,
+            ),
+            principal=AccountLimits(
+                connections=settings.limit_principal_sessions,
+                handshakes=settings.rate_principal_handshakes,
+                packets=settings.rate_principal_packets,
+                publish_bytes=settings.rate_principal_publish_bytes,
+                selections=settings.limit_principal_selections,
+                topics=settings.rate_principal_topics,
+            ),
+            node=AccountLimits(
+                connections=settings.limit_connections,
+                packets=settings.rate_node_packets,
+                publish_bytes=settings.rate_node_publish_bytes,
+                selections=settings.limit_node_selections,
+            ),
+            exempt=settings.limit_exempt,
+        ),
+        partition_topics=settings.limit_partition_topics,
+        storms=StormPolicy(
+            admission_rate=settings.admission_rate,
+            admission_wait=settings.admission_wait,
+            claim_rate=settings.claim_rate,
+            claims_at_once=settings.claims_at_once,
+        ),
         token_renewal=settings.token_life * TOKEN_RENEWAL_SHARE,
         revocations=settings.limit_revocations,
         credential_notice=settings.credential_notice,
@@ -192,6 +223,7 @@ class Gateway:
             settings.listen.host,
             settings.listen.port,
             serve=self.node.serve,
+            admission=self.node.door,
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,
             metrics=self.metrics,

@@ -94,13 +94,21 @@ class Loop:
         self._epoll.register(peer.fileno(), select.EPOLLOUT)
         return link
 
-    def run(self, until: Callable[[], bool], *, seconds: float, tick: Callable[[], None] | None = None) -> None:
+    def run(
+        self,
+        until: Callable[[], bool],
+        *,
+        seconds: float,
+        tick: Callable[[], None] | None = None,
+        every: float = _POLL_SECONDS,
+    ) -> None:
         """Serve the links until a condition holds.
 
         Args:
             until: looked at after every batch of events.
             seconds: the deadline.
-            tick: called after every batch of events, at least every 50 ms, for what is due by time.
+            tick: called after every batch of events, for what is due by time.
+            every: seconds between two calls of *tick* at most.
 
         Raises:
             StormFailed: a check failed, or the deadline passed.
@@ -112,7 +120,7 @@ class Loop:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise StormFailed(f"not done within {seconds:g} s")
-            self._turn(min(_POLL_SECONDS, remaining))
+            self._turn(min(every, remaining))
             if tick is not None:
                 tick()
         if self.failures:
@@ -148,9 +156,13 @@ class Loop:
 
 
 class Link:
-    """One WebSocket of the generator."""
+    """One WebSocket of the generator.
 
-    __slots__ = ("_in", "_loop", "_out", "_owner", "_peer", "_state")
+    Attributes:
+        refused: how the server answered the upgrade, if it refused it.
+    """
+
+    __slots__ = ("_in", "_loop", "_out", "_owner", "_peer", "_state", "refused")
 
     _CONNECTING, _UPGRADING, _OPEN, _CLOSED = range(4)
 
@@ -162,6 +174,7 @@ class Link:
         self._out = request
         self._in = bytearray()
         self._state = Link._CONNECTING
+        self.refused: wire.UpgradeRefused | None = None
 
     def send(self, payload: bytes) -> None:
         """Send one text message; what the socket does not take waits for it."""
@@ -180,6 +193,9 @@ class Link:
                 self._flush()
             if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
                 self._read()
+        except wire.UpgradeRefused as error:
+            self.refused = error
+            self._lose(str(error))
         except (OSError, wire.WireError) as error:
             self._lose(f"{type(error).__name__}: {error}")
 

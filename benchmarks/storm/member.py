@@ -126,6 +126,11 @@ class Member:
         return f"<Member {self.name} received={self._received} missing={len(self.missing)}>"
 
     @property
+    def interest(self) -> Interest:
+        """What it selects."""
+        return self._interest
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics that it selects and that have values."""
         return self._interest.topics

@@ -6,6 +6,7 @@ generator the random numbers; servers cannot tell, and every answer is still che
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Final
 
@@ -14,6 +15,8 @@ _KEY: Final = "dGhlIHNhbXBsZSBub25jZQ=="
 _ACCEPT: Final = b"s3pplmbitxaq9kygzzhzrbk+xoo="
 """That answer, in lower case, as header fields are compared here."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
+_STATUS: Final = re.compile(rb"http/1\.[01] (\d{3}) ")
+_RETRY_AFTER: Final = re.compile(rb"\r\nretry-after: *(\d+)")
 _LARGEST_HEAD: Final = 16_384
 """Bytes of a response head; more is not an answer to an upgrade."""
 
@@ -34,6 +37,22 @@ _BYTE_MASKED_16: Final = _MASKED | _LENGTH_16
 
 class WireError(Exception):
     """The server answered with something that is not WebSocket, or refused the upgrade."""
+
+
+class UpgradeRefused(WireError):
+    """The server answered the upgrade, and not by 101.
+
+    Attributes:
+        status: of HTTP.
+        retry_after: seconds after which to come again, or None.
+    """
+
+    def __init__(self, head: bytes, shown: bytes) -> None:
+        super().__init__(f"the upgrade was answered by {shown!r}")
+        found = _STATUS.match(head)
+        self.status = int(found[1]) if found else 0
+        after = _RETRY_AFTER.search(head)
+        self.retry_after = float(after[1]) if after else None
 
 
 class Opcode(IntEnum):
@@ -78,7 +97,7 @@ def read_upgrade(received: bytearray) -> bool:
         return False
     head = bytes(received[:end]).lower()
     if not head.startswith(b"http/1.1 101") or _ACCEPT not in head:
-        raise WireError(f"the upgrade was answered by {bytes(received[:200])!r}")
+        raise UpgradeRefused(head, bytes(received[:200]))
     del received[: end + len(_END_OF_HEAD)]
     return True
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from gateway.app.context import Context
 from gateway.app.gathering import Gathering
 from gateway.app.handshake import Handshake
+from gateway.app.limits import Meter
 from gateway.app.persistence import Persistence, Proof
 from gateway.app.refusals import HandshakeRefused
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
+from gateway.app.storms import Turnstile
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core import codec, quick
 from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, INTERNAL_ERROR, CloseCode, ErrorCode
 from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Bye, Error, GoAway, Hello, Packet, Ping, Resume
-from gateway.core.rates import TokenBucket
+from gateway.core.packets import Bye, Error, GoAway, Hello, Notice, NoticeCode, Packet, Ping, Resume
 from gateway.core.types import PacketId, TokenGeneration
 from gateway.ports import (
     Authenticator,
@@ -44,6 +45,7 @@ class Connections:
         context: of the node.
         handshake: opens and resumes sessions.
         sessions: the sessions held here.
+        turnstile: says when a first packet may be answered.
         requests: executes what clients ask for.
         persistence: confirms tokens.
         draining: whether connections that were accepted earlier come too late for a session.
@@ -57,6 +59,7 @@ class Connections:
         context: Context,
         *,
         handshake: Handshake,
+        turnstile: Turnstile,
         sessions: Sessions,
         requests: Requests,
         persistence: Persistence,
@@ -68,7 +71,9 @@ class Connections:
         self._metrics = context.metrics
         self._tracer = context.tracer
         self._log = context.log
+        self._limits = context.limits
         self._handshake = handshake
+        self._turnstile = turnstile
         self._sessions = sessions
         self._requests = requests
         self._persistence = persistence
@@ -130,10 +135,12 @@ class Connections:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
-                    return await self._traced(Operation.CONNECT, self._handshake.hello(hello, link, administrators))
+                    opening = self._handshake.hello(hello, link, administrators)
+                    return await self._shake_hands(Operation.CONNECT, opening)
                 case [Resume() as resume]:
                     inside = administrators is not None
-                    return await self._traced(Operation.RESUME, self._handshake.resume(resume, link, inside=inside))
+                    opening = self._handshake.resume(resume, link, inside=inside)
+                    return await self._shake_hands(Operation.RESUME, opening)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
         except RemoteProtocolError as violation:
@@ -143,6 +150,18 @@ class Connections:
         finally:
             self.greeting -= 1
         return None
+
+    async def _shake_hands(self, operation: Operation, opening: Coroutine[Any, Any, Session]) -> Session:
+        """Open or resume a session when it is its turn, which is soon unless there is a storm."""
+        try:
+            await self._turnstile.enter(returning=operation is Operation.RESUME)
+        except BaseException:
+            opening.close()
+            raise
+        try:
+            return await self._traced(operation, opening)
+        finally:
+            self._turnstile.leave()
 
     async def _traced(self, operation: Operation, opening: Awaitable[Session]) -> Session:
         with self._tracer.span(operation) as span:
@@ -181,13 +200,13 @@ class Connections:
 
     # --- All others ---------------------------------------------------------------------------------------------------
 
-    def hear(self, session: Session, link: Link, bucket: TokenBucket | None, message: bytes) -> None:
+    def hear(self, session: Session, link: Link, meter: Meter | None, message: bytes) -> None:
         """Take in what a client said."""
         if session.link is not link:
             return  # superseded, fenced or closed meanwhile; what still comes has no meaning
         received = quick.acknowledged(message) if session.proved else None
         if received is not None:
-            self._take_ack(session, link, bucket, received)
+            self._take_ack(session, link, meter, received)
             return
         try:
             packets = codec.decode_from_client(message)
@@ -196,10 +215,10 @@ class Connections:
             return
         if not self._take_in(session, link, packets):
             return
-        pause = 0.0 if bucket is None else bucket.take(self._clock.monotonic(), len(packets) or 1)
-        self._slow_down(session, link, pause)
+        pause = 0.0 if meter is None else meter.charge(self._clock.monotonic(), packets)
+        self._slow_down(session, link, meter, pause)
 
-    def _take_ack(self, session: Session, link: Link, bucket: TokenBucket | None, received: PacketId) -> None:
+    def _take_ack(self, session: Session, link: Link, meter: Meter | None, received: PacketId) -> None:
         """Take in what a client that only listens says, and nothing else: some of it for every few updates."""
         machine = session.machine
         now = self._clock.monotonic()
@@ -212,14 +231,20 @@ class Connections:
             self._sessions.flusher.mark(session)
         if pinged:
             self._sessions.reschedule(session)
-        if bucket is not None:
-            self._slow_down(session, link, bucket.take(now, 1))
+        if meter is not None:
+            self._slow_down(session, link, meter, meter.packets(now, 1))
 
-    def _slow_down(self, session: Session, link: Link, pause: float) -> None:
+    def _slow_down(self, session: Session, link: Link, meter: Meter | None, pause: float) -> None:
         """Read no more of a client for *pause* seconds, and for as long as it has too many unanswered requests."""
         if pause > 0 or len(session.lane) > self._policy.limits.requests:
             session.paused = True
             link.pause()
+            if pause > 0 and meter is not None:
+                told = self._limits.slowed(session, meter, pause)
+                if told is not None:
+                    self._sessions.delivery.notify((session,), Notice(NoticeCode.SLOWED_DOWN, told))
+            else:
+                self._limits.count("limit_requests")
             self._background.once(self._pause(session, link, pause), "pause")
 
     async def _pause(self, session: Session, link: Link, pause: float) -> None:
@@ -234,10 +259,9 @@ class Connections:
                 session.paused = False
             link.resume()
 
-    def bucket(self) -> TokenBucket | None:
-        """Make what limits the rate of one connection; None if there is no limit."""
-        rate = self._policy.packet_rate
-        return TokenBucket(rate, self._policy.packet_burst) if rate else None
+    def meter(self, session: Session, link: Link) -> Meter | None:
+        """Make what limits the packets of one connection; None if nothing does."""
+        return self._limits.meter(session, link.address)
 
     def over(self, session: Session, link: Link) -> None:
         """A connection has ended."""
@@ -314,18 +338,18 @@ class Conversation:
         link: the connection.
     """
 
-    __slots__ = ("_bucket", "_connections", "_link", "_session")
+    __slots__ = ("_connections", "_link", "_meter", "_session")
 
     def __init__(self, connections: Connections, session: Session, link: Link) -> None:
         self._connections = connections
         self._session = session
         self._link = link
-        self._bucket = connections.bucket()
+        self._meter = connections.meter(session, link)
 
     def received(self, message: bytes) -> None:
         """See ``Receiver``."""
         try:
-            self._connections.hear(self._session, self._link, self._bucket, message)
+            self._connections.hear(self._session, self._link, self._meter, message)
         except Exception as bug:  # noqa: BLE001 - it must not harm other connections
             self._connections.failed(self._link, self._session, bug)
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from gateway.app.background import Background
 from gateway.app.clock import Clock
+from gateway.app.limits import Limits
 from gateway.app.policy import NodePolicy
+from gateway.app.storms import Comebacks
 from gateway.app.tracing import NO_TRACER
 from gateway.core.types import NodeRef
 from gateway.ports import EventLog, Grid, Metrics, Tracer
@@ -25,6 +27,8 @@ class Context:
         metrics: where numbers go.
         log: where events go.
         tracer: where spans go.
+        limits: what clients may use.
+        comebacks: what clients are advised about coming back.
     """
 
     me: NodeRef
@@ -34,4 +38,6 @@ class Context:
     background: Background
     metrics: Metrics
     log: EventLog
+    limits: Limits
+    comebacks: Comebacks
     tracer: Tracer = NO_TRACER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.app.context import Context
 from gateway.app.moving import POLL, Moves
@@ -42,6 +42,7 @@ class Drain:
         self._persistence = persistence
         self._moves = moves
         self._arriving = arriving
+        self._comebacks = context.comebacks
 
     async def run(self) -> bool:
         """Move everybody; returns when all have left or the time for it is over.
@@ -63,7 +64,7 @@ class Drain:
             batch = [each for each in connected if each not in moves or (moves[each].done() and not each.moving)]
             batch = batch[: plan.batch]
             moves |= {session: self._begin(session) for session in batch}
-            await asyncio.sleep(plan.interval * (0.5 + self._clock.random()) if batch else POLL)
+            await asyncio.sleep(self._until_next(batch, end) * (0.5 + self._clock.random()) if batch else POLL)
         left = self._connected()
         moved = len(moves.keys() - set(left))
         for session in left:
@@ -75,6 +76,13 @@ class Drain:
         known = await self._start_windows()
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
         return known and not self._arriving()
+
+    def _until_next(self, batch: Sequence[Session], end: float) -> float:
+        """Tell how long to wait after *batch*: as long as the others need for it, unless the time would run out."""
+        waiting = len(self._connected()) - len(batch)
+        left = max(0.0, end - self._clock.monotonic() - self._policy.drain.jitter - self._policy.drain.settle)
+        in_time = left * len(batch) / waiting if waiting > 0 else left
+        return min(max(self._policy.drain.interval, len(batch) / self._comebacks.capacity), max(POLL, in_time))
 
     def _connected(self) -> list[Session]:
         return [session for session in self._sessions if session.connected]

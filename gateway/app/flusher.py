@@ -28,6 +28,11 @@ SPREAD: Final = 64
 difference was measured; what is made must fit into the processor's cache until it is written."""
 
 
+LIVE: Final = 0.5
+"""Seconds for which a node counts as one that has updates to deliver after the last of them: for people, updates twice
+a second are a flow."""
+
+
 class Flusher:
     """Collects the sessions that have something to send and writes for each of them once per loop tick.
 
@@ -62,6 +67,7 @@ class Flusher:
         self._scheduled = False
         self._poll: asyncio.TimerHandle | None = None
         self._update_arrived: float | None = None
+        self._delivered_at = float("-inf")
 
     @property
     def blocked(self) -> int:
@@ -156,7 +162,11 @@ class Flusher:
     def mark_update(self, arrived: float) -> None:
         """Note when the oldest update of this tick arrived, for the delivery latency, if it is to be written at all."""
         if self._update_arrived is None and self._scheduled:
-            self._update_arrived = arrived
+            self._update_arrived = self._delivered_at = arrived
+
+    def is_live(self) -> bool:
+        """Tell whether updates that sessions wait for are on their way through this node: it has others to serve."""
+        return self._clock.monotonic() - self._delivered_at < LIVE
 
     def flush(self, session: Session) -> None:
         """Write for *session* now."""

@@ -45,6 +45,7 @@ class Greeter:
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
+        self._comebacks = context.comebacks
         self._background = context.background
         self._persistence = persistence
         self._sessions = sessions
@@ -95,6 +96,7 @@ class Greeter:
         session.outcome = outcome
         self._sessions.attach(session, link)
         machine = session.machine
+        session.told = self._comebacks.advice()
         machine.send_link(
             Welcome(
                 session=session.id,
@@ -112,7 +114,7 @@ class Greeter:
                 ping_timeout=self._policy.session.ping_timeout,
                 replicated=self._persistence.replicated,
                 limits=self._policy.limits,
-                backoff=self._policy.backoff,
+                backoff=session.told,
                 properties=session.all_properties(),
                 selections=session.selections.to_wire(),
                 withdrawn=withdrawn or None,

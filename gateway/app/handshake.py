@@ -85,6 +85,8 @@ class Handshake:
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
+        self._limits = context.limits
+        self._comebacks = context.comebacks
         self._metrics = context.metrics
         self._log = context.log
         self._persistence = persistence
@@ -126,6 +128,7 @@ class Handshake:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
         credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
         identity = await self._gatekeeper.admit(credentials, administrators)
+        self._limits.open(identity.principal)
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
             id=self._clock.session_id(),
@@ -353,6 +356,8 @@ class Handshake:
         self._metrics.add(catalogue.RESUMES, label=outcome.value)
         if reason is FailoverReason.GAP:
             self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
+        if reason is FailoverReason.OTHER_NODE:
+            self._comebacks.returned()
         self._log.emit(
             events.SESSION_RESUMED,
             session=session.id,

@@ -44,6 +44,7 @@ class Membership:
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics
+        self._comebacks = context.comebacks
         self._log = context.log
         self._sessions = sessions
         self._recovery = recovery
@@ -115,6 +116,7 @@ class Membership:
                     break
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
         self._metrics.add(catalogue.TAKEOVERS)
+        self._comebacks.orphaned(sessions)
         self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=sessions)
         if self._reports is not None:
             await self._reports.bury(lapsed)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.administration import ClusterNodes, ClusterRevocations, ClusterSessions, ClusterTopics
+from gateway.app.admission import Doorkeeper
 from gateway.app.authorisation import Authorisation
 from gateway.app.background import Background
 from gateway.app.claims import ClusterView
@@ -17,6 +18,7 @@ from gateway.app.context import Context
 from gateway.app.drain import Drain
 from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.handshake import Authorities, Handshake
+from gateway.app.limits import Limits
 from gateway.app.membership import Membership
 from gateway.app.moving import Moves
 from gateway.app.operations.activity import Activity
@@ -28,6 +30,7 @@ from gateway.app.recovery import Recovery
 from gateway.app.requests import Requests
 from gateway.app.revocation import Revocations
 from gateway.app.sessions import Sessions
+from gateway.app.storms import Comebacks, Turnstile
 from gateway.app.tracing import NO_TRACER
 from gateway.catalogue import metrics as catalogue
 from gateway.core.permissions import Policy
@@ -73,6 +76,7 @@ class Node:
         sessions: the sessions held here.
         authorisation: what they may do.
         connections: the connections that are open.
+        door: decides who may connect.
         revocations: who is refused, and how to refuse more.
         presence: what it tells the others of itself.
         draining: whether its clients are being moved, or have been.
@@ -105,6 +109,14 @@ class Node:
             metrics=metrics,
             log=log,
             tracer=tracer,
+            limits=Limits(policy, clock=clock, metrics=metrics, log=log),
+            comebacks=Comebacks(
+                policy,
+                sessions=lambda: len(self.sessions),
+                nodes=lambda: len(self._membership.alive),
+                clock=clock,
+                metrics=metrics,
+            ),
         )
         self._context = context
         self._joined = False
@@ -144,9 +156,21 @@ class Node:
             cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
             revocations=self.revocations,
         )
+        self._turnstile = Turnstile(
+            policy.storms, nodes=lambda: len(self._membership.alive), clock=clock, metrics=metrics
+        )
+        self.door = Doorkeeper(
+            context.limits,
+            policy.storms,
+            busy=self.sessions.flusher.is_live,
+            longest=policy.backoff.maximum,
+            clock=clock,
+            metrics=metrics,
+        )
         self.connections = Connections(
             context,
             handshake=handshake,
+            turnstile=self._turnstile,
             sessions=self.sessions,
             requests=requests,
             persistence=self._persistence,
@@ -187,6 +211,7 @@ class Node:
         self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
         self._background.forever(self.revocations.follow, "revocations")
         self._background.forever(self.revocations.forget, "forget-revocations")
+        self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
         self._background.once(self._join(), "join")
@@ -274,6 +299,8 @@ class Node:
             self._drain_task.cancel()
             await asyncio.wait([self._drain_task])
         self._moves.close()
+        self.door.close()
+        self._turnstile.close()
         self.connections.close()
         self.sessions.close()
         await self._background.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
+from gateway.core.accounts import AccountLimits
 from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
 
@@ -36,6 +38,40 @@ class DrainPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsagePolicy:
+    """What those who use a node may use of it together.
+
+    Attributes:
+        address: connections and traffic from one network address.
+        principal: sessions and traffic of one principal.
+        node: of everybody together.
+        exempt: networks whose addresses are not limited.
+    """
+
+    address: AccountLimits
+    principal: AccountLimits
+    node: AccountLimits
+    exempt: tuple[IPv4Network | IPv6Network, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormPolicy:
+    """How many clients that come back together are met.
+
+    Attributes:
+        admission_rate: clients per second that a node lets in while it has updates to deliver; 0 for no limit.
+        admission_wait: seconds that a client waits at most to be let in.
+        claim_rate: sessions per second that all nodes together ask of the grid; 0 for no limit.
+        claims_at_once: handshakes that a node works on together; 0 for no limit.
+    """
+
+    admission_rate: float
+    admission_wait: float
+    claim_rate: float
+    claims_at_once: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodePolicy:
     """Everything about a node that is a matter of configuration.
 
@@ -52,6 +88,9 @@ class NodePolicy:
         packet_rate: packets per second that one connection may send for long; 0 for no limit.
         packet_burst: packets that it may send at once.
         token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
+        usage: what addresses, principals and all together may use.
+        partition_topics: topics that one topic partition holds at most; 0 for no limit.
+        storms: how many clients that come back together are met.
         token_renewal: seconds after which a connected client is handed a token with a new life.
         revocations: most that may be in force.
         credential_notice: seconds before their end at which a client is told that its credentials expire.
@@ -78,6 +117,9 @@ class NodePolicy:
     packet_rate: float
     packet_burst: int
     token_life: float
+    usage: UsagePolicy
+    partition_topics: int
+    storms: StormPolicy
     token_renewal: float
     revocations: int
     credential_notice: float

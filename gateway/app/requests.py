@@ -21,12 +21,12 @@ from gateway.app.context import Context
 from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.persistence import Persistence
 from gateway.app.policy import MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_PROPERTY_VALUE
+from gateway.app.receipts import Receipts
 from gateway.app.selecting import Selecting
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions, close_code_of
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core import codec, quick
 from gateway.core.codes import NORMAL, ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import (
@@ -44,6 +44,7 @@ from gateway.core.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import (
     Fenced,
+    GridRefused,
     GridUnavailable,
     Operation,
     PublishCommand,
@@ -76,6 +77,11 @@ def too_large(request: Publish, largest: int) -> RequestRefused:
     return RequestRefused(
         f"the value has {len(request.value)} bytes; limits.value_bytes is {largest}", code=ErrorCode.VALUE_TOO_LARGE
     )
+
+
+def _may_be_asked_anew(run: Iterable[Work]) -> bool:
+    """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
+    return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
 
 
 class RequestLane:
@@ -168,6 +174,7 @@ class Requests:
         self._gatekeeper = gatekeeper
         self._grid = context.grid
         self._policy = context.policy
+        self._limits = context.limits
         self._clock = context.clock
         self._metrics = context.metrics
         self._tracer = context.tracer
@@ -189,7 +196,7 @@ class Requests:
         elif isinstance(work, Bye) or work.resubmitted:
             session.lane.put(work)
         elif session.refusing or not self._persistence.available:
-            self._refuse_unavailable(session, work)
+            self._refuse_for_now(session, work.request, "the grid is away")
         else:
             session.lane.put(work)
 
@@ -201,7 +208,11 @@ class Requests:
         run: Sequence[Work] = publishes or [queue[0]]
         step = partial(self._publish, session, publishes) if publishes else partial(self._step, session, queue[0])
         try:
-            await self._until_known(session, step)
+            await self._until_known(session, step, may_refuse=_may_be_asked_anew(run))
+        except GridRefused as why:
+            for work in run:
+                if not isinstance(work, Bye):
+                    self._refuse_for_now(session, work.request, str(why))
         except RequestRefused as refused:
             self._refuse_all(session, run, refused)
         except Fenced:
@@ -236,11 +247,16 @@ class Requests:
             if not isinstance(work, Bye):
                 self._refuse(session, work.request, reason)
 
-    async def _until_known(self, session: Session, step: Callable[[], Awaitable[None]]) -> None:
+    async def _until_known(self, session: Session, step: Callable[[], Awaitable[None]], *, may_refuse: bool) -> None:
         while not session.dropped:
             right = session.right
             try:
                 await step()
+            except GridRefused:
+                if may_refuse:
+                    raise
+                await self._persistence.until_available()
+                continue
             except GridUnavailable:
                 await self._persistence.until_available()
                 continue
@@ -255,12 +271,41 @@ class Requests:
 
     async def _publish(self, session: Session, run: Sequence[Publish]) -> None:
         """Publish a run; refusals are answered only when the fate of the others is known, so that they come once."""
-        commands: list[PublishCommand] = []
         refused: list[tuple[RequestNumber, RequestRefused]] = []
         touched: set[int] = set()
+        commands = self._commands(session, run, refused, touched)
+        if commands:
+            began = self._clock.monotonic()
+            await self._persistence.verify(session)
+            await self._note_partitions(session, touched)
+            started = self._clock.monotonic()
+            with self._tracer.span(Operation.PUBLISH) as span:
+                span.note("requests", len(commands))
+                results = await self._grid.topics.publish(commands)
+            self._reply_published(session, run, Receipts(commands, results))
+            self._metrics.observe(catalogue.PUBLISH_SECONDS, self._clock.monotonic() - began)
+            for result in results:
+                if isinstance(result, Published):
+                    self._delivery.lag.published(result.event, started)
+        for number, refusal in refused:
+            if refusal.code is ErrorCode.VALUE_TOO_LARGE:
+                self._limits.count("limit_value_bytes")
+            self._metrics.add(catalogue.PUBLISHES, label="refused")
+            self._refuse(session, number, refusal)
+
+    def _commands(
+        self,
+        session: Session,
+        run: Sequence[Publish],
+        refused: list[tuple[RequestNumber, RequestRefused]],
+        touched: set[int],
+    ) -> list[PublishCommand]:
+        """Make the commands of a run, and note what cannot be published and which partitions the rest is for."""
+        commands: list[PublishCommand] = []
         settled, right, stored = session.settled(), session.right, self._persistence.replicated
         largest, place = self._policy.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
+        most = self._limits.most_topics(session)
         for request in run:
             try:
                 if len(request.value) > largest:
@@ -272,23 +317,8 @@ class Requests:
                 refused.append((request.request, reason))
             else:
                 touched.add(partition)
-                commands.append(PublishCommand(right, request.request, settled, topic, request.value, stored))
-        if commands:
-            began = self._clock.monotonic()
-            await self._persistence.verify(session)
-            await self._note_partitions(session, touched)
-            started = self._clock.monotonic()
-            with self._tracer.span(Operation.PUBLISH) as span:
-                span.note("requests", len(commands))
-                results = await self._grid.topics.publish(commands)
-            self._reply_published(session, commands, results)
-            self._metrics.observe(catalogue.PUBLISH_SECONDS, self._clock.monotonic() - began)
-            for result in results:
-                if isinstance(result, Published):
-                    self._delivery.lag.published(result.event, started)
-        for number, refusal in refused:
-            self._metrics.add(catalogue.PUBLISHES, label="refused")
-            self._refuse(session, number, refusal)
+                commands.append(PublishCommand(right, request.request, settled, topic, request.value, stored, most))
+        return commands
 
     def _find_place(self, text: str) -> tuple[TopicPath, int]:
         """Validate a topic and tell its partition; see ``parse_topic``."""
@@ -307,37 +337,37 @@ class Requests:
             await self._persistence.change(session, SessionChanges(publish_partitions=partitions))
             session.publish_partitions = partitions
 
-    def _reply_published(
-        self, session: Session, commands: Sequence[PublishCommand], results: Sequence[Published | Fenced]
-    ) -> None:
+    def _reply_published(self, session: Session, run: Sequence[Publish], receipts: Receipts) -> None:
         """Answer a run of publishes by a run of replies.
 
         Raises:
             Fenced: the grid refused one; those before it are answered.
+            GridRefused: the grid refuses to write, and the client may not be told: nothing is answered.
         """
-        bodies: list[bytes] = []
-        duplicates = 0
-        fenced: Fenced | None = None
-        for command, result in zip(commands, results, strict=True):
-            if isinstance(result, Fenced):
-                fenced = result
-                break
-            version, event, duplicate = result
-            if duplicate:
-                duplicates += 1
-            if event:
-                bodies.append(quick.published(command.request, version, event))
-            else:
-                bodies.append(codec.encode_reply(Reply(request=command.request)))
-        if bodies:
-            requests = [command.request for command in commands[: len(bodies)]]
-            session.reply_run(bodies, min(requests), max(requests))
+        if receipts.refused:
+            for request in run:
+                if request.resubmitted and request.request in receipts.refused:
+                    raise receipts.refused[request.request]  # another node may have executed it (protocol 5.2.4)
+        answered, duplicates = receipts.answered, receipts.duplicates
+        if answered:
+            session.reply_run(receipts.bodies, min(answered), max(answered))
             if duplicates:
                 self._metrics.add(catalogue.PUBLISHES, duplicates, label="duplicate")
-            if duplicates < len(bodies):
-                self._metrics.add(catalogue.PUBLISHES, len(bodies) - duplicates, label="published")
-        if fenced is not None:
-            raise fenced
+            if duplicates < len(answered):
+                self._metrics.add(catalogue.PUBLISHES, len(answered) - duplicates, label="published")
+        if receipts.created and self._limits.topics:
+            self._limits.created(session, receipts.created)
+        if receipts.not_created or receipts.refused:
+            self._refuse_published(session, receipts)
+        if receipts.fenced is not None:
+            raise receipts.fenced
+
+    def _refuse_published(self, session: Session, receipts: Receipts) -> None:
+        self._metrics.add(catalogue.PUBLISHES, len(receipts.not_created) + len(receipts.refused), label="refused")
+        for number in receipts.not_created:
+            self._refuse(session, number, self._limits.too_many_topics(session))
+        for number, why in receipts.refused.items():
+            self._refuse_for_now(session, number, str(why))
 
     # --- Properties ---------------------------------------------------------------------------------------------------
 
@@ -375,12 +405,13 @@ class Requests:
         session.reply(Reply(request=number, error=refusal.code, message=str(refusal)))
         self._sessions.flusher.mark(session)
 
-    def _refuse_unavailable(self, session: Session, work: ClientRequest) -> None:
+    def _refuse_for_now(self, session: Session, number: RequestNumber, why: str) -> None:
+        """Refuse a request for which certainly nothing has been done, so that it can be asked again as a new one."""
         session.reply(
             Reply(
-                request=work.request,
+                request=number,
                 error=ErrorCode.GRID_UNAVAILABLE,
-                message="the grid is away and nothing was done; ask again",
+                message=f"{why}; nothing was done, ask again",
                 retry_after=RETRY_AFTER,
             )
         )

@@ -7,8 +7,6 @@ from gateway.app.context import Context
 from gateway.app.delivery import Delivery
 from gateway.app.persistence import Persistence
 from gateway.app.session import Session
-from gateway.core.codes import ErrorCode
-from gateway.core.errors import RequestRefused
 from gateway.core.packets import Reply, Subscribe, Unsubscribe
 from gateway.core.selections import Selections
 from gateway.core.selectors import Selector, parse_selector
@@ -28,7 +26,7 @@ class Selecting:
     def __init__(
         self, context: Context, persistence: Persistence, delivery: Delivery, authorisation: Authorisation
     ) -> None:
-        self._most = context.policy.limits.selections
+        self._limits = context.limits
         self._persistence = persistence
         self._delivery = delivery
         self._authorisation = authorisation
@@ -55,6 +53,7 @@ class Selecting:
                 self._authorisation.record(session)
                 wanted = self._wanted(session, request, selector)
             self._delivery.select(session, wanted)
+            self._limits.recount(session)
             session.reply(Reply(request=request.request))
             if isinstance(request, Subscribe):
                 await self._delivery.send_snapshot(session, selector)
@@ -70,10 +69,5 @@ class Selecting:
             wanted = session.selections.select(selector)
         else:
             wanted = session.selections.deselect(selector)
-        if len(wanted) > self._most:
-            raise RequestRefused(
-                f"the session would hold {len(wanted)} selections; limits.selections is {self._most}. "
-                f"Use wider selectors, or unsubscribe first.",
-                code=ErrorCode.TOO_MANY_SELECTIONS,
-            )
+        self._limits.check_selections(session, len(wanted))
         return wanted

@@ -8,8 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gateway.core import codec
+from gateway.core.accounts import Account
 from gateway.core.codes import Outcome
-from gateway.core.packets import Reply
+from gateway.core.packets import Backoff, Reply
 from gateway.core.permissions import Permissions
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selections import Selections
@@ -81,6 +82,9 @@ class Session:
         dropped: the node no longer holds it.
         outcome: what its last welcome said.
         paused: its connection is not read at the moment, because the client asks for more than it may.
+        account: what its principal uses of this node, if that is limited.
+        counted: its selections as far as they are counted there.
+        told: what its client was last advised about coming back.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
     """
 
@@ -88,9 +92,11 @@ class Session:
         "_answered",
         "_refused",
         "_settled",
+        "account",
         "attempt",
         "confirmed",
         "conflated",
+        "counted",
         "credential",
         "credential_due",
         "credential_expires",
@@ -122,6 +128,7 @@ class Session:
         "saved",
         "selecting",
         "selections",
+        "told",
         "unsaved",
         "window",
     )
@@ -145,6 +152,9 @@ class Session:
         self.dropped = False
         self.outcome = Outcome.CREATED
         self.paused = False
+        self.account: Account | None = None
+        self.counted = 0
+        self.told: Backoff | None = None
         self.conflated = 0
         self.renew_at = 0.0
         self.credential_due = inf

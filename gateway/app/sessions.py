@@ -27,10 +27,17 @@ from gateway.core.codes import (
     CloseCode,
     ErrorCode,
 )
+from gateway.core.comeback import is_outgrown
 from gateway.core.packets import Bye, Error
 from gateway.core.timers import Deadlines
 from gateway.core.types import SessionId
 from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionGone, TokenSigner
+
+ADVISE_INTERVAL: Final = 5.0
+"""Seconds between two looks whether what clients were advised about coming back is outgrown: nodes fill in minutes."""
+
+ADVISED_AT_ONCE: Final = 100
+"""Clients that are told before the loop gets its turn: about a millisecond."""
 
 LINGER: Final = 0.25
 """Seconds until the grid is told that a client has gone: most whose socket broke are back by then, here or elsewhere,
@@ -65,6 +72,8 @@ class Sessions:
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics
+        self._limits = context.limits
+        self._comebacks = context.comebacks
         self._log = context.log
         self._persistence = persistence
         self._signer = signer
@@ -96,12 +105,14 @@ class Sessions:
     def add(self, session: Session) -> None:
         """Take a session in."""
         self._sessions[session.id] = session
+        self._limits.enter(session)
 
     # --- Attached and detached ----------------------------------------------------------------------------------------
 
     def attach(self, session: Session, link: Link) -> None:
         """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
         session.link = link
+        self._limits.recount(session)
         session.moving = False
         session.paused = False
         session.conflated = 0
@@ -155,6 +166,7 @@ class Sessions:
         session.dropped = True
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
+            self._limits.leave(session)
         self._deadlines.cancel(session)
         self.delivery.forget(session)
         if farewell is not None:
@@ -324,3 +336,21 @@ class Sessions:
             session.machine.ping(self._signer.sign(session.id, session.generation, now=self._clock.wall()))
         self.flusher.mark(session)
         self.reschedule(session)
+
+    async def advise(self) -> None:
+        """Tell clients anew how to come back when many more would than when they were told, for ever."""
+        while True:
+            await asyncio.sleep(ADVISE_INTERVAL)
+            advice = self._comebacks.advice()
+            if not is_outgrown(self._policy.backoff, advice):
+                continue
+            told = 0
+            for session in self:
+                if session.told is None or not session.connected or not is_outgrown(session.told, advice):
+                    continue
+                session.told = advice
+                session.machine.ping(backoff=advice)
+                self.flusher.mark(session)
+                told += 1
+                if told % ADVISED_AT_ONCE == 0:
+                    await asyncio.sleep(0)

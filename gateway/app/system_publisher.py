@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
-from gateway.ports import Fenced, GridUnavailable, Ownership, PublishCommand, Published
+from gateway.ports import GridUnavailable, Ownership, PublishCommand, Published
 
 NAME_PREFIX: Final = "$node-"
 """Begins the name; ids of sessions are 22 letters, digits, dashes and underscores."""
@@ -56,7 +56,7 @@ class SystemPublisher:
             )
         finally:
             self._unanswered.difference_update(numbers)
-        published = [each for each in results if not isinstance(each, Fenced)]
+        published = [each for each in results if isinstance(each, Published)]
         if len(published) < len(results):
             raise GridUnavailable("the grid takes this node's own publishes for those of an earlier one")
         return published

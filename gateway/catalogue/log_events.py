@@ -237,6 +237,12 @@ ADMINS_KEPT = LogEvent(
     "SIGHUP.",
     ("error",),
 )
+LIMIT_EXCEEDED = LogEvent(
+    "limit_exceeded",
+    Level.WARNING,
+    "Somebody, an address or a principal, met a limit. Told at most once a second for each limit; a metric counts all.",
+    ("limit", "who"),
+)
 USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
 USERS_KEPT = LogEvent(
     "users_kept",

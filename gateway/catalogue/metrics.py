@@ -311,6 +311,65 @@ LOG_LINES_LOST = Metric(
     Kind.COUNTER,
     "Lines of the log that are missing: its reader was too slow.",
 )
+LIMITS_EXCEEDED = Metric(
+    "gateway_limits_exceeded_total",
+    Kind.COUNTER,
+    "Connections, sessions, requests and messages that met a limit, by the name of the setting.",
+    "limit",
+    (
+        "limit_connections",
+        "limit_address_connections",
+        "rate_address_handshakes",
+        "rate_address_packets",
+        "rate_address_publish_bytes",
+        "limit_principal_sessions",
+        "rate_principal_handshakes",
+        "rate_principal_packets",
+        "rate_principal_publish_bytes",
+        "limit_principal_selections",
+        "rate_principal_topics",
+        "rate_packets",
+        "rate_node_packets",
+        "rate_node_publish_bytes",
+        "limit_node_selections",
+        "limit_partition_topics",
+        "limit_selections",
+        "limit_requests",
+        "limit_message_bytes",
+        "limit_value_bytes",
+        "admission_rate",
+        "claim_rate",
+    ),
+)
+LIMITED_ACCOUNTS = Metric(
+    "gateway_limited_accounts",
+    Kind.GAUGE,
+    "Addresses and principals whose use is counted.",
+    "of",
+    ("address", "principal"),
+)
+ADMISSIONS = Metric(
+    "gateway_admissions_total",
+    Kind.COUNTER,
+    "Clients that asked to connect, by what they were told at the door; those above a limit of theirs not included.",
+    "result",
+    ("let_in", "turned_away"),
+)
+ADMISSIONS_WAITING = Metric("gateway_admissions_waiting", Kind.GAUGE, "Clients that wait to be let in.")
+ADMISSION_WAIT_SECONDS = Metric(
+    "gateway_admission_wait_seconds",
+    Kind.HISTOGRAM,
+    "Time that clients which were let in had waited for it.",
+    buckets=LATENCY_BUCKETS,
+)
+GREETINGS_WAITING = Metric(
+    "gateway_greetings_waiting", Kind.GAUGE, "Clients whose first packet waits for its turn to ask the grid."
+)
+BACKOFF_ADVISED_SECONDS = Metric(
+    "gateway_backoff_advised_seconds",
+    Kind.GAUGE,
+    "Time over which this node's clients are advised to spread their return, should it die now.",
+)
 
 CERTIFICATE_EXPIRY = Metric(
     "gateway_certificate_expiry_timestamp_seconds",

@@ -44,6 +44,8 @@ class UpgradeRefusal(StrEnum):
     """A page of an origin that is not allowed."""
     SECRET_IN_URL = "secret_in_url"  # noqa: S105 - the name of a label
     """A token or a secret in the URL."""
+    LIMIT = "limit"
+    """A limit of its address or of the node, or a storm; gateway_limits_exceeded_total tells which."""
     UNAVAILABLE = "unavailable"
     """The node takes no connections: it drains or is not ready."""
 

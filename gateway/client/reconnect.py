@@ -194,6 +194,10 @@ class ReconnectPlan:
         self._deadline = None
         self._last = None
 
+    def advised(self, backoff: Backoff) -> None:
+        """The node gives new advice on an open connection."""
+        self._backoff = self._backoff.advised(backoff)
+
     def lost(self, ending: Ending, now: float) -> None:
         """The connection ended at *now*: the window begins."""
         self.attempts = 0

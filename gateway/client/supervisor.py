@@ -34,7 +34,7 @@ from gateway.core import packets
 from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Outcome
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.frozen import SessionPolicy
-from gateway.core.packets import Ack, Bye, Error, GoAway, Ping, Reply, Resume, Welcome
+from gateway.core.packets import Ack, Backoff, Bye, Error, GoAway, Ping, Reply, Resume, Welcome
 from gateway.core.session import Received, SessionMachine
 from gateway.core.transitions import Role
 from gateway.core.types import Attempt
@@ -326,9 +326,11 @@ class Supervisor:
                 self.asking.answered(received)
             case packets.Notice():
                 self._take_notice(received)
-            case Ping(token):
+            case Ping(token, backoff):
                 self._token = token or self._token
+                self._heed(backoff)
             case GoAway() if self._connection is not None:
+                self._heed(received.backoff)
                 self._connection.spawn(self._leave(self._connection, received), name="gateway-client-leave")
             case Error():
                 log.warning("session %s: the node reports: %s", self.welcome.session, received.message)
@@ -353,6 +355,10 @@ class Supervisor:
             self.notices.append(SelectionsWithdrawn(notice.code, notice.message, withdrawn, selections))
         else:
             self.notices.append(Notice(notice.code, notice.message))
+
+    def _heed(self, backoff: Backoff | None) -> None:
+        if backoff is not None:
+            self._plan.advised(backoff)
 
     async def _leave(self, connection: Connection, go_away: GoAway) -> None:
         """Leave a node on request: within the time it gives, at a random moment, with nothing under way (P12)."""

@@ -28,6 +28,9 @@ _ABNORMAL: Final = 1006
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})
 """HTTP statuses of the 400 range that are no verdict on the request: timeout, too early, too many."""
 
+_LONGEST_RETRY: Final = 300.0
+"""Seconds of a Retry-After that are believed: some proxy's idea of an hour would outlive every session."""
+
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -161,7 +164,8 @@ async def open_websocket(
     except aiohttp.WSServerHandshakeError as refused:
         permanent = 400 <= refused.status < 500 and refused.status not in _PASSING_STATUSES  # noqa: PLR2004 - HTTP
         message = f"{describe_url(url)} answered the upgrade with HTTP status {refused.status}"
-        raise AttemptFailed(Ending(message=message, permanent=permanent)) from None
+        retry_after = _retry_after(refused)
+        raise AttemptFailed(Ending(message=message, permanent=permanent, retry_after=retry_after)) from None
     except aiohttp.ClientConnectorCertificateError as error:
         raise AttemptFailed(Ending(message=f"{describe_url(url)}: {error}", permanent=True)) from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
@@ -176,3 +180,9 @@ async def open_websocket(
         message = f"{describe_url(url)} is not a gateway: it did not accept the subprotocol {SUBPROTOCOL}"
         raise AttemptFailed(Ending(message=message, permanent=True))
     return transport
+
+
+def _retry_after(refused: aiohttp.WSServerHandshakeError) -> float | None:
+    """Read the seconds of a Retry-After header; a date, which it may be too, is no use without the server's clock."""
+    text = "" if refused.headers is None else refused.headers.get("Retry-After", "").strip()
+    return min(float(text), _LONGEST_RETRY) if text.isascii() and text.isdecimal() else None

@@ -54,6 +54,10 @@ class ReconnectBackoff:
         """
         return replace(self, advice=advice, connected_at=now, earliest=0.0)
 
+    def advised(self, advice: Backoff) -> ReconnectBackoff:
+        """A server gives new advice while the connection is open; it takes the place of the earlier one."""
+        return replace(self, advice=advice)
+
     def disconnected(
         self,
         now: float,

@@ -82,6 +82,9 @@ STALE_ATTEMPT = CloseCode(4103, "stale_attempt", "A later resume attempt of this
 AUTHENTICATION_UNAVAILABLE = CloseCode(
     4104, "authentication_unavailable", "Whether the credentials are good cannot be told now."
 )
+LIMIT_EXCEEDED = CloseCode(
+    4105, "limit_exceeded", "A limit was reached; the error packet before says which and how long."
+)
 
 PROTOCOL_ERROR = CloseCode(4200, "protocol_error", "The peer sent something the protocol does not allow.")
 UNAUTHENTICATED = CloseCode(4201, "unauthenticated", "The principal and secret were not accepted.")
@@ -107,6 +110,7 @@ CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
     HANDSHAKE_TIMEOUT,
     STALE_ATTEMPT,
     AUTHENTICATION_UNAVAILABLE,
+    LIMIT_EXCEEDED,
     PROTOCOL_ERROR,
     UNAUTHENTICATED,
     REFUSED,
@@ -163,6 +167,8 @@ class ErrorCode(StrEnum):
     BAD_PROPERTIES = "bad_properties"
     VALUE_TOO_LARGE = "value_too_large"
     TOO_MANY_SELECTIONS = "too_many_selections"
+    TOO_MANY_TOPICS = "too_many_topics"
+    TOO_MANY_SESSIONS = "too_many_sessions"
     FORBIDDEN = "forbidden"
     INTERNAL = "internal"
     # Of the handshake: the ladder's rung 5 says why.
@@ -198,7 +204,11 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.BAD_TOPIC, False, "The topic path breaks the rules of protocol section 6."),
         ErrorSpec(ErrorCode.BAD_PROPERTIES, False, "Properties are strings by name; names with $ are the server's."),
         ErrorSpec(ErrorCode.VALUE_TOO_LARGE, False, "The value is larger than limits.value_bytes."),
-        ErrorSpec(ErrorCode.TOO_MANY_SELECTIONS, False, "The session holds limits.selections selections already."),
+        ErrorSpec(
+            ErrorCode.TOO_MANY_SELECTIONS, False, "The session, its principal or the node holds too many already."
+        ),
+        ErrorSpec(ErrorCode.TOO_MANY_TOPICS, False, "The topic is new, and no more may be created; nothing was done."),
+        ErrorSpec(ErrorCode.TOO_MANY_SESSIONS, True, "The principal holds as many sessions as it may."),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),

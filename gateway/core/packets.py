@@ -165,9 +165,11 @@ class Ping:
 
     Attributes:
         token: a token with a later end of life, replacing the one the client holds; None to keep that.
+        backoff: advice that takes the place of the welcome's; None to keep that.
     """
 
     token: str | None = field(default=None, repr=False)
+    backoff: Backoff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,13 @@ class GoAway:
         reason: why, for people.
         delay: seconds within which the client spreads its move at random.
         node: the node to go to, as the route hint of the resume; None for any other.
+        backoff: advice that takes the place of the welcome's, should the move not succeed at once; None to keep that.
     """
 
     reason: str
     delay: float
     node: NodeId | None = None
+    backoff: Backoff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +363,8 @@ class NoticeCode(StrEnum):
 
     GRID_LOST_WRITES = "grid_lost_writes"
     """The grid came back with less than it had: recently acknowledged publishes may be gone."""
+    SLOWED_DOWN = "slowed_down"
+    """The client sends faster than a limit allows, so that less of it is read; the message names the limit."""
     VALUES_REREAD = "values_reread"
     """The node lost its place in the stream of updates and sends current values instead of each update between."""
     CREDENTIALS_EXPIRING = "credentials_expiring"

@@ -38,6 +38,27 @@ class TokenBucket:
         self._burst = burst
         self._full_at = float("-inf")
 
+    def is_full(self, now: float) -> bool:
+        """Tell whether nothing of what was taken is missing any more: the bucket is as good as a new one."""
+        return self._full_at <= now
+
+    def charge(self, now: float, amount: float = 1.0) -> float:
+        """Take *amount* tokens whether they are there or not: for what has happened already. The bucket owes the rest.
+
+        Whoever then waits as long as it is told, before it causes the next charge, keeps to the rate exactly: in any
+        span of T seconds no more than ``burst + rate * T`` and one further amount for each of those who share it.
+
+        Args:
+            now: as for ``take``.
+            amount: tokens, not negative.
+
+        Returns:
+            Seconds until nothing is owed any more; 0 if nothing is.
+        """
+        self._full_at = max(self._full_at, now) + amount * self._interval
+        owed = self._full_at - now - self._burst * self._interval
+        return owed if owed > CLOCK_ROUNDING else 0.0
+
     def take(self, now: float, amount: float = 1.0) -> float:
         """Take *amount* tokens if they are there.
 
@@ -49,11 +70,15 @@ class TokenBucket:
             0 if they were taken; else nothing was taken, and after this many seconds they will be there, if nobody
             takes any before.
         """
+        wait = self.wait(now, amount)
+        if wait == 0:
+            self._full_at = max(self._full_at, now) + amount * self._interval
+        return wait
+
+    def wait(self, now: float, amount: float = 1.0) -> float:
+        """Tell what ``take`` would return, and take nothing."""
         full_at = max(self._full_at, now)
         # How long before being full the bucket holds enough; not more than all of it is ever asked for.
         early = (self._burst - min(amount, self._burst)) * self._interval
         wait = full_at - now - early
-        if wait > CLOCK_ROUNDING:
-            return wait
-        self._full_at = full_at + amount * self._interval
-        return 0.0
+        return wait if wait > CLOCK_ROUNDING else 0.0

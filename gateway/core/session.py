@@ -15,6 +15,7 @@ from gateway.core.errors import RemoteProtocolError
 from gateway.core.frozen import FrozenSession, SessionPolicy
 from gateway.core.packets import (
     Ack,
+    Backoff,
     Bye,
     Error,
     GoAway,
@@ -306,10 +307,10 @@ class SessionMachine(Sender):
             self.ping()
         return False
 
-    def ping(self, token: str | None = None) -> None:
-        """Ask for a sign of life, and hand a renewed token along if there is one."""
+    def ping(self, token: str | None = None, backoff: Backoff | None = None) -> None:
+        """Ask for a sign of life, and hand a renewed token and new advice along if there is any."""
         self._ping_pending = True
-        self.send_link(Ping(token))
+        self.send_link(Ping(token, backoff))
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 

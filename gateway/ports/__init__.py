@@ -12,7 +12,8 @@ Two rules hold for all of the grid's ports:
   nothing was changed.
 """
 
-from gateway.ports.errors import Fenced, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
+from gateway.ports.admission import Admission, TurnedAway, Visit, Visitor
+from gateway.ports.errors import Fenced, GridRefused, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
 from gateway.ports.identity import (
     AuthenticationUnavailable,
@@ -43,9 +44,12 @@ from gateway.ports.sessions import (
 )
 from gateway.ports.telemetry import EventLog, Metrics
 from gateway.ports.topics import (
+    NO_NEW_TOPICS,
+    NotCreated,
     PositionLost,
     PublishCommand,
     Published,
+    PublishResult,
     StreamPosition,
     TailBatch,
     TailItem,
@@ -57,6 +61,8 @@ from gateway.ports.topics import (
 from gateway.ports.tracing import Operation, Span, Tracer
 
 __all__ = [
+    "NO_NEW_TOPICS",
+    "Admission",
     "AllRevocations",
     "AuthenticationUnavailable",
     "Authenticator",
@@ -71,6 +77,7 @@ __all__ = [
     "Fenced",
     "Grid",
     "GridChange",
+    "GridRefused",
     "GridState",
     "GridUnavailable",
     "Identity",
@@ -83,10 +90,12 @@ __all__ = [
     "NodeDirectory",
     "NodeEntry",
     "NodeReport",
+    "NotCreated",
     "Operation",
     "Ownership",
     "PositionLost",
     "PublishCommand",
+    "PublishResult",
     "Published",
     "Receiver",
     "Restored",
@@ -111,4 +120,7 @@ __all__ = [
     "TopicTail",
     "TopicValue",
     "Tracer",
+    "TurnedAway",
+    "Visit",
+    "Visitor",
 ]

@@ -10,6 +10,10 @@ class GridUnavailable(GatewayError):
     """The grid did not answer in time, the connection broke, or the grid has changed and is not yet adopted (P10)."""
 
 
+class GridRefused(GridUnavailable):
+    """The grid answers and refuses to write, out of memory above all. It is certain that nothing was done."""
+
+
 class LeaseUnverified(GridUnavailable):
     """The node's lease may have lapsed, so the step was not even sent; it may be as soon as the lease is verified (P3).
 

@@ -165,7 +165,9 @@ class SessionPage(NamedTuple):
 class SessionStore(Protocol):
     """Sessions in the grid. Each method is one atomic step per session.
 
-    Order: steps that one node starts for one session happen in the order in which they were started.
+    Order: steps that one node starts for one session happen in the order in which they were started. ``create`` and
+    ``claim`` may be passed by later steps, as they let those of established sessions go first: whoever builds on one of
+    them waits for its answer.
     """
 
     async def create(self, record: SessionRecord) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath, Version
-from gateway.ports.errors import Fenced
+from gateway.ports.errors import Fenced, GridRefused
 from gateway.ports.sessions import Ownership
 
 
@@ -27,6 +27,10 @@ class TopicValue(NamedTuple):
     value: bytes
 
 
+NO_NEW_TOPICS: Final = -1
+"""In a publish command: a topic that does not exist is not created."""
+
+
 class PublishCommand(NamedTuple):
     """One publish of one session's request.
 
@@ -38,7 +42,9 @@ class PublishCommand(NamedTuple):
         topic: which topic.
         value: JSON text.
         stored: whether the grid holds the session, so that its end will remove its receipts. If not, they are forgotten
-            some time after the last publish; by then its node has long had the answers.
+        some time after the last publish; by then its node has long had the answers.
+        most_topics: a topic that does not exist is created only if its partition holds fewer than so many; 0 for no
+            limit, ``NO_NEW_TOPICS`` to create none.
     """
 
     right: Ownership
@@ -47,6 +53,7 @@ class PublishCommand(NamedTuple):
     topic: TopicPath
     value: bytes
     stored: bool = True
+    most_topics: int = 0
 
 
 class Published(NamedTuple):
@@ -56,11 +63,30 @@ class Published(NamedTuple):
         version: of the value; 0 if it was executed before and its receipt is settled.
         event: id of the event; empty likewise.
         duplicate: True if an earlier command with this request had been executed; nothing was written now.
+        created: True if the topic did not exist before; never of a duplicate.
     """
 
     version: Version
     event: EventId
     duplicate: bool
+    created: bool = False
+
+
+class NotCreated(NamedTuple):
+    """The topic does not exist, and the command's ``most_topics`` kept it from being created.
+
+    That is the fate of the request for good: it is remembered like a publish, and a command with the same request has
+    the same answer.
+
+    Attributes:
+        duplicate: as of ``Published``.
+    """
+
+    duplicate: bool
+
+
+PublishResult: TypeAlias = "Published | NotCreated | Fenced | GridRefused"
+"""What became of a publish. ``GridRefused`` is certain: nothing was done for it."""
 
 
 class StreamPosition(NamedTuple):
@@ -120,7 +146,7 @@ TailItem: TypeAlias = TailBatch | PositionLost
 class TopicStore(Protocol):
     """Values, versions and streams of topics in the grid."""
 
-    async def publish(self, commands: Sequence[PublishCommand]) -> list[Published | Fenced]:
+    async def publish(self, commands: Sequence[PublishCommand]) -> list[PublishResult]:
         """Execute publishes in order; one answer per command.
 
         Each command is one atomic step: refuse a duplicate (answering with the first execution's receipt), raise the

@@ -16,13 +16,13 @@ from gateway.settings.authenticators import (
 )
 from gateway.settings.errors import ConfigurationError, Problem
 from gateway.settings.layers import OTHER_VARIABLES, Loaded, load, peek, reread_keys
+from gateway.settings.limits import LimitSettings, SharedLimitSettings, StormSettings
 from gateway.settings.model import (
     GROUPS,
     SETTINGS,
     AccessSettings,
     DrainSettings,
     GridSettings,
-    LimitSettings,
     LogSettings,
     NodeSettings,
     SessionSettings,
@@ -70,7 +70,9 @@ __all__ = [
     "Secret",
     "SessionSettings",
     "Settings",
+    "SharedLimitSettings",
     "StaticUsers",
+    "StormSettings",
     "TlsSettings",
     "load",
     "peek",

@@ -19,8 +19,9 @@ from typing import Final
 
 from gateway.settings.declaration import Setting, computed, declared_in, optional, setting
 from gateway.settings.kinds import OneOf, Several, Switch, Word
+from gateway.settings.limits import LimitSettings, SharedLimitSettings, StormSettings
 from gateway.settings.places import Auth, File, GridUrl, Key, Listen, Net, Network, Origin
-from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
+from gateway.settings.quantities import Rate, Seconds, Whole
 from gateway.settings.tls import TlsSettings
 from gateway.settings.values import AnonymousUsers, AuthChoice, HostPort, LogFormat, LogLevel, Secret, ways_of
 
@@ -333,72 +334,6 @@ class SessionSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitSettings:
-    """What one session may use of a node. The welcome announces those that a client can keep to."""
-
-    limit_message_bytes: int = setting(
-        Bytes(1024, 16 * 1024**2),
-        64 * 1024,
-        "Largest WebSocket message accepted.",
-        reason="Holds the largest value with room to spare; larger messages would delay other clients.",
-    )
-    limit_value_bytes: int = setting(
-        Bytes(1, 8 * 1024**2),
-        32 * 1024,
-        "Largest JSON text of one published value.",
-        reason="Every subscriber's queue may hold it.",
-    )
-    limit_requests: int = setting(
-        Whole("requests", 1, 65_536),
-        256,
-        "Requests of a session that may await their reply at once.",
-        reason="Fills a round trip of 2 ms at 100,000 requests a second, and bounds what a failover resubmits.",
-    )
-    limit_selections: int = setting(
-        Whole("selections", 1, 1_000_000),
-        1000,
-        "Entries in a session's list of selections.",
-        reason="All of them are written again at each change; wildcards make long lists needless.",
-    )
-    limit_resend_packets: int = setting(
-        Whole("packets", 1, 1_000_000),
-        1024,
-        "Packets kept per session and direction until they are acknowledged.",
-        reason="Some seconds of a busy session: the gap that reattaching can bridge.",
-    )
-    limit_resend_bytes: int = setting(
-        Bytes(1024, 1024**3),
-        1024**2,
-        "Bytes kept per session and direction until they are acknowledged.",
-        reason="A thousand packets of common size; sessions that wait for the same update share its bytes.",
-    )
-    limit_outbox_packets: int = setting(
-        Whole("packets", 1, 10_000_000),
-        65_536,
-        "Packets that may wait for a slow client before it is closed with a code that lets it resume.",
-        reason="One update per topic at most waits, so this is the number of topics a slow client may follow.",
-    )
-    limit_outbox_bytes: int = setting(
-        Bytes(1024, 16 * 1024**3),
-        8 * 1024**2,
-        "Bytes that may wait for a slow client before it is closed likewise.",
-        reason="A hundred slow clients stay below a gigabyte.",
-    )
-    rate_packets: float = setting(
-        Rate("packets", 0),
-        2000.0,
-        "Packets a client may send, averaged; reading from it pauses above. 0 sets no limit.",
-        reason="No single client takes more than a few hundredths of a node.",
-    )
-    rate_burst: int = setting(
-        Whole("packets", 1, 10_000_000),
-        4000,
-        "Packets a client may send at once after it was quiet.",
-        reason="Two seconds' worth; a client that resends a full buffer after a reconnect is not slowed down.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class DrainSettings:
     """How a node is stopped without ending a session (SIGTERM)."""
 
@@ -472,6 +407,8 @@ class Settings(
     MetricsSettings,
     LogSettings,
     DrainSettings,
+    StormSettings,
+    SharedLimitSettings,
     LimitSettings,
     SessionSettings,
     TlsSettings,
@@ -527,6 +464,8 @@ GROUPS: Final[tuple[Group, ...]] = (
     _group(TlsSettings, "TLS"),
     _group(SessionSettings, "Sessions and connections"),
     _group(LimitSettings, "Limits"),
+    _group(SharedLimitSettings, "Shared limits"),
+    _group(StormSettings, "Storms"),
     _group(DrainSettings, "Drain"),
     _group(LogSettings, "Log"),
     _group(MetricsSettings, "Metrics and traces"),

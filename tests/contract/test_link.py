@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from gateway.adapters.admin.console_link import ConsoleLink
-from gateway.adapters.memory import LoopbackLink, MemoryMetrics
+from gateway.adapters.memory import LoopbackLink, MemoryMetrics, OpenDoor
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer
 from gateway.adapters.websocket.upgrade import CONNECT_PATH
@@ -161,6 +161,7 @@ async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIte
         "127.0.0.1",
         0,
         serve=serve,
+        admission=OpenDoor(),
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,
         metrics=MemoryMetrics(),

@@ -71,8 +71,8 @@ async def test_steps_of_one_node_happen_in_the_order_in_which_they_were_started(
     grid = await harness.grid()
     record = session()
     last = 50
+    await grid.sessions.create(record)
     await asyncio.gather(
-        grid.sessions.create(record),
         *(
             grid.sessions.change(right(record), SessionChanges(selections=(f"+{number}",)))
             for number in range(last + 1)

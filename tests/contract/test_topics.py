@@ -7,7 +7,16 @@ import asyncio
 import pytest
 
 from gateway.core.types import EventId, TopicPath, Version
-from gateway.ports import Fenced, GridUnavailable, Ownership, PublishCommand, Published, TopicValue
+from gateway.ports import (
+    NO_NEW_TOPICS,
+    Fenced,
+    GridUnavailable,
+    NotCreated,
+    Ownership,
+    PublishCommand,
+    Published,
+    TopicValue,
+)
 from tests.contract.examples import publish, published, right, session, topic_of, values_of
 from tests.contract.following import Follower
 from tests.contract.harness import Harness, node
@@ -79,6 +88,53 @@ async def test_calls_that_were_started_one_after_the_other_are_executed_in_that_
     assert [receipt.version for (receipt,) in answers] == list(range(1, 101))
 
 
+# --- as many topics as there may be -----------------------------------------------------------------------------------
+
+
+def bounded(command: PublishCommand, most: int) -> PublishCommand:
+    return command._replace(most_topics=most)
+
+
+async def test_a_partition_takes_no_more_new_topics_than_it_may_hold(harness: Harness) -> None:
+    """A topic that does not exist is created only if its partition holds fewer than so many."""
+    grid = await harness.grid()
+    owner = right(session())
+    results = await grid.topics.publish(
+        [bounded(publish(owner, number, f"prices/{number}"), 3) for number in range(1, 6)]
+        + [bounded(publish(owner, 6, "prices/1", b"2"), 3)]
+    )
+    assert [type(each) for each in results] == [Published] * 3 + [NotCreated] * 2 + [Published]
+    assert [each.created for each in results if isinstance(each, Published)] == [True, True, True, False]
+    assert (await values_of(grid, topic_of("prices/1"))).keys() == {"prices/1", "prices/2", "prices/3"}
+    last = await grid.topics.publish([bounded(publish(owner, 7, "prices/7"), 4)])
+    assert [type(each) for each in last] == [Published], "each command says how many there may be"
+
+
+async def test_no_topic_is_created_for_who_may_create_none(harness: Harness) -> None:
+    """NO_NEW_TOPICS: a topic that does not exist is not created."""
+    grid = await harness.grid()
+    owner = right(session())
+    await published(grid, publish(owner, 1))
+    known, new = await grid.topics.publish(
+        [bounded(publish(owner, 2), NO_NEW_TOPICS), bounded(publish(owner, 3, "prices/NEW"), NO_NEW_TOPICS)]
+    )
+    assert isinstance(known, Published)
+    assert new == NotCreated(duplicate=False)
+
+
+async def test_a_refusal_to_create_is_for_good(harness: Harness) -> None:
+    """A command with the same request has the same answer, also when there is room again, and after a failover."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    record = session()
+    asked = bounded(publish(right(record), 1), NO_NEW_TOPICS)
+    assert await n1.topics.publish([asked]) == [NotCreated(duplicate=False)]
+    assert await n1.topics.publish([asked._replace(most_topics=0)]) == [NotCreated(duplicate=True)]
+    elsewhere = right(record, owner=N2, epoch=2)
+    assert await n2.topics.publish([asked._replace(right=elsewhere, most_topics=0)]) == [NotCreated(duplicate=True)]
+    (receipt,) = await published(n2, publish(elsewhere, 2))
+    assert receipt.version == 1
+
+
 # --- exactly once -----------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +144,7 @@ async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harn
     owner = right(session())
     first, second = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
     again = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
-    assert again == [first._replace(duplicate=True), second._replace(duplicate=True)]
+    assert again == [first._replace(duplicate=True, created=False), second._replace(duplicate=True, created=False)]
     value = (await values_of(grid, PARTITION))[TOPIC]
     assert (value.version, value.value, value.event) == (2, b"2", second.event)
 
@@ -144,7 +200,7 @@ async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> N
     before = await published(n1, *(publish(right(record), number, TOPIC) for number in range(1, 4)))
     owner = right(record, owner=N2, epoch=2)
     after = await published(n2, *(publish(owner, number, TOPIC) for number in range(2, 6)))
-    assert after[:2] == [each._replace(duplicate=True) for each in before[1:]]
+    assert after[:2] == [each._replace(duplicate=True, created=False) for each in before[1:]]
     assert [(each.version, each.duplicate) for each in after[2:]] == [(4, False), (5, False)]
 
 
@@ -169,7 +225,7 @@ async def test_requests_of_several_partitions_are_told_apart(harness: Harness) -
     commands = [publish(owner, number, path) for number, path in enumerate(paths, 1)]
     receipts = await published(grid, *commands)
     assert [each.version for each in receipts] == [1, 1, 2, 1, 2, 3]
-    assert await published(grid, *commands) == [each._replace(duplicate=True) for each in receipts]
+    assert await published(grid, *commands) == [each._replace(duplicate=True, created=False) for each in receipts]
 
 
 async def test_sessions_are_told_apart(harness: Harness) -> None:
@@ -186,7 +242,7 @@ async def test_receipts_are_kept_until_they_are_settled(harness: Harness) -> Non
     count = 200
     receipts = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(1, count + 1)))
     again = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(21, count + 1)))
-    assert again == [each._replace(duplicate=True) for each in receipts[20:]]
+    assert again == [each._replace(duplicate=True, created=False) for each in receipts[20:]]
 
 
 async def test_a_settled_duplicate_is_still_not_executed(harness: Harness) -> None:

@@ -23,6 +23,7 @@ from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import (
     Ack,
     Authenticate,
+    Backoff,
     Bye,
     Error,
     GoAway,
@@ -124,9 +125,13 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "ack": Ack(PacketId(44)),
     "ping": Ping(),
     "ping-with-a-renewed-token": Ping("token-1b"),
+    "ping-with-new-advice": Ping(backoff=Backoff(initial=3.0, maximum=10.0, stable_after=10.0)),
     "pong": Pong(PacketId(44)),
     "go-away": GoAway("the node drains", 1.0),
     "go-away-to-a-node": GoAway("an administrator moves the session to n2", 1.0, NodeId("n2")),
+    "go-away-with-advice": GoAway(
+        "the node drains", 0.0, backoff=Backoff(initial=3.0, maximum=10.0, stable_after=10.0)
+    ),
     "bye": Bye("done"),
     "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
     "error-revoked": Error(ErrorCode.REVOKED, REVOKED.meaning),
@@ -351,6 +356,6 @@ def test_every_section_that_the_document_quotes_exists() -> None:
     quoted = set(re.findall(r"[( ](\d{1,2}(?:\.\d+)+)(?=[),; :.]|$)", TEXT, re.MULTILINE))
     known = headings()
     # Everything else that looks like a section number is a number of seconds.
-    seconds = {"0.25", "0.5", "1.0", "20.0", "45.0", "60.0", "10.0", "1.5"}
+    seconds = {"0.25", "0.5", "1.0", "20.0", "45.0", "60.0", "10.0", "1.5", "0.0", "3.0"}
 
     assert quoted - known - seconds == set()

@@ -10,7 +10,7 @@ from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
 from gateway.core.codes import ErrorCode
 from gateway.core.types import GridGeneration, NodeRef, TopicPath
-from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, TopicValue
+from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, PublishResult, TopicValue
 
 NO_RUN = 0
 """The run id stored in a grid that nobody has adopted yet."""
@@ -59,7 +59,7 @@ class GridData:
             self._generation = GridGeneration(max(self._generation, known) + 1)
         return self._generation
 
-    def publish(self, commands: Sequence[PublishCommand], now: float) -> list[Published | Fenced]:
+    def publish(self, commands: Sequence[PublishCommand], now: float) -> list[PublishResult]:
         """Execute publishes in order, each one atomic step.
 
         A publish that arrives after the end of its session is fenced as long as the end is remembered: it must neither

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
-from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
+from gateway.ports import Fenced, NotCreated, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
 
 GENERATION_SHIFT: Final = 32
 """Versions of a grid generation begin above ``(generation - 1) << 32``: a grid that lost writes cannot count back to a
@@ -127,7 +127,7 @@ class _Receipts:
 
     epoch: Epoch
     last: RequestNumber = NO_REQUEST
-    answers: OrderedDict[RequestNumber, Published] = field(default_factory=OrderedDict)
+    answers: OrderedDict[RequestNumber, Published | NotCreated] = field(default_factory=OrderedDict)
     used: float = 0.0
 
 
@@ -174,7 +174,7 @@ class Topics:
 
     def publish(
         self, command: PublishCommand, generation: GridGeneration, now: float, *, held: Callable[[SessionId], bool]
-    ) -> Published | Fenced:
+    ) -> Published | NotCreated | Fenced:
         """Execute one publish; see ``TopicStore.publish``.
 
         Args:
@@ -198,11 +198,16 @@ class Topics:
             answers.popitem(last=False)
         if command.request <= receipts.last:
             return answers.get(command.request, Published(Version(0), EventId(""), duplicate=True))
-        value = self._write(number, generation, command.topic, command.value)
         receipts.last = command.request
+        is_new = command.topic not in partition.values
+        if is_new and command.most_topics and len(partition.values) >= command.most_topics:
+            if command.request > command.settled:
+                answers[command.request] = NotCreated(duplicate=True)
+            return NotCreated(duplicate=False)
+        value = self._write(number, generation, command.topic, command.value)
         if command.request > command.settled:
             answers[command.request] = Published(value.version, value.event, duplicate=True)
-        return Published(value.version, value.event, duplicate=False)
+        return Published(value.version, value.event, duplicate=False, created=is_new)
 
     def position(self, number: int) -> StreamPosition:
         """See ``TopicStore.position``."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.adapters.memory.connection import Connection
 from gateway.core.types import TopicPath
-from gateway.ports import Fenced, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
+from gateway.ports import PublishCommand, Published, PublishResult, StreamPosition, TopicPage, TopicValue
 
 PAGE_VALUES: Final = 1000
 """Values read in one step: some milliseconds of copying, and others get their turn between two pages."""
@@ -19,7 +19,7 @@ class MemoryTopicStore:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def publish(self, commands: Sequence[PublishCommand]) -> list[Published | Fenced]:
+    async def publish(self, commands: Sequence[PublishCommand]) -> list[PublishResult]:
         """See the port."""
         server = self._connection.server
         return await self._connection.run(

@@ -7,6 +7,10 @@ callers ──submit──▶ pending ──writer──▶ up to two pipelines 
 While pipelines are on the wire, new commands gather: the busier the node, the larger the pipelines, with no timer and
 no tuning. Redis answers in order, so the replies need no numbers. A caller that is cancelled leaves its command alone.
 
+Work that may wait, such as claims for clients that come back, goes to the end of each pipeline, and only so much of
+it: established sessions and the node's lease pass in front of a storm, which never keeps Redis busy for long at a time.
+What waits stays in order among itself, and so does everything else; nobody may rely on an order between the two.
+
 Failure is by prefix: when the connection breaks, everything sent or waiting fails, and nothing is repeated here.
 """
 
@@ -36,7 +40,7 @@ from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.errors import GatewayError
-from gateway.ports import GridUnavailable, LeaseUnverified, Metrics
+from gateway.ports import GridRefused, GridUnavailable, LeaseUnverified, Metrics
 
 PIPELINES_IN_FLIGHT: Final = 2
 """One is executed by Redis while the replies of the other are taken in; more would only make each smaller."""
@@ -47,6 +51,10 @@ PIPELINE_COMMANDS: Final = 1000
 PIPELINE_ARGUMENTS: Final = 10_000
 """Arguments after which a pipeline is closed. A command has about ten, and each publish of many in one step three, so
 that this is some 15 to 20 ms of work for Redis, far below every time limit."""
+
+PATIENT_GROUPS: Final = 64
+"""Groups of commands that may wait which one pipeline takes along: claims of about 2 ms of Redis. The rest waits for
+the next pipeline, behind whatever cannot wait."""
 
 _STALL: Final = 0.1
 """Seconds by which a timer may be late before the delay is blamed on this process and not on Redis."""
@@ -108,12 +116,13 @@ class _Flight:
 class Executor(ABC):
     """Executes commands: on one Redis, or each on the one that serves its keys."""
 
-    async def call(self, command: Command, *, gated: bool = False) -> Any:
+    async def call(self, command: Command, *, gated: bool = False, patient: bool = False) -> Any:
         """Execute one command.
 
         Args:
             command: what to execute.
             gated: refuse it while the node's lease may have lapsed.
+            patient: let everything else pass that is not, so that the order of calls means nothing towards those.
 
         Returns:
             The reply.
@@ -122,7 +131,7 @@ class Executor(ABC):
             GridUnavailable: it may or may not have been executed.
             ScriptFailed: Redis refused it; a bug.
         """
-        (reply,) = await self.submit((command,), gated=gated)
+        (reply,) = await self.submit((command,), gated=gated, patient=patient)
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -143,8 +152,15 @@ class Executor(ABC):
         return replies
 
     @abstractmethod
-    def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
+    def submit(
+        self, commands: Sequence[Command], *, gated: bool = False, patient: bool = False
+    ) -> asyncio.Future[list[Any]]:
         """Queue commands at once, so that the order of calls is the order of execution, for each hash tag.
+
+        Args:
+            commands: what to execute.
+            gated: as for ``call``.
+            patient: as for ``call``.
 
         Returns:
             A future of one reply per command; a command that was refused by itself has an exception in place of one.
@@ -180,6 +196,8 @@ class Batcher(Executor):
         self._broken = broken
         self._refused = refused
         self._pending: deque[_Group] = deque()
+        self._patient: deque[_Group] = deque()
+        """Pending, too, but behind everything else."""
         self._awaited: deque[_Group] = deque()
         self._flights: deque[_Flight] = deque()
         self._work = asyncio.Event()
@@ -192,14 +210,16 @@ class Batcher(Executor):
 
     # --- for callers --------------------------------------------------------------------------------------------------
 
-    def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
+    def submit(
+        self, commands: Sequence[Command], *, gated: bool = False, patient: bool = False
+    ) -> asyncio.Future[list[Any]]:
         """See ``Executor.submit``; commands of all hash tags stay in order."""
         if not self._open:
             raise GridUnavailable(str(self._why_shut))
         loop = asyncio.get_running_loop()
         group = _Group(commands, loop.create_future(), gated=gated)
         group.asked = loop.time()
-        self._pending.append(group)
+        (self._patient if patient else self._pending).append(group)
         self._work.set()
         self._idle.clear()
         return group.future
@@ -224,9 +244,10 @@ class Batcher(Executor):
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        groups = [*self._awaited, *self._pending]
+        groups = [*self._awaited, *self._pending, *self._patient]
         self._awaited.clear()
         self._pending.clear()
+        self._patient.clear()
         self._flights.clear()
         self._idle.set()
         for group in groups:
@@ -242,7 +263,7 @@ class Batcher(Executor):
         loop = asyncio.get_running_loop()
         try:
             while True:
-                while not self._pending or len(self._flights) >= PIPELINES_IN_FLIGHT:
+                while not (self._pending or self._patient) or len(self._flights) >= PIPELINES_IN_FLIGHT:
                     self._work.clear()
                     await self._work.wait()
                 groups = self._take()
@@ -262,16 +283,24 @@ class Batcher(Executor):
     def _take(self) -> list[_Group]:
         """Take what goes into the next pipeline; the gate is looked at now, as late as possible."""
         groups: list[_Group] = []
-        size = 0
         permitted = self._leases.permits_writes()
+        size = 0
         while self._pending and size < PIPELINE_ARGUMENTS:
-            group = self._pending.popleft()
-            if group.gated and not permitted:
-                group.fail(LeaseUnverified("this node may have lost its lease and must verify it before it writes"))
-                continue
-            groups.append(group)
-            size += sum(map(len, group.commands))
+            size += self._take_one(self._pending, groups, permitted=permitted)
+        patient = 0
+        while self._patient and patient < PATIENT_GROUPS:
+            self._take_one(self._patient, groups, permitted=permitted)
+            patient += 1
         return groups
+
+    def _take_one(self, pending: deque[_Group], groups: list[_Group], *, permitted: bool) -> int:
+        """Move the first group; returns how many arguments its commands have."""
+        group = pending.popleft()
+        if group.gated and not permitted:
+            group.fail(LeaseUnverified("this node may have lost its lease and must verify it before it writes"))
+            return 0
+        groups.append(group)
+        return sum(map(len, group.commands))
 
     async def _read(self, connection: AbstractConnection) -> None:
         try:
@@ -301,7 +330,7 @@ class Batcher(Executor):
             return GridUnavailable(f"a slot of the Redis Cluster is being moved: {text}")
         if isinstance(error, OutOfMemoryError) or text.startswith(_REFUSING_CODES):
             self._refused(text)
-            return GridUnavailable(f"Redis refuses writes: {text}")
+            return GridRefused(f"Redis refuses writes: {text}")
         return ScriptFailed(f"Redis answered with an error: {text}")
 
     def _land(self) -> None:
@@ -315,7 +344,7 @@ class Batcher(Executor):
             self._settle()
 
     def _settle(self) -> None:
-        if not self._pending and not self._awaited:
+        if not self._pending and not self._patient and not self._awaited:
             self._idle.set()
 
     def _arm(self, delay: float) -> None:
@@ -337,10 +366,12 @@ class Batcher(Executor):
         if overdue <= 0:
             self._broken(TimeoutError(f"Redis did not answer within {self._timeout:g} s"))
             return
-        if self._pending and now - self._pending[0].asked > self._timeout:
-            # Redis answers, but more is asked of it than it can do. All that waits fails: still a prefix.
-            waiting = list(self._pending)
-            self._pending.clear()
+        for pending in (self._pending, self._patient):
+            if not pending or now - pending[0].asked <= self._timeout:
+                continue
+            # Redis answers, but more is asked of it than it can do. All that waits so fails: still a prefix.
+            waiting = list(pending)
+            pending.clear()
             for group in waiting:
                 group.fail(GridUnavailable("more is asked of the grid than it can do in time"))
         self._arm(max(overdue, _SHORTEST_LOOK))

@@ -41,17 +41,19 @@ class Router(Executor):
         """Whether one command may name keys of several hash tags, as it may wherever there is no Redis Cluster."""
         return self._only is not None
 
-    def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
+    def submit(
+        self, commands: Sequence[Command], *, gated: bool = False, patient: bool = False
+    ) -> asyncio.Future[list[Any]]:
         """See ``Executor.submit``."""
         if self._only is not None:
-            return self._only.submit(commands, gated=gated)
+            return self._only.submit(commands, gated=gated, patient=patient)
         if not self.batchers:
             raise GridUnavailable(str(self._why_shut))
         places = [self._shard(command) for command in commands]
         first = places[0]
         if len(places) == 1 or all(place == first for place in places):
-            return self.batchers[first].submit(commands, gated=gated)
-        return self._scatter(commands, places, gated=gated)
+            return self.batchers[first].submit(commands, gated=gated, patient=patient)
+        return self._scatter(commands, places, gated=gated, patient=patient)
 
     def serving(self, tag: str) -> Batcher:
         """Tell the batcher of the master that serves a hash tag.
@@ -87,13 +89,15 @@ class Router(Executor):
         key = command[_FIRST_KEY_OF_A_SCRIPT if command[0] == b"EVALSHA" else 1]
         return self._topology.shards[Keys.tag(str(key))]
 
-    def _scatter(self, commands: Sequence[Command], places: Sequence[int], *, gated: bool) -> asyncio.Future[list[Any]]:
+    def _scatter(
+        self, commands: Sequence[Command], places: Sequence[int], *, gated: bool, patient: bool
+    ) -> asyncio.Future[list[Any]]:
         """Give each master its part, all in this tick, and put the replies back into the order of the commands."""
         parts: dict[int, list[int]] = {}
         for index, place in enumerate(places):
             parts.setdefault(place, []).append(index)
         sent = [
-            (indices, self.batchers[place].submit([commands[index] for index in indices], gated=gated))
+            (indices, self.batchers[place].submit([commands[index] for index in indices], gated=gated, patient=patient))
             for place, indices in parts.items()
         ]
         gathered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()

@@ -66,6 +66,7 @@ class RedisSessions:
                 *self._fields(record),
             ),
             gated=True,
+            patient=True,
         )
         if reply == b"fenced":
             raise Fenced(f"session {record.id} exists already")
@@ -88,6 +89,7 @@ class RedisSessions:
                 *(self._leases.term, repr(float(now)), *shown),
             ),
             gated=True,
+            patient=True,
         )
         if reply[0] == b"refused":
             return ClaimRefused(ErrorCode(reply[1].decode()))

@@ -12,7 +12,18 @@ from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.core.topics import topic_partition
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
-from gateway.ports import Fenced, GridUnavailable, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
+from gateway.ports import (
+    Fenced,
+    GridRefused,
+    GridUnavailable,
+    NotCreated,
+    PublishCommand,
+    Published,
+    PublishResult,
+    StreamPosition,
+    TopicPage,
+    TopicValue,
+)
 
 PUBLISH_COUNT: Final = 100
 """Publishes in one step of the grid: most of what they have in common is paid for by ten, and Redis, which does nothing
@@ -39,6 +50,10 @@ _LARGEST_CURSOR: Final = 2**64 - 1
 
 _CACHED: Final = 65_536
 """Topics and sessions whose partition or hash is kept ready: some 10 MB, for the ones that publish most."""
+
+
+_NOT_CREATED: Final = (b"-", b"+")
+"""In the place of an event id: there is no such topic, as was found before, or now."""
 
 
 class _Part:
@@ -105,6 +120,7 @@ def _have_in_common(first: PublishCommand, other: PublishCommand) -> bool:
         other.settled == first.settled
         and (other.right is first.right or other.right == first.right)
         and other.stored is first.stored
+        and other.most_topics == first.most_topics
     )
 
 
@@ -127,7 +143,7 @@ class RedisTopics:
         # predecessor, so that a request which Redis refused cannot be overtaken and then look like an executed one.
         self._on_the_way: dict[tuple[int, SessionId], RequestNumber] = {}
 
-    async def publish(self, commands: Sequence[PublishCommand]) -> list[Published | Fenced]:
+    async def publish(self, commands: Sequence[PublishCommand]) -> list[PublishResult]:
         """See ``TopicStore.publish``."""
         if not commands:
             return []
@@ -138,12 +154,22 @@ class RedisTopics:
             await self._see_to(replies)
         finally:
             self._arrived(parts)
-        ordered: dict[int, Published | Fenced] = {}
+        ordered: dict[int, PublishResult] = {}
+        refused: GridRefused | None = None
         for step, reply in zip(steps, replies, strict=True):
+            if isinstance(reply, GridRefused):
+                # The first thing that a step writes is what Redis refuses, so it has done nothing.
+                refused = reply
+                ordered.update((place, reply) for part in step.parts for place in part.places)
+                continue
             if type(reply) is not list:
                 raise reply
             for part, answer in zip(step.parts, reply, strict=True):
-                ordered.update(zip(part.places, self._published(answer, part), strict=True))
+                if answer == b"broken" and refused is not None:
+                    # What it was to follow has been refused: it was not executed either.
+                    ordered.update(dict.fromkeys(part.places, refused))
+                else:
+                    ordered.update(zip(part.places, self._published(answer, part), strict=True))
         return [ordered[place] for place in range(len(commands))]
 
     async def position(self, partition: int) -> StreamPosition:
@@ -277,6 +303,7 @@ class RedisTopics:
             self._link.stream_length,
             self._short(session),
             0 if first.stored else RECEIPT_LIFE_MS,
+            first.most_topics,
             *publishes,
         )
 
@@ -286,7 +313,7 @@ class RedisTopics:
             if self._on_the_way.get(place) == part.last:
                 del self._on_the_way[place]
 
-    def _published(self, reply: Any, part: _Part) -> list[Published | Fenced]:
+    def _published(self, reply: Any, part: _Part) -> list[PublishResult]:
         if type(reply) is list:
             return _receipts(reply, part.partition)
         if reply == b"fenced":
@@ -314,17 +341,20 @@ class RedisTopics:
         return GridUnavailable(why)
 
 
-def _receipts(reply: list[Any], partition: int) -> list[Published | Fenced]:
+def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
     """Read the answers to publishes in one partition; events of one step are numbered there without a hole."""
     first: bytes = reply[0]
     generation, _, text = first.partition(b"-")
     prefix = f"{partition}-{generation.decode()}-"
     number = int(text) if text else 0
-    receipts: list[Published | Fenced] = []
+    receipts: list[PublishResult] = []
     for answer in reply[1:]:
         if type(answer) is int:
-            receipts.append(Published(Version(answer), EventId(f"{prefix}{number}"), duplicate=False))
+            name = EventId(f"{prefix}{number}")
+            receipts.append(Published(Version(abs(answer)), name, duplicate=False, created=answer < 0))
             number += 1
+        elif answer[1] in _NOT_CREATED:
+            receipts.append(NotCreated(duplicate=answer[1] == b"-"))
         else:
             version, event = answer
             name = EventId(f"{partition}-{event.decode()}" if event else "")

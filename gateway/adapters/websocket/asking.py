@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from socket import SHUT_WR
 from ssl import SSLError
 from typing import Final, Protocol
 
 from gateway.adapters.websocket.connections import Connection
-from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader
+from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
+from gateway.ports import TurnedAway, Visit
 
 REQUEST_TIMEOUT: Final = 10.0
 """Seconds from the connection to the end of the request, however the bytes trickle in: a healthy client sends them at
@@ -22,47 +23,85 @@ LINGER_TIMEOUT: Final = 1.0
 the other side has not read yet."""
 
 
-class Begin(Protocol):
-    """Goes on with a connection that has been upgraded."""
+class Door(Protocol):
+    """Decides about requests, and takes over what has become a WebSocket."""
 
-    def __call__(self, connection: Connection, peer: str, request: Request) -> None:
-        """Take it over, with what came behind the request."""
+    def judge(self, asking: Asking, request: Request) -> bytes:
+        """Look at a request; returns the answer that grants it.
+
+        Raises:
+            Refusal: it is not granted.
+        """
+
+    def knock(self, asking: Asking, request: Request) -> None:
+        """Have ``asking.let_in`` or ``asking.turn_away`` called, now or later, for a request that was found good."""
+
+    def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
+        """Take over a connection that has been upgraded."""
+
+    def refused(self, asking: Asking, reason: Why) -> None:
+        """Nothing comes of its request. It may linger until its client has read why."""
+
+    def left(self, asking: Asking) -> None:
+        """Nothing more will come of it here."""
 
 
 class Asking:
-    """Reads one request and answers it.
+    """Reads one request and answers it; a ``Visitor`` while it waits to be let in.
 
     Args:
         connection: just accepted, not blocking.
         peer: its address.
-        answer: grants a request by returning the answer; raises ``Refusal`` if it does not.
-        begin: called if it was granted.
-        refused: called with the reason if it was not.
-        over: called when this object has nothing to do any more.
+        door: see there.
+
+    Attributes:
+        peer: as given.
+        address: of the client, as far as trusted proxies tell; set by the door.
+        visit: where the connection is counted; handed on with it.
     """
 
-    __slots__ = ("_answer", "_begin", "_connection", "_loop", "_over", "_peer", "_reader", "_refused", "_timer")
+    __slots__ = (
+        "_connection",
+        "_door",
+        "_granted",
+        "_loop",
+        "_reader",
+        "_request",
+        "_timer",
+        "address",
+        "peer",
+        "visit",
+    )
 
-    def __init__(
-        self,
-        connection: Connection,
-        peer: str,
-        *,
-        answer: Callable[[Request], bytes],
-        begin: Begin,
-        refused: Callable[[Why], None],
-        over: Callable[[Asking], None],
-    ) -> None:
+    def __init__(self, connection: Connection, peer: str, door: Door) -> None:
         self._connection = connection
-        self._peer = peer
-        self._answer = answer
-        self._begin = begin
-        self._refused = refused
-        self._over = over
+        self._door = door
         self._reader: RequestReader | None = RequestReader()
+        self._request: Request | None = None
+        """Found good: it waits to be let in."""
+        self._granted = b""
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(REQUEST_TIMEOUT, self._on_late)
         self._loop.add_reader(connection.fileno(), self._on_readable)
+        self.peer = self.address = peer
+        self.visit: Visit | None = None
+
+    # --- Visitor ------------------------------------------------------------------------------------------------------
+
+    def let_in(self) -> None:
+        """See ``Visitor``."""
+        request, self._request = self._request, None
+        # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
+        if request is not None and self._reply(self._granted):
+            self._let_go()
+            self._door.opened(self, self._connection, request)
+        else:
+            self._door.refused(self, Why.GONE)
+            self.end()
+
+    def turn_away(self, reason: TurnedAway) -> None:
+        """See ``Visitor``."""
+        self.refuse(refusal_of(reason))
 
     def end(self, reason: Why = Why.GONE) -> None:
         """Close the connection.
@@ -70,10 +109,17 @@ class Asking:
         Args:
             reason: why, unless it has been refused already.
         """
-        if self._reader is not None:
-            self._refused(reason)
+        if self._reader is not None or self._request is not None:
+            self._door.refused(self, reason)
+            self._request = None
         self._let_go()
+        self._leave()
         self._connection.close()
+
+    def _leave(self) -> None:
+        visit, self.visit = self.visit, None
+        if visit is not None:
+            visit.leave()
 
     def _let_go(self) -> None:
         self._timer.cancel()
@@ -81,7 +127,7 @@ class Asking:
             self._reader.close()
             self._reader = None
         self._loop.remove_reader(self._connection.fileno())
-        self._over(self)
+        self._door.left(self)
 
     def _on_readable(self) -> None:
         try:
@@ -95,8 +141,11 @@ class Asking:
             data = b""
         if not data:
             self.end()
-        elif self._reader is not None:  # else it has been refused, and what still comes is thrown away
+        elif self._reader is not None:
             self._take_in(self._reader, data)
+        elif self._request is not None:
+            self._keep(self._request, data)
+        # else it has been refused, and what still comes is thrown away
 
     def _take_in(self, reader: RequestReader, data: bytes) -> None:
         has_body = True
@@ -105,20 +154,26 @@ class Asking:
             if request is None:
                 return
             has_body = request.method != b"HEAD"
-            granted = self._answer(request)
+            self._granted = self._door.judge(self, request)
         except Refusal as refusal:
-            self._refuse(refusal, has_body=has_body)
+            self.refuse(refusal, has_body=has_body)
             return
-        # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
-        if self._reply(granted):
-            self._let_go()
-            self._begin(self._connection, self._peer, request)
-        else:
+        reader.close()
+        self._reader = None
+        self._timer.cancel()
+        self._request = request
+        self._door.knock(self, request)
+
+    def _keep(self, request: Request, data: bytes) -> None:
+        """Keep what a client says before it has been let in."""
+        if len(request.rest) + len(data) > HEAD_BYTES:
             self.end()
+            return
+        self._request = replace(request, rest=request.rest + data)
 
     def _on_late(self) -> None:
         if self._reader is not None and self._reader.has_begun:
-            self._refuse(
+            self.refuse(
                 Refusal(
                     Why.SLOW,
                     HTTPStatus.REQUEST_TIMEOUT,
@@ -128,8 +183,11 @@ class Asking:
         else:
             self.end(Why.SILENT)  # it has asked nothing, so there is nothing to answer
 
-    def _refuse(self, refusal: Refusal, *, has_body: bool = True) -> None:
-        self._refused(refusal.reason)
+    def refuse(self, refusal: Refusal, *, has_body: bool = True) -> None:
+        """Answer why not, and end."""
+        self._door.refused(self, refusal.reason)
+        self._request = None
+        self._leave()
         if self._reader is not None:
             self._reader.close()
             self._reader = None

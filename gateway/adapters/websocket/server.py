@@ -14,18 +14,19 @@ from gateway.adapters.websocket.addresses import ClientAddresses, Network
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.connections import Connection, TlsConnection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
-from gateway.adapters.websocket.upgrade import Refusal, Request, accept
+from gateway.adapters.websocket.upgrade import Refusal, Request, accept, comes_back, refusal_of
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
-from gateway.ports import Metrics
+from gateway.ports import Admission, Metrics, TurnedAway, Visit
 
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
 connection of a storm, the load balancer's attempt times out and goes to another node, and a session that could have
 been reattached fails over."""
 
-ACCEPT_BATCH: Final = 64
-"""Connections accepted before the loop gets its turn: about a millisecond."""
+ACCEPT_BATCH: Final = 16
+"""Connections accepted before the loop gets its turn. Their requests are there already, as a rule, and are read in the
+next one: together about a millisecond, for which clients that are being served may have to wait."""
 
 MOST_REQUESTS: Final = 4096
 """Connections at once whose request is not there yet; for one more, the one that has been waited for longest is closed.
@@ -47,6 +48,7 @@ class WebSocketServer:
         host: address to listen on.
         port: TCP port; 0 lets the system choose, see ``port``.
         serve: serves a link: the whole conversation, or its beginning if the link is given a receiver.
+        admission: who may connect, and when, if so many come.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
         metrics: where it is counted who is turned away, and why.
@@ -62,6 +64,7 @@ class WebSocketServer:
         port: int,
         *,
         serve: Callable[[WebSocketLink], Coroutine[Any, Any, None]],
+        admission: Admission,
         accepting: Callable[[], bool],
         message_bytes: int,
         metrics: Metrics,
@@ -72,6 +75,7 @@ class WebSocketServer:
         self._host = host
         self._port = port
         self._serve = serve
+        self._admission = admission
         self._accepting = accepting
         self._message_bytes = message_bytes
         self._metrics = metrics
@@ -81,7 +85,8 @@ class WebSocketServer:
         self._listeners: list[socket.socket] = []
         # In the order in which they came.
         self._requests: dict[Asking, None] = {}
-        self._links: set[WebSocketLink] = set()
+        self._waiting: set[Asking] = set()
+        self._links: dict[WebSocketLink, Visit | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied = asyncio.Event()
 
@@ -114,7 +119,7 @@ class WebSocketServer:
     async def close(self) -> None:
         """Stop listening and drop what is still connected."""
         self._stop_listening()
-        for asking in list(self._requests):
+        for asking in [*self._requests, *self._waiting]:
             asking.end(UpgradeRefusal.UNAVAILABLE)
         # Links that were told to close get a moment for it; others are not waited for.
         for link in [each for each in self._links if not each.is_closing]:
@@ -164,33 +169,19 @@ class WebSocketServer:
             except OSError:
                 # It has ended before it was looked at.
                 connection.close()
-                self._refused(UpgradeRefusal.GONE)
+                self._count(UpgradeRefusal.GONE)
 
     def _ask(self, connection: Connection, peer: str) -> None:
-        asking = Asking(
-            connection, peer, answer=self._answer, begin=self._begin, refused=self._refused, over=self._answered
-        )
-        self._requests[asking] = None
+        self._requests[Asking(connection, peer, self)] = None
 
     def _accept_again(self, listener: socket.socket) -> None:
         if listener in self._listeners:
             asyncio.get_running_loop().add_reader(listener.fileno(), self._on_connections, listener)
 
-    def _answered(self, asking: Asking) -> None:
-        self._requests.pop(asking, None)
+    # --- Door ---------------------------------------------------------------------------------------------------------
 
-    def _refused(self, reason: UpgradeRefusal) -> None:
-        self._metrics.add(catalogue.UPGRADES_REFUSED, label=reason)
-
-    def _violated(self, rule: FrameRule) -> None:
-        self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)
-
-    def _answer(self, request: Request) -> bytes:
-        """Grant a request.
-
-        Raises:
-            Refusal: it is not granted.
-        """
+    def judge(self, asking: Asking, request: Request) -> bytes:
+        """See ``Door``."""
         if not self._accepting():
             raise Refusal(
                 UpgradeRefusal.UNAVAILABLE,
@@ -198,25 +189,61 @@ class WebSocketServer:
                 "this node takes no new connections; try another",
                 {"Retry-After": "1"},
             )
+        asking.address = self._addresses.client((asking.peer,), request.headers.get(b"x-forwarded-for"))
+        try:
+            asking.visit = self._admission.arrive(asking.address)
+        except TurnedAway as reason:
+            raise refusal_of(reason) from None
         return accept(request, self._origins)
 
-    def _begin(self, connection: Connection, peer: str, request: Request) -> None:
-        """Serve what has become a WebSocket."""
+    def knock(self, asking: Asking, request: Request) -> None:
+        """See ``Door``."""
+        # It has asked, so it is not one of those who say nothing.
+        self._requests.pop(asking, None)
+        self._waiting.add(asking)
+        self._admission.admit(asking, returning=comes_back(request))
+
+    def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
+        """See ``Door``."""
         link = (WebSocketLink if self._tls is None else SecureWebSocketLink)(
             connection,
-            self._addresses.client((peer,), request.headers.get(b"x-forwarded-for")),
+            asking.address,
             message_bytes=self._message_bytes,
             violated=self._violated,
             over=self._ended,
         )
-        self._links.add(link)
+        self._links[link] = asking.visit
         link.begin(request.rest)
         task = asyncio.create_task(self._serve(link), name="serve-link")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def refused(self, asking: Asking, reason: UpgradeRefusal) -> None:
+        """See ``Door``."""
+        self._count(reason)
+        if asking in self._waiting:
+            self._waiting.discard(asking)
+            self._requests[asking] = None
+
+    def left(self, asking: Asking) -> None:
+        """See ``Door``."""
+        self._requests.pop(asking, None)
+        if asking in self._waiting:
+            self._waiting.discard(asking)
+            self._admission.withdraw(asking)
+
+    def _count(self, reason: UpgradeRefusal) -> None:
+        self._metrics.add(catalogue.UPGRADES_REFUSED, label=reason)
+
+    def _violated(self, rule: FrameRule) -> None:
+        self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)
+        if rule is FrameRule.TOO_BIG:
+            self._metrics.add(catalogue.LIMITS_EXCEEDED, label="limit_message_bytes")
+
     def _ended(self, link: WebSocketLink) -> None:
-        self._links.discard(link)
+        visit = self._links.pop(link, None)
+        if visit is not None:
+            visit.leave()
         if not self._links:
             self._emptied.set()
 

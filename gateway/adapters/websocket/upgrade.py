@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha1
 from http import HTTPStatus
+from math import ceil
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -20,6 +21,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.codec import SUBPROTOCOL
+from gateway.ports import TurnedAway
 
 CONNECT_PATH: Final = "/v1/connect"
 """The one path of the client port (protocol 1.1)."""
@@ -29,6 +31,9 @@ ANY_ORIGIN: Final = "*"
 
 SECRET_PARAMETERS: Final = frozenset({"token", "secret"})
 """Query parameters that are refused: what stands in a URL stands in logs (P8)."""
+
+ROUTE_HINT: Final = b"node="
+"""Begins the query parameter by which a client names the node that served it last (protocol 1.1)."""
 
 HEAD_BYTES: Final = 16 * 1024
 """Longest head of a request: twice what most servers allow, as cookies of a whole site may be among it."""
@@ -255,6 +260,19 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
     if not _is_nonce(key):
         raise Refusal(Why.WEBSOCKET_KEY, HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64")
     return _SWITCH % b64encode(sha1(key + _ACCEPT_KEY, usedforsecurity=False).digest())
+
+
+def comes_back(request: Request) -> bool:
+    """Tell whether a request names the node that served the client last, which is how it comes back to a session."""
+    query = request.target.partition(b"?")[2]
+    return query.startswith(ROUTE_HINT) or b"&" + ROUTE_HINT in query
+
+
+def refusal_of(reason: TurnedAway) -> Refusal:
+    """Say that a limit is reached: 503 where another node may help, so that a load balancer asks it, else 429."""
+    status = HTTPStatus.SERVICE_UNAVAILABLE if reason.elsewhere else HTTPStatus.TOO_MANY_REQUESTS
+    seconds = ceil(reason.retry_after)
+    return Refusal(Why.LIMIT, status, f"{reason}; try again in {seconds} s", {"Retry-After": str(seconds)})
 
 
 def _listed(value: bytes) -> list[bytes]:

@@ -18,7 +18,16 @@ from gateway.core.selections import Selections
 from gateway.core.selectors import Selector, matches, parse_selector, partitions
 from gateway.core.topics import SYSTEM_SIGN, TOPIC_PARTITIONS, parse_topic
 from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
-from gateway.ports import Fenced, GridUnavailable, Ownership, PublishCommand, SessionRecord, TopicPage, TopicValue
+from gateway.ports import (
+    GridRefused,
+    GridUnavailable,
+    Ownership,
+    PublishCommand,
+    Published,
+    SessionRecord,
+    TopicPage,
+    TopicValue,
+)
 from gateway.ports.administration import BadParameter, Forbidden, NotThere, Page, SessionView, TopicView, TopicWritten
 
 STEP: Final = 200
@@ -129,8 +138,10 @@ class ClusterTopics:
             Ownership(writer, self._me, Epoch(1)), RequestNumber(1), RequestNumber(0), path, value, stored=False
         )
         (published,) = await self._store.publish([command])
-        if isinstance(published, Fenced):
-            raise GridUnavailable("the grid refused the publish") from published
+        if isinstance(published, GridRefused):
+            raise published
+        if not isinstance(published, Published):
+            raise GridUnavailable("the grid refused the publish")
         self._metrics.add(catalogue.PUBLISHES, label="duplicate" if published.duplicate else "published")
         return TopicWritten(path, published.version, published.event, published.duplicate)
 

@@ -77,7 +77,7 @@ def _ack(packet: Object) -> Ack:
 
 
 def _ping(packet: Object) -> Ping:
-    return Ping(read_optional_text(packet, "token"))
+    return Ping(read_optional_text(packet, "token"), _optional_backoff(packet))
 
 
 def _pong(packet: Object) -> Pong:
@@ -135,8 +135,17 @@ def _authenticate(packet: Object) -> Authenticate:
 # --- Packets from the server --------------------------------------------------------------------------------------
 
 
+def _backoff(packet: Object) -> Backoff:
+    backoff = read_object(packet, "backoff")
+    return Backoff(**{each.name: read_seconds(backoff, each.name) for each in fields(Backoff)})
+
+
+def _optional_backoff(packet: Object) -> Backoff | None:
+    return None if packet.get("backoff") is None else _backoff(packet)
+
+
 def _welcome(packet: Object) -> Welcome:
-    limits, backoff = read_object(packet, "limits"), read_object(packet, "backoff")
+    limits = read_object(packet, "limits")
     return Welcome(
         session=SessionId(read_text(packet, "session")),
         principal=read_text(packet, "principal"),
@@ -153,7 +162,7 @@ def _welcome(packet: Object) -> Welcome:
         ping_timeout=read_seconds(packet, "ping_timeout"),
         replicated=read_flag(packet, "replicated"),
         limits=Limits(**{each.name: read_count(limits, each.name, least=1) for each in fields(Limits)}),
-        backoff=Backoff(**{each.name: read_seconds(backoff, each.name) for each in fields(Backoff)}),
+        backoff=_backoff(packet),
         properties=read_texts(packet, "properties"),
         selections=_read_list(packet, "selections") or (),
         withdrawn=_read_list(packet, "withdrawn"),
@@ -162,7 +171,12 @@ def _welcome(packet: Object) -> Welcome:
 
 def _go_away(packet: Object) -> GoAway:
     node = read_optional_text(packet, "node")
-    return GoAway(read_text(packet, "reason"), read_seconds(packet, "delay"), None if node is None else NodeId(node))
+    return GoAway(
+        read_text(packet, "reason"),
+        read_seconds(packet, "delay"),
+        None if node is None else NodeId(node),
+        _optional_backoff(packet),
+    )
 
 
 def _update(packet: Object) -> Update:

@@ -22,6 +22,7 @@ from gateway.ports import (
     PositionLost,
     PublishCommand,
     Published,
+    PublishResult,
     SessionRecord,
     TailBatch,
     TopicValue,
@@ -224,5 +225,5 @@ async def keep_trying(condition: Callable[[], bool], *, message: str) -> None:
     await eventually(condition, deadline=PATIENCE, message=message)
 
 
-def is_fenced(result: Published | Fenced) -> bool:
+def is_fenced(result: PublishResult) -> bool:
     return isinstance(result, Fenced)

@@ -259,8 +259,8 @@ async def test_a_node_that_lost_its_lease_writes_again_only_after_joining(bench:
 async def test_steps_of_one_session_happen_in_the_order_in_which_they_were_started(bench: Bench) -> None:
     grid = await bench.grid()
     record = session_record()
-    steps = [grid.sessions.create(record)]
-    steps += [
+    await grid.sessions.create(record)
+    steps = [
         grid.sessions.change(right_of(record), SessionChanges(selections=tuple(f"+t{n}" for n in range(number))))
         for number in range(500)
     ]

@@ -34,6 +34,7 @@ def test_the_retryable_errors() -> None:
         "rate_limited",
         "authentication_unavailable",
         "try_later",
+        "too_many_sessions",
         "handshake_timeout",
     }
 

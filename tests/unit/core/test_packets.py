@@ -68,6 +68,7 @@ def test_every_packet_is_of_one_of_the_two_families() -> None:
 def test_notice_codes_are_stable_names() -> None:
     assert {code.value for code in NoticeCode} == {
         "grid_lost_writes",
+        "slowed_down",
         "values_reread",
         "credentials_expiring",
         "administrator",

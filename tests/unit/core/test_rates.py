@@ -90,3 +90,30 @@ def test_no_span_of_time_grants_more_than_it_may(rate: float, burst: float, step
             amounts = [amount for _, amount in granted[first : last + 1]]
             allowed = max(burst, *amounts) + rate * (span + CLOCK_ROUNDING * 2)
             assert sum(amounts) <= allowed * (1 + 1e-9)
+
+
+def test_a_charge_is_made_whether_there_is_enough_or_not() -> None:
+    bucket = TokenBucket(rate=10, burst=5)
+    assert bucket.charge(0.0, 5) == 0
+    assert bucket.charge(0.0, 10) == pytest.approx(1.0)
+    assert bucket.charge(0.5, 0) == pytest.approx(0.5), "nothing more is owed for looking"
+    assert bucket.charge(1.0, 0) == 0
+    assert not bucket.is_full(1.4)
+    assert bucket.is_full(1.5)
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=50), st.floats(0.5, 20), st.floats(1, 20))
+def test_who_waits_out_each_charge_keeps_to_the_rate(amounts: list[float], rate: float, burst: float) -> None:
+    bucket = TokenBucket(rate, burst)
+    now = total = 0.0
+    for amount in amounts:
+        total += amount
+        now += bucket.charge(now, amount)
+        assert total <= burst + rate * now + 1e-6 * (1 + total)
+
+
+def test_looking_how_long_to_wait_takes_nothing() -> None:
+    bucket = TokenBucket(rate=1, burst=1)
+    assert bucket.wait(0.0) == 0
+    assert bucket.take(0.0) == 0
+    assert bucket.wait(0.0) == pytest.approx(1)

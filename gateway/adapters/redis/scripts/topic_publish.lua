@@ -12,12 +12,16 @@
 -- ARGV[4] entries to keep in a stream, about
 -- ARGV[5] short hash of the session's id
 -- ARGV[6] milliseconds for which the receipts outlive this publish; 0 if the end of the session removes them
--- ARGV[7..] for each partition: previous, the request before the first that was sent to this partition and is not
+-- ARGV[7] topics that a partition may hold for a new one to be created; 0 for no limit, -1 to create none
+-- ARGV[8..] for each partition: previous, the request before the first that was sent to this partition and is not
 --         answered yet, 0 if none; how many publishes follow; and of each of these: request, topic, and value as JSON text
 -- Result  for each partition one of
 --           {event, answer, ...}  event of the first that was published now, '' if none was, and for each publish
 --             version             published: its event has the next number after that of the one published before it
+--             -version            the same, and the topic is new
 --             {version, event}    published before; {0, ''} if that receipt was forgotten
+--             {0, '-'}            the topic is not there and was not created, now or before
+--             {0, '+'}            the same, and this was decided now
 --           'fenced'              a newer owner published here, or the session has ended
 --           'broken'              the previous request was not executed, so these must not be
 --         or, instead of all of these, if it ended at some partition
@@ -27,7 +31,8 @@
 --
 -- Invariant: requests of a session rise in the receipts; a request is executed only if it is above the last of them.
 -- What many publishes have in common is looked at once: half of what a publish would cost alone.
-local epoch, settled, generation, length, hash, life = unpack(ARGV, 1, 6)
+local epoch, settled, generation, length, hash, life, most = unpack(ARGV, 1, 7)
+most = tonumber(most)
 -- Versions never fall back, even if the grid lost some: each generation starts above all that came before (P6).
 local least = (generation - 1) * 4294967296
 
@@ -52,7 +57,10 @@ local function write(values, key, fields, receipts)
   if count == 0 then
     return
   end
-  redis.call('HSET', values, unpack(fields))
+  -- Of topics that were not created there is a receipt and nothing else.
+  if #fields > 0 then
+    redis.call('HSET', values, unpack(fields))
+  end
   local kept = redis.call('RPUSH', key, unpack(receipts))
   if life ~= '0' then
     redis.call('PEXPIRE', key, life)
@@ -89,11 +97,23 @@ local function publish(values, stream, key, closed, previous, first, final)
   end
   local stored = redis.call('HMGET', values, unpack(topics))
   local versions, fields, receipts, result = {}, {}, {}, {''}
+  local held
+  local function may_create()
+    if most > 0 then
+      held = held or redis.call('HLEN', values) - redis.call('HEXISTS', values, '')
+    end
+    return most == 0 or (most > 0 and held < most)
+  end
   for number, topic in ipairs(topics) do
     local at = first + 3 * (number - 1)
     local request = tonumber(ARGV[at])
-    if request > newest then
+    if request > newest and not stored[number] and not versions[topic] and not may_create() then
+      receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' 0 - ' .. settled
+      newest, forgotten = request, tonumber(settled)
+      result[number + 1] = {0, '+'}
+    elseif request > newest then
       local version = versions[topic]
+      local is_new = not stored[number] and not version
       if not version then
         local known = stored[number] and string.match(stored[number], '^%d+') or redis.call('HGET', values, '')
         version = math.max(tonumber(known or '0'), least)
@@ -119,7 +139,10 @@ local function publish(values, stream, key, closed, previous, first, final)
       fields[#fields + 1] = text .. ' ' .. event .. ' ' .. value
       receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' ' .. text .. ' ' .. event .. ' ' .. settled
       newest, forgotten = request, tonumber(settled)
-      result[number + 1] = version
+      if is_new then
+        held = held and held + 1
+      end
+      result[number + 1] = is_new and -version or version
       if result[1] == '' then
         result[1] = event
       end
@@ -143,7 +166,7 @@ local function publish(values, stream, key, closed, previous, first, final)
   return result
 end
 
-local results, at = {}, 7
+local results, at = {}, 8
 for number = 1, #KEYS, 4 do
   local values, stream, key, closed = unpack(KEYS, number, number + 3)
   local following = at + 2 + 3 * ARGV[at + 1]

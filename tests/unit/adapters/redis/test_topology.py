@@ -69,7 +69,9 @@ class BatcherStub:
         self.name = name
         self.futures: list[tuple[Sequence[Command], asyncio.Future[list[Any]]]] = []
 
-    def submit(self, commands: Sequence[Command], *, gated: bool = False) -> asyncio.Future[list[Any]]:
+    def submit(
+        self, commands: Sequence[Command], *, gated: bool = False, patient: bool = False
+    ) -> asyncio.Future[list[Any]]:
         assert gated
         self.futures.append((commands, asyncio.get_running_loop().create_future()))
         return self.futures[-1][1]

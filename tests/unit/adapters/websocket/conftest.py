@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from gateway.adapters.memory import MemoryMetrics
+from gateway.adapters.memory import MemoryMetrics, OpenDoor
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
@@ -71,10 +71,12 @@ class Port:
         self.listens = True
         self.metrics = MemoryMetrics()
         self.is_accepting = True
+        self.door = OpenDoor()
         self.server = WebSocketServer(
             host,
             0,
             serve=self._serve,
+            admission=self.door,
             accepting=lambda: self.is_accepting,
             message_bytes=MESSAGE_BYTES,
             metrics=self.metrics,

@@ -13,6 +13,7 @@ from gateway.adapters import websocket
 from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket.asking import REQUEST_TIMEOUT
 from gateway.adapters.websocket.upgrade import HEAD_BYTES
+from gateway.ports import TurnedAway
 from tests.unit.adapters.websocket.conftest import REQUEST, Port
 
 DOCUMENT: Final = Path(__file__).parents[4] / "docs" / "reference" / "protocol.md"
@@ -36,13 +37,19 @@ REQUESTS: Final[dict[int, list[bytes]]] = {
         REQUEST.replace(b"Upgrade: websocket\r\n", b"") + b"\r\n",
         REQUEST.replace(b"Version: 13", b"Version: 12") + b"\r\n",
     ],
+    429: [REQUEST + b"\r\n"],
     431: [REQUEST + b"X: " + b"x" * HEAD_BYTES],
     503: [REQUEST + b"\r\n"],
     505: [REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n"],
 }
 """For each status, requests that are answered with it."""
 
-HEADERS: Final = {405: b"\r\nAllow: GET\r\n", 426: b"\r\nUpgrade: websocket\r\n", 503: b"\r\nRetry-After: 1\r\n"}
+HEADERS: Final = {
+    405: b"\r\nAllow: GET\r\n",
+    426: b"\r\nUpgrade: websocket\r\n",
+    429: b"\r\nRetry-After: 3\r\n",
+    503: b"\r\nRetry-After: 1\r\n",
+}
 """What RFC 9110 wants in answers, or what a balancer can make use of."""
 
 
@@ -63,6 +70,8 @@ async def test_each_status_is_answered(
     if status == 408:
         monkeypatch.setattr(asking_module, "REQUEST_TIMEOUT", 0.05)
     port.is_accepting = status != 503
+    if status == 429:
+        port.door.refuse_with = TurnedAway("limit_x: too many", limit="limit_x", retry_after=2.5, elsewhere=False)
     peer = await port.dial()
     await peer.send(request_)
 

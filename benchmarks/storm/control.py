@@ -1,0 +1,364 @@
+"""What a storm of returning clients does to those who never left: ``python -m benchmarks.storm.control``.
+
+A node with thousands of sessions is killed. All of them come back, through HAProxy, to the two nodes that are left;
+these have sessions of their own, which receive updates all the while. Measured is what an update takes to reach them:
+before, and until the last client has returned. Three times: without storm control, with it and clients that all come in
+the very same moment, and with it and clients that spread their return as they were advised.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from benchmarks.machine import machine
+from benchmarks.measure import process_cpu
+from benchmarks.placement import Placement
+from benchmarks.processes import PinnedProcess, scratch_folder
+from benchmarks.storm.cluster import Cluster, running
+from benchmarks.storm.crowd import all_topics, allow_descriptors
+from benchmarks.storm.loop import StormFailed
+from benchmarks.storm.returning import ReturningCrowd
+from benchmarks.storm.scenarios import PREPARING_AT_ONCE, publish_everything, warm_up
+
+LOST: Final = "n3"
+"""The node that is killed."""
+LEFT: Final = ("n1", "n2")
+"""The nodes that serve the established sessions, and then everybody."""
+BEFORE: Final = 5.0
+"""Seconds of quiet before the storm."""
+AFTER: Final = 3.0
+"""Seconds that are shown after the last has returned."""
+MOST_TIMES: Final = 5.0
+"""By what the 99th percentile may rise during a storm (issue of operability, acceptance 3)."""
+MOST_REDIS: Final = 0.5
+"""Cores that Redis may use at most."""
+
+_BUCKET: Final = 0.1
+"""Seconds of one point of the picture, and of one look at the processes."""
+_EVERY: Final = 0.005
+_STORM_SECONDS: Final = 55.0
+_NANO: Final = 1e9
+_MILLI: Final = 1e3
+_DESCRIPTORS_PER_SESSION: Final = 3
+_DESCRIPTORS: Final = 2_000
+_NICE: Final = 5
+"""By what the storm's clients are put back behind the gateway's processes, which share their core: in reality they run
+on machines of their own."""
+
+FILE: Final = Path(__file__).with_name("control.json")
+"""What is drawn in the documentation."""
+PICTURE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "figures" / "storms.svg"
+
+OFF: Final[Mapping[str, str]] = {"admission-rate": "0", "claim-rate": "0", "claims-at-once": "0"}
+HALF: Final[Mapping[str, str]] = {"admission-rate": "1000"}
+"""Both nodes share one core here, so each gets half the rate that a node with a core of its own has by default."""
+
+VARIANTS: Final[Mapping[str, tuple[Mapping[str, str], bool, str]]] = {
+    "off": (OFF, False, "no storm control, all at once"),
+    "at-once": (HALF, False, "storm control, all at once"),
+    "advised": (HALF, True, "storm control, spread as advised"),
+}
+"""Settings of the nodes, whether clients follow the advice, and what it is called."""
+
+
+@dataclass
+class Outcome:
+    """How one storm went; times in seconds from its beginning, latencies in milliseconds.
+
+    Attributes:
+        variant: see ``VARIANTS``.
+        sessions: that came back.
+        returned: that were served.
+        seconds: until the last had its values.
+        half: until half had.
+        before: percentiles of the established sessions' latency by name, before the storm.
+        during: the same, from the first to the last return.
+        redis: largest share of a core that Redis used in a tenth of a second.
+        refusals: how often clients had to come again, by reason.
+        latencies: points in time with the 99th percentile around each.
+        returns: points in time with how many had returned.
+        cores: points in time with the cores used by Redis, HAProxy and the nodes.
+        failure: what was wrong; empty if nothing.
+    """
+
+    variant: str
+    sessions: int
+    returned: int
+    seconds: float
+    half: float
+    before: dict[str, float]
+    during: dict[str, float]
+    redis: float
+    refusals: dict[str, int]
+    latencies: list[tuple[float, float]]
+    returns: list[tuple[float, int]]
+    cores: list[tuple[float, float, float, float]]
+    failure: str = ""
+
+    @property
+    def times(self) -> float:
+        """By what the 99th percentile rose."""
+        return self.during["p99"] / self.before["p99"]
+
+    def faults(self) -> list[str]:
+        """Tell what was not kept of what is promised."""
+        found = [self.failure] if self.failure else []
+        if self.returned < self.sessions:
+            found.append(f"{self.returned} of {self.sessions} returned")
+        if self.times > MOST_TIMES:
+            found.append(f"the 99th percentile rose by {self.times:.1f} and not at most {MOST_TIMES:g}")
+        if self.redis > MOST_REDIS:
+            found.append(f"Redis used {self.redis:.2f} of a core and not at most {MOST_REDIS:g}")
+        return found
+
+    def line(self) -> str:
+        """Write it for people."""
+        told = f"{VARIANTS[self.variant][2]}: {self.returned}/{self.sessions} returned in {self.seconds:.2f} s"
+        refused = ", ".join(f"{count} x {why}" for why, count in sorted(self.refusals.items())) or "nobody refused"
+        return (
+            f"{told}; p99 {self.before['p99']:.2f} -> {self.during['p99']:.2f} ms ({self.times:.1f} times), "
+            f"p50 {self.before['p50']:.2f} -> {self.during['p50']:.2f} ms, largest {self.during['most']:.0f} ms; "
+            f"Redis at most {self.redis:.2f} cores; {refused}"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large it is.
+
+    Attributes:
+        sessions: that come back.
+        established: sessions that stay.
+        topics: that they follow, each one of them.
+        rate: updates per second of each topic.
+    """
+
+    sessions: int = 3_000
+    established: int = 300
+    topics: int = 20
+    rate: float = 20.0
+
+
+class _Sampler:
+    """Looks at processes and at the crowd ten times a second."""
+
+    def __init__(self, cluster: Cluster, crowd: ReturningCrowd) -> None:
+        self._pids = {name: process.pid for name, process in cluster.processes.items()}
+        self.crowd = crowd
+        self._next = 0.0
+        self._last: tuple[float, dict[str, float]] | None = None
+        self.cores: list[tuple[float, float, float, float]] = []
+        self.returns: list[tuple[float, int]] = []
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _BUCKET
+            self._look(now)
+        self.crowd.tick()
+
+    def _look(self, now: float) -> None:
+        used = {name: process_cpu(pid) for name, pid in self._pids.items()}
+        if self._last is not None:
+            before, then = self._last
+            rate = {name: max(0.0, used[name] - then[name]) / (now - before) for name in used}
+            nodes = sum(rate[name] for name in LEFT)
+            self.cores.append((now, rate["redis"], rate["haproxy"], nodes))
+        self._last = (now, used)
+        self.returns.append((now, self.crowd.phase.current))
+
+
+def storm(variant: str, plan: Plan) -> Outcome:
+    """Let it happen.
+
+    Raises:
+        SystemFailed: it could not be prepared.
+    """
+    settings, advised, _ = VARIANTS[variant]
+    allow_descriptors(plan.sessions * _DESCRIPTORS_PER_SESSION + _DESCRIPTORS)
+    placement = Placement.of_this_machine()
+    with scratch_folder("control") as folder, running(placement, nodes=(*LEFT, LOST), settings=settings) as cluster:
+        os.sched_setaffinity(0, {placement.others})
+        crowd = ReturningCrowd()
+        topics = all_topics(plan.sessions)
+        publish_everything(cluster, crowd, topics, node=LOST)
+        warm_up(cluster, crowd, plan.sessions, LEFT)
+        out = folder / "witness"
+        with _witness(cluster, placement, plan, out) as witness:
+            crowd.add(plan.sessions)
+            crowd.arrive(cluster.direct(LOST), expected="created", at_once=PREPARING_AT_ONCE)
+            crowd.settle()
+            crowd.idle(_until_advised(advised))
+            os.nice(_NICE)
+            sampler = _Sampler(cluster, crowd)
+            crowd.loop.run(_after(BEFORE), seconds=BEFORE + 5, tick=sampler.tick, every=_EVERY)
+            failure = ""
+            cluster.kill(LOST)
+            crowd.cut()
+            began = time.monotonic()
+            phase = crowd.return_all(cluster.entry, advised=advised, members=crowd.members)
+            try:
+                crowd.loop.run(
+                    lambda: phase.current >= phase.wanted, seconds=_STORM_SECONDS, tick=sampler.tick, every=_EVERY
+                )
+                crowd.loop.run(_after(AFTER), seconds=AFTER + 5, tick=sampler.tick, every=_EVERY)
+            except StormFailed as failed:
+                failure = str(failed)
+            witness.process.send_signal(signal.SIGTERM)
+            witness.process.wait()
+        crowd.close()
+        failure = failure or out.with_name(out.name + ".failure").read_text()
+        samples = array.array("q")
+        samples.frombytes(out.read_bytes())
+    return _outcome(variant, plan, sampler, samples, began=began, failure=failure)
+
+
+def _until_advised(advised: bool) -> float:
+    """Clients that follow the advice must have heard of it: a node looks every 5 s whether it has outgrown."""
+    return 7.0 if advised else 0.5
+
+
+def _after(seconds: float) -> Any:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+def _witness(cluster: Cluster, placement: Placement, plan: Plan, out: Path) -> PinnedProcess:
+    process = PinnedProcess(
+        [
+            *(sys.executable, "-m", "benchmarks.storm.witness", str(cluster.entry[1]), ",".join(LEFT), str(out)),
+            *("--sessions", str(plan.established), "--topics", str(plan.topics), "--rate", str(plan.rate)),
+        ],
+        core=placement.others,
+        folder=out.parent,
+        environment={"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    process.wait_ready(out.with_name(out.name + ".ready").exists)
+    return process
+
+
+def _outcome(
+    variant: str, plan: Plan, sampler: _Sampler, samples: array.array[int], *, began: float, failure: str
+) -> Outcome:
+    crowd = sampler.crowd
+    phase = crowd.phase
+    finished = phase.finished if phase.current else began + _STORM_SECONDS
+    pairs = [(at / _NANO - began, took / _NANO * _MILLI) for at, took in zip(samples[::2], samples[1::2], strict=True)]
+    before = sorted(took for at, took in pairs if -BEFORE <= at < 0)
+    # By when they were published: an update that comes late because of the storm counts, though it be over.
+    during = sorted(took for at, took in pairs if 0 <= at - took / _MILLI <= finished - began)
+    buckets: dict[int, list[float]] = {}
+    for at, took in pairs:
+        if -BEFORE <= at <= finished - began + AFTER:
+            buckets.setdefault(int((at + BEFORE) / _BUCKET), []).append(took)
+    waits = sorted(phase.waits)
+    return Outcome(
+        variant=variant,
+        sessions=plan.sessions,
+        returned=phase.current,
+        seconds=round(finished - began, 3),
+        half=round(waits[len(waits) // 2], 3) if waits else 0.0,
+        before=_percentiles(before),
+        during=_percentiles(during),
+        redis=round(max((redis for at, redis, _, _ in sampler.cores if at >= began), default=0.0), 3),
+        refusals=dict(sorted(crowd.refusals.items())),
+        latencies=[
+            (round(number * _BUCKET - BEFORE + _BUCKET / 2, 3), round(_percentile(sorted(some), 0.99), 3))
+            for number, some in sorted(buckets.items())
+        ],
+        returns=[(round(at - began, 3), count if at >= began else 0) for at, count in sampler.returns],
+        cores=[
+            (round(at - began, 3), round(redis, 3), round(haproxy, 3), round(nodes, 3))
+            for at, redis, haproxy, nodes in sampler.cores
+        ],
+        failure=failure,
+    )
+
+
+def _percentiles(ordered: Sequence[float]) -> dict[str, float]:
+    return {
+        "p50": round(_percentile(ordered, 0.5), 3),
+        "p99": round(_percentile(ordered, 0.99), 3),
+        "most": round(ordered[-1], 3) if ordered else 0.0,
+        "samples": len(ordered),
+    }
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
+
+
+@click.command()
+@click.option("--only", type=click.Choice(list(VARIANTS)), help="One of the three.")
+@click.option("--sessions", default=Plan.sessions, show_default=True, help="Sessions that come back.")
+@click.option("--established", default=Plan.established, show_default=True, help="Sessions that stay.")
+@click.option("--runs", default=1, show_default=True, help="How often each; kept is the one in the middle.")
+@click.option("--keep", is_flag=True, help="Keep the results, and draw the picture of the documentation.")
+@click.option("--json", "as_json", is_flag=True, hidden=True)
+def main(*, only: str | None, sessions: int, established: int, runs: int, keep: bool, as_json: bool) -> None:
+    """Measure what a storm of returning clients does to those who never left.
+
+    Exits with 1 if storm control did not keep what it promises.
+    """
+    plan = Plan(sessions=sessions, established=established)
+    if as_json and only is not None:
+        print(json.dumps(asdict(storm(only, plan))))
+        return
+    outcomes = []
+    for variant in [only] if only else VARIANTS:
+        some = sorted((_alone(variant, plan) for _ in range(runs)), key=lambda each: each.times)
+        for each in some:
+            print(each.line(), flush=True)
+        outcomes.append(some[len(some) // 2])
+    if keep:
+        write(outcomes, FILE)
+        draw(load(FILE), PICTURE)
+    faults = [f"{each.variant}: {fault}" for each in outcomes if each.variant != "off" for fault in each.faults()]
+    for fault in faults:
+        print(fault)
+    sys.exit(1 if faults else 0)
+
+
+def _alone(variant: str, plan: Plan) -> Outcome:
+    """Run one storm in a process of its own: it lowers its priority, and its children would inherit that."""
+    command = [
+        *(sys.executable, "-m", "benchmarks.storm.control", "--only", variant, "--json"),
+        *("--sessions", str(plan.sessions), "--established", str(plan.established)),
+    ]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return Outcome(**json.loads(text))
+
+
+def write(outcomes: Sequence[Outcome], file: Path) -> None:
+    """Keep outcomes with what they were measured on."""
+    measured_on = dict(machine())
+    rows = ",\n".join(json.dumps(asdict(each)) for each in outcomes)
+    file.write_text(f'{{"machine": {json.dumps(measured_on)},\n"outcomes": [\n{rows}\n]}}\n')
+
+
+def load(file: Path) -> list[Outcome]:
+    """Read what ``write`` wrote."""
+    return [Outcome(**each) for each in json.loads(file.read_text())["outcomes"]]
+
+
+def draw(outcomes: Sequence[Outcome], file: Path) -> None:
+    """Draw them; see ``benchmarks.storm.picture``."""
+    from benchmarks.storm.picture import draw_storms  # noqa: PLC0415 - matplotlib is slow to load, and seldom needed
+
+    draw_storms(outcomes, {name: text for name, (_, _, text) in VARIANTS.items()}, MOST_TIMES, file)
+
+
+if __name__ == "__main__":
+    main()

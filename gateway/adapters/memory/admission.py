@@ -1,0 +1,36 @@
+"""A door that is open to everybody; implements ``gateway.ports.Admission``."""
+
+from __future__ import annotations
+
+from gateway.ports import TurnedAway, Visitor
+
+
+class OpenDoor:
+    """Lets everybody in at once, and counts them.
+
+    Attributes:
+        visits: connections that have arrived and not left.
+        refuse_with: what arrivals are told instead, if it is set.
+    """
+
+    def __init__(self) -> None:
+        self.visits = 0
+        self.refuse_with: TurnedAway | None = None
+
+    def arrive(self, address: str) -> OpenDoor:  # noqa: ARG002 - all are welcome
+        """See the port."""
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.visits += 1
+        return self
+
+    def leave(self) -> None:
+        """See ``Visit``."""
+        self.visits -= 1
+
+    def admit(self, visitor: Visitor, *, returning: bool) -> None:  # noqa: ARG002 - all are alike
+        """See the port."""
+        visitor.let_in()
+
+    def withdraw(self, visitor: Visitor) -> None:
+        """See the port; nobody ever waits."""

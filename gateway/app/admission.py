@@ -1,0 +1,114 @@
+"""The door of a node: who may connect, and when, if more come than it can take on at once.
+
+A node that serves live updates lets clients in at a steady pace, because what it does for newcomers delays those it has
+already. A node that has nothing to deliver lets them in as fast as it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from gateway.app.clock import Clock
+from gateway.app.limits import AddressVisit, Limits
+from gateway.app.policy import StormPolicy
+from gateway.catalogue import metrics as catalogue
+from gateway.core.admission import AdmissionQueue
+from gateway.ports import Metrics, Visitor
+
+TOGETHER: Final = 16
+"""Clients let in before the loop gets its turn: one to two milliseconds."""
+
+
+class Doorkeeper:
+    """Implements ``gateway.ports.Admission``.
+
+    Args:
+        limits: of addresses and of the node.
+        policy: how storms are met.
+        busy: whether the node has live updates to deliver.
+        longest: seconds after which a refused client is asked to come back at the latest.
+        clock: time.
+        metrics: where numbers go.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        policy: StormPolicy,
+        *,
+        busy: Callable[[], bool],
+        longest: float,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._limits = limits
+        self._policy = policy
+        self._busy = busy
+        self._clock = clock
+        self._metrics = metrics
+        self._queue: AdmissionQueue[Visitor] | None = None
+        if policy.admission_rate:
+            self._queue = AdmissionQueue(rate=policy.admission_rate, patience=policy.admission_wait, longest=longest)
+        self._came: dict[Visitor, float] = {}
+        self._turn: asyncio.Handle | None = None
+        metrics.watch(catalogue.ADMISSIONS_WAITING, lambda: len(self._queue or ()))
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
+    def arrive(self, address: str) -> AddressVisit:
+        """See ``Admission``."""
+        return self._limits.arrive(address)
+
+    def admit(self, visitor: Visitor, *, returning: bool) -> None:
+        """See ``Admission``."""
+        if self._queue is None:
+            visitor.let_in()
+            return
+        now = self._clock.monotonic()
+        retry_after = self._queue.arrive(visitor, now, returning=returning, paced=self._busy())
+        if retry_after:
+            self._turn_away(visitor, retry_after)
+            return
+        self._came[visitor] = now
+        if self._turn is None:
+            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def withdraw(self, visitor: Visitor) -> None:
+        """See ``Admission``."""
+        if self._queue is not None and self._came.pop(visitor, None) is not None:
+            self._queue.withdraw(visitor)
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        queue = self._queue
+        if queue is None:
+            return
+        now, paced = self._clock.monotonic(), self._busy()
+        for visitor, retry_after in queue.expired(now):
+            del self._came[visitor]
+            self._turn_away(visitor, retry_after)
+        for visitor in queue.release(now, paced=paced, most=TOGETHER):
+            self._metrics.observe(catalogue.ADMISSION_WAIT_SECONDS, now - self._came.pop(visitor))
+            self._metrics.add(catalogue.ADMISSIONS, label="let_in")
+            visitor.let_in()
+        following = queue.next(now, paced=paced)
+        if following is not None:
+            loop = asyncio.get_running_loop()
+            self._turn = loop.call_later(following, self._take_turn) if following else loop.call_soon(self._take_turn)
+
+    def _turn_away(self, visitor: Visitor, retry_after: float) -> None:
+        self._metrics.add(catalogue.ADMISSIONS, label="turned_away")
+        visitor.turn_away(
+            self._limits.turned_away(
+                "admission_rate",
+                f"more clients come to this node than the {self._policy.admission_rate:g} a second that it lets in",
+                retry_after,
+                elsewhere=True,
+            )
+        )

@@ -1,0 +1,400 @@
+"""What one address, one principal and the node as a whole may use, and what is said to whoever wants more.
+
+| limited | by address | by principal | of the node |
+| --- | --- | --- | --- |
+| connections, handshakes | HTTP 429 before the handshake | error packet and close 4105 at hello | HTTP 503 before it |
+| packets, published bytes | reading pauses, a notice says why | likewise | likewise |
+| selections, new topics | | error in the reply | error in the reply |
+
+A principal is known only after its first packet, so nothing of it can be refused before. Nobody is refused a session
+that it has already: what a principal holds is counted when it comes back, and limits what it may open anew.
+
+Where no limit is set nothing is counted, and what is left is a look at an attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+from gateway.app.clock import Clock
+from gateway.app.policy import NodePolicy
+from gateway.app.refusals import COME_AGAIN, HandshakeRefused
+from gateway.app.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.accounts import Account, Accounts
+from gateway.core.codes import LIMIT_EXCEEDED, ErrorCode
+from gateway.core.errors import RequestRefused
+from gateway.core.packets import Packet, Publish, SessionPacket
+from gateway.core.rates import TokenBucket
+from gateway.ports import NO_NEW_TOPICS, EventLog, Metrics, TurnedAway
+
+MOST_ACCOUNTS: Final = 32_768
+"""Addresses, and principals, that are remembered besides those with an open connection: at most some 20 MB each."""
+
+IPV6_PREFIX: Final = 64
+"""Leading bits of an IPv6 address that count as one: a subscriber is given at least so many addresses (RFC 6177), so
+whoever counted single ones would count nothing."""
+
+_REMEMBERED: Final = 4096
+"""Addresses of which is remembered what they count as; in a storm the same ones come again and again."""
+
+TELL_AGAIN: Final = 10.0
+"""Seconds between two notices about reading that pauses, for one connection: they take room in its resend buffer."""
+
+LOG_AGAIN: Final = 1.0
+"""Seconds between two log lines about the same limit: an attacker must not fill the disk. The metric counts all."""
+
+BUSY_RETRY: Final = 5.0
+"""Seconds after which somebody comes back to a node, or from an address, that has as many connections as it may: they
+last, so that looking more often is no use."""
+
+
+def account_key(address: str) -> str:
+    """Tell as what an address counts: IPv6 by its network, anything that is no address by itself."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        return str(IPv6Network((int(parsed), IPV6_PREFIX), strict=False))
+    return address
+
+
+class AddressVisit:
+    """A connection that is counted for its address and for the node; a ``Visit``."""
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self, accounts: tuple[Account, ...]) -> None:
+        self._accounts = accounts
+
+    def leave(self) -> None:
+        """See ``Visit``."""
+        for account in self._accounts:
+            account.connections -= 1
+        self._accounts = ()
+
+
+class Meter:
+    """What the packets of one connection are charged to.
+
+    Attributes:
+        packets: charges so many packets at a time; returns the seconds to pause.
+        publishes: whether published bytes are charged, too.
+    """
+
+    __slots__ = ("_bytes", "_packets", "packets", "publishes", "tell_at")
+
+    def __init__(
+        self, packets: Sequence[tuple[TokenBucket, str]], publish_bytes: Sequence[tuple[TokenBucket, str]]
+    ) -> None:
+        self._packets = packets
+        self._bytes = publish_bytes
+        self.packets: Callable[[float, float], float] = (
+            packets[0][0].charge if len(packets) == 1 else self._charge_packets
+        )
+        self.publishes = bool(publish_bytes)
+        self.tell_at = float("-inf")
+
+    def charge(self, now: float, packets: Sequence[Packet]) -> float:
+        """Charge packets that have come, with what they publish.
+
+        Returns:
+            Seconds for which no further ones should be read.
+        """
+        pause = self.packets(now, len(packets))
+        if self.publishes:
+            size = 0
+            for packet in packets:
+                if isinstance(packet, SessionPacket) and isinstance(packet.body, Publish):
+                    size += len(packet.body.value)
+            if size:
+                pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])
+        return pause
+
+    def exceeded(self, now: float) -> str:
+        """Name the limit for which the pause is longest."""
+        return max((*self._packets, *self._bytes), key=lambda each: each[0].charge(now, 0))[1]
+
+    def _charge_packets(self, now: float, count: float) -> float:
+        return max([bucket.charge(now, count) for bucket, _ in self._packets], default=0.0)
+
+
+class Limits:
+    """Keeps the accounts of a node.
+
+    Args:
+        policy: with the limits.
+        clock: time.
+        metrics: where what was exceeded is counted.
+        log: where it is told.
+
+    Attributes:
+        node: the account of the node itself.
+        topics: whether new topics of a principal are limited.
+    """
+
+    def __init__(self, policy: NodePolicy, *, clock: Clock, metrics: Metrics, log: EventLog) -> None:
+        usage = policy.usage
+        self._policy = policy
+        self._clock = clock
+        self._metrics = metrics
+        self._log = log
+        self._told: dict[str, float] = {}
+        self._addresses = Accounts[str](usage.address, MOST_ACCOUNTS) if usage.address.any else None
+        self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None
+        self.node = Account(usage.node)
+        self.topics = usage.principal.topics > 0
+        self._counts_selections = bool(usage.principal.selections or usage.node.selections)
+        self._key = lru_cache(_REMEMBERED)(self._find_key)
+        metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._addresses or ()), label="address")
+        metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._principals or ()), label="principal")
+
+    # --- Connections --------------------------------------------------------------------------------------------------
+
+    def arrive(self, address: str) -> AddressVisit:
+        """Count a connection; see ``Admission.arrive``.
+
+        Raises:
+            TurnedAway: the address, or the node, has too many.
+        """
+        account = self._account_of(address)
+        if account is not None:
+            self._check_address(account, address)
+        node = self.node
+        most = node.limits.connections
+        if most and node.connections >= most:
+            raise self.turned_away(
+                "limit_connections", f"this node has {most} connections, as many as it may", BUSY_RETRY, elsewhere=True
+            )
+        counted = (node,) if account is None else (node, account)
+        for each in counted:
+            each.connections += 1
+        return AddressVisit(counted)
+
+    def _check_address(self, account: Account, address: str) -> None:
+        limits = account.limits
+        if limits.connections and account.connections >= limits.connections:
+            raise self.turned_away(
+                "limit_address_connections",
+                f"there are {limits.connections} connections from your address, as many as one may have",
+                BUSY_RETRY,
+                address=address,
+            )
+        wait = 0.0 if account.handshakes is None else account.handshakes.take(self._clock.monotonic())
+        if wait > 0:
+            raise self.turned_away(
+                "rate_address_handshakes",
+                f"one address may make {limits.handshakes:g} handshakes a second, and yours has made more",
+                wait,
+                address=address,
+            )
+
+    def turned_away(
+        self, limit: str, why: str, retry_after: float, *, address: str = "", elsewhere: bool = False
+    ) -> TurnedAway:
+        """Make and count a refusal before the handshake."""
+        self._exceeded(limit, address)
+        return TurnedAway(f"{limit}: {why}", limit=limit, retry_after=retry_after, elsewhere=elsewhere)
+
+    def _account_of(self, address: str) -> Account | None:
+        if self._addresses is None:
+            return None
+        key = self._key(address)
+        return None if key is None else self._addresses.of(key, self._clock.monotonic())
+
+    def _find_key(self, address: str) -> str | None:
+        """Tell as what an address counts; None if it is exempt."""
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return account_key(address)
+        exempt = any(parsed in network for network in self._policy.usage.exempt)
+        return None if exempt else account_key(address)
+
+    # --- Principals ---------------------------------------------------------------------------------------------------
+
+    def open(self, principal: str) -> None:
+        """Check whether a principal may open one more session.
+
+        Raises:
+            HandshakeRefused: it has too many, or opens them too fast.
+        """
+        if self._principals is None:
+            return
+        account = self._principals.of(principal, self._clock.monotonic())
+        limits = account.limits
+        if limits.connections and account.connections >= limits.connections:
+            raise self._refused(
+                "limit_principal_sessions",
+                f"this node holds {limits.connections} sessions of your principal, as many as one may have",
+                ErrorCode.TOO_MANY_SESSIONS,
+                BUSY_RETRY,
+                principal,
+            )
+        wait = 0.0 if account.handshakes is None else account.handshakes.take(self._clock.monotonic())
+        if wait > 0:
+            raise self._refused(
+                "rate_principal_handshakes",
+                f"one principal may open {limits.handshakes:g} sessions a second, and yours has opened more",
+                ErrorCode.RATE_LIMITED,
+                wait,
+                principal,
+            )
+
+    def _refused(self, limit: str, why: str, code: ErrorCode, retry_after: float, who: str) -> HandshakeRefused:
+        self._exceeded(limit, who)
+        return HandshakeRefused(code, f"{limit}: {why}", LIMIT_EXCEEDED, max(COME_AGAIN, retry_after))
+
+    def enter(self, session: Session) -> None:
+        """The node holds a session from now on."""
+        if self._principals is not None:
+            session.account = self._principals.of(session.principal, self._clock.monotonic())
+            session.account.connections += 1
+        self.recount(session)
+
+    def leave(self, session: Session) -> None:
+        """The node holds it no more."""
+        self._count_selections(session, -session.counted)
+        if session.account is not None:
+            session.account.connections -= 1
+            session.account = None
+
+    # --- Selections ---------------------------------------------------------------------------------------------------
+
+    def recount(self, session: Session) -> None:
+        """The selections of a session that the node holds may have changed."""
+        if self._counts_selections:
+            self._count_selections(session, len(session.selections) - session.counted)
+
+    def _count_selections(self, session: Session, change: int) -> None:
+        session.counted += change
+        self.node.selections += change
+        if session.account is not None:
+            session.account.selections += change
+
+    def check_selections(self, session: Session, wanted: int) -> None:
+        """Check whether a session may have *wanted* selections; fewer than it has are always allowed.
+
+        Raises:
+            RequestRefused: it would have too many, its principal or the node.
+        """
+        most = self._policy.limits.selections
+        if wanted > most:
+            raise self._too_many(
+                "limit_selections", f"the session would hold {wanted} selections; limits.selections is {most}", session
+            )
+        more = wanted - session.counted
+        if not self._counts_selections or more <= 0:
+            return
+        account = session.account
+        if account is not None and 0 < account.limits.selections < account.selections + more:
+            raise self._too_many(
+                "limit_principal_selections",
+                f"the sessions of your principal on this node would hold {account.selections + more} selections "
+                f"together; it may have {account.limits.selections}",
+                session,
+            )
+        if 0 < self.node.limits.selections < self.node.selections + more:
+            raise self._too_many(
+                "limit_node_selections",
+                f"this node holds {self.node.selections} selections; it may hold {self.node.limits.selections}",
+                session,
+            )
+
+    def _too_many(self, limit: str, why: str, session: Session) -> RequestRefused:
+        self._exceeded(limit, session.principal)
+        return RequestRefused(
+            f"{limit}: {why}. Use wider selectors, or unsubscribe first.", code=ErrorCode.TOO_MANY_SELECTIONS
+        )
+
+    # --- Topics -------------------------------------------------------------------------------------------------------
+
+    def most_topics(self, session: Session) -> int:
+        """Tell how many topics a partition may hold for this session to create one; see ``PublishCommand``."""
+        if self.topics and not self.may_create(session):
+            return NO_NEW_TOPICS
+        return self._policy.partition_topics
+
+    def may_create(self, session: Session) -> bool:
+        """Tell whether a session's principal may create topics at the moment; to be asked only if ``topics``."""
+        bucket = None if session.account is None else session.account.topics
+        return bucket is None or bucket.charge(self._clock.monotonic(), 0) == 0
+
+    def created(self, session: Session, count: int) -> None:
+        """A session has created topics; those that were under way together may be more than were allowed."""
+        if session.account is not None and session.account.topics is not None:
+            session.account.topics.charge(self._clock.monotonic(), count)
+
+    def too_many_topics(self, session: Session) -> RequestRefused:
+        """Say and count that a topic was not created."""
+        if self.topics and not self.may_create(session):
+            assert session.account is not None  # noqa: S101 - or everything could be created
+            limit = "rate_principal_topics"
+            why = f"one principal may create {session.account.limits.topics:g} topics a second, and yours created more"
+        else:
+            limit = "limit_partition_topics"
+            why = (
+                f"the part of the grid that this topic belongs to holds {self._policy.partition_topics} topics, as "
+                "many as it may"
+            )
+        self._exceeded(limit, session.principal)
+        return RequestRefused(f"{limit}: {why}; the topic was not created", code=ErrorCode.TOO_MANY_TOPICS)
+
+    # --- Packets ------------------------------------------------------------------------------------------------------
+
+    def meter(self, session: Session, address: str) -> Meter | None:
+        """Make what one connection's packets are charged to; None if nothing limits them."""
+        policy = self._policy
+        packets: list[tuple[TokenBucket, str]] = []
+        sizes: list[tuple[TokenBucket, str]] = []
+        if policy.packet_rate:
+            packets.append((TokenBucket(policy.packet_rate, policy.packet_burst), "rate_packets"))
+        for subject, account in (
+            ("address", self._account_of(address)),
+            ("principal", session.account),
+            ("node", self.node),
+        ):
+            if account is not None and account.packets is not None:
+                packets.append((account.packets, f"rate_{subject}_packets"))
+            if account is not None and account.publish_bytes is not None:
+                sizes.append((account.publish_bytes, f"rate_{subject}_publish_bytes"))
+        return Meter(packets, sizes) if packets or sizes else None
+
+    def slowed(self, session: Session, meter: Meter, pause: float) -> str | None:
+        """Count that reading pauses.
+
+        Returns:
+            What the client should be told; None if it has been told lately.
+        """
+        now = self._clock.monotonic()
+        limit = meter.exceeded(now)
+        self._exceeded(limit, session.principal)
+        if now < meter.tell_at:
+            return None
+        meter.tell_at = now + TELL_AGAIN
+        return f"{limit}: you send faster than {self._value(limit)} allows; nothing is read from you for {pause:.3g} s"
+
+    def _value(self, limit: str) -> str:
+        usage = self._policy.usage
+        scope = {"address": usage.address, "principal": usage.principal, "node": usage.node}.get(limit.split("_")[1])
+        if scope is None:
+            return f"{self._policy.packet_rate:g} packets a second"
+        if limit.endswith("packets"):
+            return f"{scope.packets:g} packets a second"
+        return f"{scope.publish_bytes:g} published bytes a second"
+
+    def count(self, limit: str) -> None:
+        """Count a limit that was exceeded and is reported by its own means."""
+        self._metrics.add(catalogue.LIMITS_EXCEEDED, label=limit)
+
+    def _exceeded(self, limit: str, who: str) -> None:
+        self.count(limit)
+        now = self._clock.monotonic()
+        if now >= self._told.get(limit, now):
+            self._told[limit] = now + LOG_AGAIN
+            self._log.emit(events.LIMIT_EXCEEDED, limit=limit, who=who)

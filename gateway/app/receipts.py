@@ -1,0 +1,58 @@
+"""What became of a run of publishes, sorted by how it has to be answered (protocol 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.core import codec, quick
+from gateway.core.packets import Reply
+from gateway.core.types import RequestNumber
+from gateway.ports import Fenced, GridRefused, NotCreated, PublishCommand, Published, PublishResult
+
+
+class Receipts:
+    """The results of a run.
+
+    Args:
+        commands: the publishes, in order.
+        results: one for each; what follows a fenced one has no answer.
+
+    Attributes:
+        bodies: encoded replies of what was published, now or before.
+        answered: the requests that they answer.
+        duplicates: how many of these were published before.
+        created: how many topics are new.
+        not_created: requests that would have created a topic, and may not.
+        refused: requests for which the grid has done nothing, as it refuses to write.
+        fenced: another node has the session, as one of the requests has shown.
+    """
+
+    __slots__ = ("answered", "bodies", "created", "duplicates", "fenced", "not_created", "refused")
+
+    def __init__(self, commands: Sequence[PublishCommand], results: Sequence[PublishResult]) -> None:
+        self.bodies: list[bytes] = []
+        self.answered: list[RequestNumber] = []
+        self.duplicates = self.created = 0
+        self.not_created: list[RequestNumber] = []
+        self.refused: dict[RequestNumber, GridRefused] = {}
+        self.fenced: Fenced | None = None
+        for command, result in zip(commands, results, strict=True):
+            if isinstance(result, Published):
+                self._take(command.request, result)
+            elif isinstance(result, NotCreated):
+                self.not_created.append(command.request)
+            elif isinstance(result, GridRefused):
+                self.refused[command.request] = result
+            else:
+                self.fenced = result
+                break
+
+    def _take(self, request: RequestNumber, published: Published) -> None:
+        version, event, duplicate, is_new = published
+        self.duplicates += duplicate
+        self.created += is_new
+        self.answered.append(request)
+        if event:
+            self.bodies.append(quick.published(request, version, event))
+        else:
+            self.bodies.append(codec.encode_reply(Reply(request=request)))

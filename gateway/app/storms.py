@@ -1,0 +1,200 @@
+"""Many clients that come back together: how fast they are greeted, and what they are told about the next time.
+
+Two bounds hold behind the door (``gateway.app.admission``), for those whose first packet has come:
+
+* **at once**: so many handshakes are worked on together. Each asks the grid, and what many ask together comes back
+  together; the bound is what the loop does for returning clients in one turn at most.
+* **per second**: all nodes of a cluster together ask the grid for so many sessions a second; each takes its share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from gateway.app.clock import Clock
+from gateway.app.policy import NodePolicy, StormPolicy
+from gateway.app.refusals import HandshakeRefused
+from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import TRY_LATER, ErrorCode
+from gateway.core.comeback import advise, capacity
+from gateway.core.packets import Backoff
+from gateway.core.rates import TokenBucket
+from gateway.ports import Metrics
+
+GREETING_PATIENCE: Final = 2.0
+"""Seconds that a first packet waits at most for its turn: less than a client waits for a welcome. Then the client is
+told when to come again, which costs less than letting it lose patience."""
+
+CLAIM_BURST: Final = 0.02
+"""Seconds' worth of a node's share that may be claimed together: some milliseconds of the grid's time."""
+
+
+class Turnstile:
+    """Lets first packets through, resumes first.
+
+    Args:
+        policy: how many at once, and how many a second in the whole cluster.
+        nodes: tells how many nodes share the grid.
+        clock: time.
+        metrics: where numbers go.
+    """
+
+    def __init__(self, policy: StormPolicy, *, nodes: Callable[[], int], clock: Clock, metrics: Metrics) -> None:
+        self._policy = policy
+        self._nodes = nodes
+        self._clock = clock
+        self._metrics = metrics
+        self._inside = 0
+        self._returning: deque[asyncio.Future[None]] = deque()
+        self._new: deque[asyncio.Future[None]] = deque()
+        self._pace: TokenBucket | None = None
+        self._paced_for = 0
+        self._timer: asyncio.TimerHandle | None = None
+        metrics.watch(catalogue.GREETINGS_WAITING, lambda: len(self._returning) + len(self._new))
+
+    async def enter(self, *, returning: bool) -> None:
+        """Wait for one's turn; whoever enters has to ``leave``.
+
+        Raises:
+            HandshakeRefused: it took too long.
+        """
+        if not self._returning and not self._new and self._wait() == 0:
+            self._inside += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue = self._returning if returning else self._new
+        queue.append(turn)
+        self._arm()
+        try:
+            async with asyncio.timeout(GREETING_PATIENCE):
+                await turn
+        except TimeoutError:
+            self._give_up(turn, queue)
+            self._metrics.add(catalogue.LIMITS_EXCEEDED, label="claim_rate")
+            raise HandshakeRefused(
+                ErrorCode.TRY_LATER,
+                f"claim_rate: more clients come back than the {self._policy.claim_rate:g} a second that the cluster "
+                "takes on; try again",
+                TRY_LATER,
+                GREETING_PATIENCE,
+            ) from None
+        except asyncio.CancelledError:
+            self._give_up(turn, queue)
+            raise
+
+    def leave(self) -> None:
+        """The handshake is done, whatever came of it."""
+        self._inside -= 1
+        self._next()
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self, turn: asyncio.Future[None], queue: deque[asyncio.Future[None]]) -> None:
+        if turn.done() and not turn.cancelled():
+            self.leave()  # it was let through in the same moment
+        elif turn in queue:
+            queue.remove(turn)
+
+    def _wait(self) -> float:
+        """Take a place if there is one; else tell after how many seconds to look again, infinity for a departure."""
+        most = self._policy.claims_at_once
+        if most and self._inside >= most:
+            return float("inf")
+        rate = self._policy.claim_rate
+        if not rate:
+            return 0.0
+        nodes = max(1, self._nodes())
+        if self._pace is None or nodes != self._paced_for:
+            share = rate / nodes
+            self._pace, self._paced_for = TokenBucket(share, max(1.0, share * CLAIM_BURST)), nodes
+        return self._pace.take(self._clock.monotonic())
+
+    def _next(self) -> None:
+        while queue := self._returning or self._new:
+            turn = queue[0]
+            if turn.done():
+                queue.popleft()
+                continue
+            if self._wait() > 0:
+                self._arm()
+                return
+            queue.popleft()
+            self._inside += 1
+            turn.set_result(None)
+
+    def _arm(self) -> None:
+        """Look again when the pace allows it; a departure looks anyway."""
+        if self._timer is not None or self._pace is None:
+            return
+        wait = self._pace.wait(self._clock.monotonic())
+        if wait > 0:
+            self._timer = asyncio.get_running_loop().call_later(wait, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._next()
+
+
+class Comebacks:
+    """Knows how many would come back together, and advises them.
+
+    Args:
+        policy: of the node.
+        sessions: tells how many sessions the node holds.
+        nodes: tells how many nodes live.
+        clock: time.
+        metrics: where numbers go.
+    """
+
+    def __init__(
+        self,
+        policy: NodePolicy,
+        *,
+        sessions: Callable[[], int],
+        nodes: Callable[[], int],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._policy = policy
+        self._sessions = sessions
+        self._nodes = nodes
+        self._clock = clock
+        self._awaited = 0
+        self._awaited_until = 0.0
+        metrics.watch(catalogue.BACKOFF_ADVISED_SECONDS, lambda: self.advice().initial)
+
+    @property
+    def capacity(self) -> float:
+        """Clients per second that the other nodes take on."""
+        storms = self._policy.storms
+        return capacity(survivors=self._nodes() - 1, admission_rate=storms.admission_rate, claim_rate=storms.claim_rate)
+
+    def advice(self) -> Backoff:
+        """Advise clients how to come back if this node died now."""
+        return advise(
+            self._policy.backoff,
+            sessions=self._sessions() + self._still_awaited(),
+            capacity=self.capacity,
+            window=self._policy.window,
+        )
+
+    def orphaned(self, sessions: int) -> None:
+        """Another node has died, and so many of its sessions were put on the clock: they are still to come back."""
+        now = self._clock.monotonic()
+        self._awaited = (self._awaited if now < self._awaited_until else 0) + sessions
+        self._awaited_until = now + self._policy.window
+
+    def returned(self) -> None:
+        """A session of another node has come back here."""
+        if self._awaited:
+            self._awaited -= 1
+
+    def _still_awaited(self) -> int:
+        return self._awaited if self._clock.monotonic() < self._awaited_until else 0

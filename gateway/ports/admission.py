@@ -1,0 +1,68 @@
+"""Who may connect at all, asked by the client port before a connection becomes a WebSocket.
+
+Its methods return at once; they are called in the loop's thread.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.core.errors import GatewayError
+
+
+class TurnedAway(GatewayError):
+    """A connection is not let in; the message names the limit, its value, and says when to come back.
+
+    Attributes:
+        limit: name of the setting.
+        retry_after: seconds after which trying again makes sense.
+        elsewhere: whether another node may let it in: the limit is this node's, and not one of the client's.
+    """
+
+    def __init__(self, message: str, *, limit: str, retry_after: float, elsewhere: bool) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.retry_after = retry_after
+        self.elsewhere = elsewhere
+
+
+class Visit(Protocol):
+    """One connection that is counted from its arrival to its end."""
+
+    def leave(self) -> None:
+        """The connection is over; called once."""
+
+
+class Visitor(Protocol):
+    """Who waits to be let in."""
+
+    def let_in(self) -> None:
+        """It may connect now."""
+
+    def turn_away(self, reason: TurnedAway) -> None:
+        """It may not."""
+
+
+class Admission(Protocol):
+    """Decides who may connect, and when."""
+
+    def arrive(self, address: str) -> Visit:
+        """Count a connection that asks for something.
+
+        Args:
+            address: where it comes from, as far as trusted proxies tell.
+
+        Raises:
+            TurnedAway: there are too many of them; nothing is counted.
+        """
+
+    def admit(self, visitor: Visitor, *, returning: bool) -> None:
+        """Have *visitor* let in or turned away: before this returns, or later.
+
+        Args:
+            visitor: whose request has been found good.
+            returning: it says that it comes back to a session.
+        """
+
+    def withdraw(self, visitor: Visitor) -> None:
+        """*visitor* does not wait any more; of no effect if it has been told."""

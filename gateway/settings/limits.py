@@ -1,0 +1,225 @@
+"""Settings that say how much of a node may be used: by one session, by those who share something, and in a storm.
+
+A part of ``gateway.settings.model``, which puts the groups together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from gateway.settings.declaration import setting
+from gateway.settings.kinds import Several
+from gateway.settings.places import Net, Network
+from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitSettings:
+    """What one session may use of a node. The welcome announces those that a client can keep to."""
+
+    limit_message_bytes: int = setting(
+        Bytes(1024, 16 * 1024**2),
+        64 * 1024,
+        "Largest WebSocket message accepted.",
+        reason="Holds the largest value with room to spare; larger messages would delay other clients.",
+    )
+    limit_value_bytes: int = setting(
+        Bytes(1, 8 * 1024**2),
+        32 * 1024,
+        "Largest JSON text of one published value.",
+        reason="Every subscriber's queue may hold it.",
+    )
+    limit_requests: int = setting(
+        Whole("requests", 1, 65_536),
+        256,
+        "Requests of a session that may await their reply at once.",
+        reason="Fills a round trip of 2 ms at 100,000 requests a second, and bounds what a failover resubmits.",
+    )
+    limit_selections: int = setting(
+        Whole("selections", 1, 1_000_000),
+        1000,
+        "Entries in a session's list of selections.",
+        reason="All of them are written again at each change; wildcards make long lists needless.",
+    )
+    limit_resend_packets: int = setting(
+        Whole("packets", 1, 1_000_000),
+        1024,
+        "Packets kept per session and direction until they are acknowledged.",
+        reason="Some seconds of a busy session: the gap that reattaching can bridge.",
+    )
+    limit_resend_bytes: int = setting(
+        Bytes(1024, 1024**3),
+        1024**2,
+        "Bytes kept per session and direction until they are acknowledged.",
+        reason="A thousand packets of common size; sessions that wait for the same update share its bytes.",
+    )
+    limit_outbox_packets: int = setting(
+        Whole("packets", 1, 10_000_000),
+        65_536,
+        "Packets that may wait for a slow client before it is closed with a code that lets it resume.",
+        reason="One update per topic at most waits, so this is the number of topics a slow client may follow.",
+    )
+    limit_outbox_bytes: int = setting(
+        Bytes(1024, 16 * 1024**3),
+        8 * 1024**2,
+        "Bytes that may wait for a slow client before it is closed likewise.",
+        reason="A hundred slow clients stay below a gigabyte.",
+    )
+    rate_packets: float = setting(
+        Rate("packets", 0),
+        2000.0,
+        "Packets a client may send, averaged; reading from it pauses above. 0 sets no limit.",
+        reason="No single client takes more than a few hundredths of a node.",
+    )
+    rate_burst: int = setting(
+        Whole("packets", 1, 10_000_000),
+        4000,
+        "Packets a client may send at once after it was quiet.",
+        reason="Two seconds' worth; a client that resends a full buffer after a reconnect is not slowed down.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedLimitSettings:
+    """What one address, one principal, and all together may use of a node; see [Set limits](../how-to/set-limits.md).
+
+    0 sets no limit. Strangers are limited by default; a principal has proved who it is, and how many sessions one of
+    them may have only the operator knows: it may be a person, or an application with all its users.
+    """
+
+    limit_connections: int = setting(
+        Whole("connections", 0, 10_000_000),
+        50_000,
+        "Connections of a node; above, new ones are answered 503, and HAProxy tries another node.",
+        reason="1 to 2 GB of memory. Give the process a few hundred file descriptors more.",
+    )
+    limit_node_selections: int = setting(
+        Whole("selections", 0, 1_000_000_000),
+        0,
+        "Entries in the lists of selections of all sessions of a node.",
+        reason="limit_selections bounds each session; set this if sessions make full use of that.",
+    )
+    rate_node_packets: float = setting(
+        Rate("packets", 0),
+        0.0,
+        "Packets all clients of a node may send together; above, reading pauses for those who send.",
+        reason="rate_packets keeps a single client from hurting others; all together are a matter of size.",
+    )
+    rate_node_publish_bytes: float = setting(
+        Rate("bytes", 0),
+        0.0,
+        "JSON text of values that all clients of a node may publish together; above, as for rate_node_packets.",
+        reason="As for rate_node_packets.",
+    )
+    limit_address_connections: int = setting(
+        Whole("connections", 0, 10_000_000),
+        10_000,
+        "Connections from one address (of IPv6: one /64 network) to a node; above, new ones are answered 429.",
+        reason="More than any office has people behind its address, and a fifth of limit_connections.",
+    )
+    rate_address_handshakes: float = setting(
+        Rate("handshakes", 0),
+        500.0,
+        "Requests to connect that one address may make, averaged over 10 s; above, they are answered 429.",
+        reason="Five thousand clients behind one address may come back in the same moment, and then half of what a "
+        "node lets in.",
+    )
+    rate_address_packets: float = setting(
+        Rate("packets", 0),
+        0.0,
+        "Packets that all clients of one address may send together; above, reading pauses for those who send.",
+        reason="An address may stand for many people, and each of their connections is limited by rate_packets.",
+    )
+    rate_address_publish_bytes: float = setting(
+        Rate("bytes", 0),
+        0.0,
+        "JSON text of values that all clients of one address may publish together; above, as for rate_address_packets.",
+        reason="As for rate_address_packets.",
+    )
+    limit_exempt: tuple[Network, ...] = setting(
+        Several(Net(), "addresses or networks"),
+        (ip_network("127.0.0.0/8"), ip_network("::1/128")),
+        "Addresses and networks to which the limits of one address do not apply.",
+        reason="Programs on the node's own machine, a load balancer among them. A proxy elsewhere belongs into "
+        "trusted_proxies: then the addresses of its clients count, and not its own.",
+        absent="nobody",
+    )
+    limit_principal_sessions: int = setting(
+        Whole("sessions", 0, 10_000_000),
+        0,
+        "Sessions of one principal that a node holds, connected or not, before it may open no more there. Sessions "
+        "that come back are not refused, but count.",
+        reason="See above. A session has at most one connection, so this limits connections, too.",
+    )
+    rate_principal_handshakes: float = setting(
+        Rate("sessions", 0),
+        0.0,
+        "Sessions that one principal may open at a node, averaged over 10 s.",
+        reason="See above.",
+    )
+    rate_principal_packets: float = setting(
+        Rate("packets", 0),
+        0.0,
+        "Packets that all sessions of one principal may send to a node together; above, reading pauses for those who "
+        "send.",
+        reason="See above.",
+    )
+    rate_principal_publish_bytes: float = setting(
+        Rate("bytes", 0),
+        0.0,
+        "JSON text of values that one principal may publish by a node; above, as for rate_principal_packets.",
+        reason="See above.",
+    )
+    limit_principal_selections: int = setting(
+        Whole("selections", 0, 1_000_000_000),
+        0,
+        "Entries in the lists of selections of all sessions that one principal has on a node.",
+        reason="See above.",
+    )
+    rate_principal_topics: float = setting(
+        Rate("topics", 0),
+        0.0,
+        "New topics that one principal may create by a node, averaged over a minute.",
+        reason="See above. Publishes to topics that exist are not concerned.",
+    )
+    limit_partition_topics: int = setting(
+        Whole("topics", 0, 100_000_000),
+        100_000,
+        "Topics in each of the 64 topic partitions of the grid. The same on all nodes.",
+        reason="A node that follows a partition holds all its values in memory: with 1 KB each, 100 MB. Topics of the "
+        "same root share a partition; raise topic_depth to spread them before you raise this.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StormSettings:
+    """What happens when many clients come back together; see [Storms](../explanation/storms.md)."""
+
+    admission_rate: float = setting(
+        Rate("clients", 0),
+        1000.0,
+        "Clients that a node lets in while it delivers updates; others wait, those who come back first, or are "
+        "answered 503. A node with nothing to deliver lets them in as fast as it can. 0 sets no limit.",
+        reason="A third of what a core can do; the rest is for the clients that are connected.",
+    )
+    admission_wait: float = setting(
+        Seconds(0, 60),
+        1.0,
+        "How long a client may wait to be let in before it is answered 503, with the time at which to come again.",
+        reason="Half of the load balancer's patience (its timeout server), so that it hears an answer.",
+    )
+    claim_rate: float = setting(
+        Rate("sessions", 0),
+        10_000.0,
+        "Sessions that all nodes together open or take over in the grid; each node takes an equal share. 0 sets no "
+        "limit.",
+        reason="A third to a half of what one Redis can do.",
+    )
+    claims_at_once: int = setting(
+        Whole("handshakes", 0, 100_000),
+        64,
+        "Handshakes that a node works on together. 0 sets no limit.",
+        reason="Enough to keep Redis busy for a round trip, and little enough that their answers, which come together, "
+        "hold up nobody for more than some milliseconds.",
+    )

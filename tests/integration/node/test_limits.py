@@ -1,0 +1,241 @@
+"""One node over the in-memory grid: who wants more than it may have is told so, and nobody else notices."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.catalogue import log_events as events
+from gateway.ports import GridRefused
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import Closed, RawClient
+
+STRANGERS: dict[str, Any] = {"limit_exempt": (), "trusted_proxies": (ip_network("127.0.0.1/32"),)}
+"""The tests come from this very machine, and pass for proxies of clients elsewhere."""
+
+
+def from_(address: str) -> dict[str, str]:
+    return {"X-Forwarded-For": address}
+
+
+async def turned_away(node: TestNode, address: str) -> tuple[int, str, str]:
+    """Be refused, and return the status, when to come again, and the sentence."""
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": "gateway.v1.json",
+        **from_(address),
+    }
+    async with aiohttp.ClientSession() as http, http.get(node.url, headers=headers) as answer:
+        return answer.status, answer.headers.get("Retry-After", ""), await answer.text()
+
+
+def counted(node: TestNode, limit: str) -> float:
+    text = node.gateway.metrics.render().decode()
+    (line,) = [each for each in text.splitlines() if f'limits_exceeded_total{{limit="{limit}"}}' in each]
+    return float(line.rpartition(" ")[2])
+
+
+async def test_connections_of_one_address() -> None:
+    async with running_node(limit_address_connections=2, **STRANGERS) as node:
+        async with RawClient(node.url, from_("192.0.2.1")) as one, RawClient(node.url, from_("192.0.2.1")) as two:
+            await one.hello()
+            await two.hello()
+            status, retry_after, why = await turned_away(node, "192.0.2.1")
+            assert status == 429
+            assert int(retry_after) > 0
+            assert "limit_address_connections" in why
+            assert "2 connections" in why
+            async with RawClient(node.url, from_("192.0.2.2")) as other:
+                assert (await other.hello())["outcome"] == "created"
+        await eventually(lambda: len(node.gateway.node.connections) == 0)
+        async with RawClient(node.url, from_("192.0.2.1")) as again:
+            assert (await again.hello())["outcome"] == "created"
+        assert counted(node, "limit_address_connections") == 1
+        assert node.log.of(events.LIMIT_EXCEEDED) == [{"limit": "limit_address_connections", "who": "192.0.2.1"}]
+
+
+async def test_an_ipv6_network_counts_as_one_address() -> None:
+    running = running_node(limit_address_connections=1, **STRANGERS)
+    async with running as node, RawClient(node.url, from_("2001:db8::1")) as one:
+        await one.hello()
+        assert (await turned_away(node, "2001:db8::ffff:1"))[0] == 429
+        async with RawClient(node.url, from_("2001:db8:0:1::1")) as neighbour:
+            await neighbour.hello()
+
+
+async def test_handshakes_of_one_address_are_counted_whether_they_succeed_or_not() -> None:
+    async with running_node(rate_address_handshakes=0.2, **STRANGERS) as node:
+        for _ in range(2):
+            async with RawClient(node.url, from_("192.0.2.1")) as one:
+                await one.hello()
+        status, retry_after, why = await turned_away(node, "192.0.2.1")
+        assert status == 429
+        assert 1 <= int(retry_after) <= 5
+        assert "rate_address_handshakes" in why
+        async with RawClient(node.url, from_("192.0.2.2")) as other:
+            await other.hello()
+
+
+async def test_exempt_networks_are_not_limited() -> None:
+    exempt = STRANGERS | {"limit_exempt": (ip_network("192.0.2.0/24"),)}
+    running, office = running_node(limit_address_connections=1, **exempt), from_("192.0.2.1")
+    async with running as node, RawClient(node.url, office) as one, RawClient(node.url, office) as two:
+        await one.hello()
+        await two.hello()
+
+
+async def test_connections_of_a_node_are_sent_to_another_one() -> None:
+    async with running_node(limit_connections=1) as node, RawClient(node.url) as one:
+        await one.hello()
+        status, retry_after, why = await turned_away(node, "192.0.2.1")
+        assert status == 503, "HAProxy tries another node"
+        assert int(retry_after) > 0
+        assert "limit_connections" in why
+
+
+async def test_a_principal_opens_no_more_sessions_than_it_may_and_keeps_those_it_has() -> None:
+    async with running_node(limit_principal_sessions=2) as node:
+        async with RawClient(node.url) as one, RawClient(node.url) as two, RawClient(node.url) as three:
+            welcome = await one.hello("alice")
+            await two.hello("alice")
+            await three.send({"type": "hello", "principal": "alice"})
+            error = await three.expect("error")
+            assert error["code"] == "too_many_sessions"
+            assert "limit_principal_sessions" in error["message"]
+            assert error["retry_after"] > 0
+            with pytest.raises(Closed) as closed:
+                await three.receive()
+            assert closed.value.code == 4105
+        async with RawClient(node.url) as bob, RawClient(node.url) as back:
+            await bob.hello("bob")
+            await back.send({"type": "resume", "token": welcome["token"], "attempt": 1, "received": 0, "oldest": 1})
+            assert (await back.expect("welcome"))["session"] == welcome["session"]
+
+
+async def test_a_principal_opens_sessions_no_faster_than_it_may() -> None:
+    running = running_node(rate_principal_handshakes=0.1)
+    async with running as node, RawClient(node.url) as one, RawClient(node.url) as two:
+        await one.hello("alice")
+        await two.send({"type": "hello", "principal": "alice"})
+        error = await two.expect("error")
+        assert error["code"] == "rate_limited"
+        assert "rate_principal_handshakes: one principal may open 0.1 sessions a second" in error["message"]
+
+
+async def test_selections_of_a_principal_and_of_the_node() -> None:
+    async with running_node(limit_principal_selections=3, limit_node_selections=4) as node:
+        async with RawClient(node.url) as one, RawClient(node.url) as two, RawClient(node.url) as other:
+            await one.hello("alice")
+            await two.hello("alice")
+            await other.hello("bob")
+            await one.send(*(subscribe(number, f"a/{number}") for number in (1, 2)))
+            assert [await outcome(one) for _ in range(2)] == [None, None]
+            await two.send(*(subscribe(number, f"a/{number}") for number in (1, 2)))
+            assert [await outcome(two) for _ in range(2)] == [None, "limit_principal_selections"]
+            await other.send(*(subscribe(number, f"a/{number}") for number in (1, 2)))
+            assert [await outcome(other) for _ in range(2)] == [None, "limit_node_selections"]
+            await one.send({"id": 3, "type": "subscribe", "request": 3, "selector": "a/**"})
+            assert await outcome(one) is None, "one entry in the place of two"
+            await two.send({"id": 3, "type": "subscribe", "request": 3, "selector": "b/1"})
+            assert await outcome(two) is None, "what was given back can be used"
+        await eventually(lambda: len(node.gateway.node.connections) == 0)
+
+
+async def test_what_is_counted_goes_with_the_session() -> None:
+    async with running_node(limit_node_selections=2, window_default=1.0) as node:
+        limits = node.gateway.node._context.limits
+        async with RawClient(node.url) as one:
+            await one.hello()
+            await one.send(subscribe(1, "a"), {"type": "bye"})
+            await outcome(one)
+            await eventually(lambda: limits.node.selections == 0)
+
+
+async def test_a_client_that_sends_too_fast_is_told_which_limit_it_met_and_loses_nothing() -> None:
+    running = running_node(rate_principal_packets=50.0)
+    async with running as node, RawClient(node.url) as one, RawClient(node.url) as other:
+        await one.hello("alice")
+        await other.hello("bob")
+        await one.send(*(subscribe(number, "a") for number in range(1, 121)))
+        replies = [await one.expect("reply") for _ in range(120)]
+        assert [each["request"] for each in replies] == list(range(1, 121))
+        (notice,) = [each for each in one.seen if each["type"] == "notice"]
+        assert notice["code"] == "slowed_down"
+        assert "rate_principal_packets: you send faster than 50 packets a second" in notice["message"]
+        await other.send(subscribe(1, "a"))
+        assert await outcome(other) is None
+        assert counted(node, "rate_principal_packets") == 1
+
+
+async def test_published_bytes_of_a_principal() -> None:
+    async with running_node(rate_principal_publish_bytes=1000.0) as node, RawClient(node.url) as one:
+        await one.hello("alice")
+        await one.send(*(publish(number, "a", "x" * 500) for number in range(1, 6)))
+        assert [await outcome(one) for _ in range(5)] == [None] * 5
+        (notice,) = [each for each in one.seen if each["type"] == "notice"]
+        assert "rate_principal_publish_bytes: you send faster than 1000 published bytes a second" in notice["message"]
+
+
+async def test_topics_of_a_partition() -> None:
+    async with running_node(limit_partition_topics=2) as node, RawClient(node.url) as one:
+        await one.hello()
+        await one.send(*(publish(number, f"a/{number}", 1) for number in (1, 2, 3)), publish(4, "a/1", 2))
+        told = [await outcome(one) for _ in range(4)]
+        assert told.count(None) == 3
+        assert "limit_partition_topics" in told
+        assert counted(node, "limit_partition_topics") == 1
+
+
+async def test_new_topics_of_a_principal() -> None:
+    async with running_node(rate_principal_topics=0.01) as node, RawClient(node.url) as one:
+        await one.hello()
+        await one.send(publish(1, "a/1", 1))
+        await one.send(publish(2, "a/2", 1))
+        assert [await outcome(one) for _ in range(2)] == [None, None], "what was under way was not held back"
+        await one.send(publish(3, "a/3", 1))
+        assert await outcome(one) == "rate_principal_topics"
+        await one.send(publish(4, "a/1", 2))
+        assert await outcome(one) is None, "topics that exist are not concerned"
+
+
+async def test_a_grid_that_is_full_refuses_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryGridServer()
+    async with running_node(memory=memory) as node, RawClient(node.url) as one:
+        await one.hello()
+        store = node.gateway.node._context.grid.topics
+        execute = store.publish
+
+        async def full(commands: Any) -> Any:
+            return [GridRefused("Redis refuses writes: OOM") for _ in commands]
+
+        monkeypatch.setattr(store, "publish", full)
+        await one.send(publish(1, "a", 1))
+        reply = await one.expect("reply")
+        assert reply["error"]["code"] == "grid_unavailable"
+        assert "OOM; nothing was done, ask again" in reply["error"]["message"]
+        assert reply["error"]["retry_after"] > 0
+        await one.send({"type": "ack", "received": reply["id"]})
+        await one.send(publish(2, "a", 1) | {"resubmitted": True})
+        monkeypatch.setattr(store, "publish", execute)
+        assert await outcome(one) is None, "what another node may have executed is asked until it is known"
+
+
+def subscribe(number: int, selector: str) -> dict[str, Any]:
+    return {"id": number, "type": "subscribe", "request": number, "selector": selector}
+
+
+def publish(number: int, topic: str, value: object) -> dict[str, Any]:
+    return {"id": number, "type": "publish", "request": number, "topic": topic, "value": value}
+
+
+async def outcome(client: RawClient) -> str | None:
+    """Wait for a reply, and name the limit that it tells of."""
+    error = (await client.expect("reply")).get("error")
+    return None if error is None else str(error["message"]).partition(":")[0]
