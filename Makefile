@@ -90,6 +90,10 @@ test: venv ## Check everything: style, types, import contracts, then all tests
 	@echo '── Tests with whole clusters, one after the other ──'
 	@$(BIN)/python -m pytest -q -m cluster $(OPTIONS)
 
+.PHONY: fuzz
+fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")
+	@$(BIN)/python -m tests.fuzz $(OPTIONS)
+
 .PHONY: bench
 bench: venv system ## Measure the gateway and its peers in turn (about a quarter of an hour; ONLY=fanout for one case)
 	@scripts/bench-packages

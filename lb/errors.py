@@ -37,7 +37,9 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.key} = {self.value}" if self.key and self.value else self.key or self.value
-        return f"{place}: {self.complaint}; {self.remedy}" if place else f"{self.complaint}; {self.remedy}"
+        text = f"{place}: {self.complaint}; {self.remedy}" if place else f"{self.complaint}; {self.remedy}"
+        # Names and values of the file may hold anything; no terminal shall obey them.
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 class InvalidTopology(LoadBalancerError):

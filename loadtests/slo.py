@@ -101,7 +101,7 @@ def load(path: Path, scenario: str) -> tuple[Threshold, ...]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidThresholds(f"{path} cannot be read: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidThresholds(f"{path} is no TOML: {error}") from None
     if scenario not in content or scenario == EVERY:
         known = ", ".join(sorted(set(content) - {EVERY}))

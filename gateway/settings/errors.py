@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateway.core.errors import GatewayError
+from gateway.core.visible import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.complaint}; {self.remedy}"
+        return visible(f"{self.place}: {self.complaint}; {self.remedy}")
 
 
 class ConfigurationError(GatewayError):

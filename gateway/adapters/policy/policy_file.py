@@ -30,6 +30,7 @@ from gateway.adapters.policy.lines import Lines
 from gateway.core.errors import GatewayError, InvalidSelector
 from gateway.core.permissions import ADMIN_ACTIONS, EVERYTHING, Policy, Role, Template, kind_of, parse_template
 from gateway.core.topics import SEPARATOR, SYSTEM_ROOT, is_reserved
+from gateway.core.visible import visible
 
 LARGEST_FILE: Final = 16 * 1024**2
 """Bytes: some hundred thousand principals; beyond, roles belong into the credentials."""
@@ -219,7 +220,7 @@ class _Reader:
         line = self._lines.find(where, entry)
         place = f"{self._file}:{line}" if line else str(self._file)
         name = ".".join(part if part.isprintable() else repr(part) for part in where)
-        self.problems.append(PolicyProblem(f"{place}: {name}", complaint, remedy))
+        self.problems.append(PolicyProblem(f"{place}: {name}", complaint, visible(remedy)))
 
 
 def _meant(word: str, known: tuple[str, ...]) -> str:

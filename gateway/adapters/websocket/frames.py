@@ -185,7 +185,9 @@ class FrameReader:
                     break
                 start = following
         except FrameError as error:
-            return frames, error
+            # Its trace would lead back to whoever holds the error, and all of them with their buffers would stay until
+            # somebody looks for cycles, which is seldom (``gateway.garbage``).
+            return frames, error.with_traceback(None)
         return frames, None
 
     def _read(self, data: bytes, start: int, end: int, frames: list[Frame]) -> int | None:

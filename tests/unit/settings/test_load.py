@@ -240,3 +240,14 @@ def test_names_of_flags_and_variables_follow_one_rule() -> None:
 
 def test_settings_and_signer_ask_for_the_same_length_of_keys() -> None:
     assert LEAST_KEY_BYTES == LEAST_OF_SIGNER
+
+
+def test_no_message_moves_a_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text('dev = true\n"\\u001b[2J" = 1\nlisten = "\\u202e\\u0007"\n["a\\nb"]\nc = 1\n')
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file=file, environment={}, flags={})
+
+    assert len(str(caught.value).split("\n")) == len(caught.value.problems) == 3
+    assert all(each.isprintable() or each == "\n" for each in str(caught.value))

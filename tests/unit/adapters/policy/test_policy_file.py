@@ -152,3 +152,14 @@ def test_a_file_that_cannot_be_read(file: Path, monkeypatch: pytest.MonkeyPatch)
 def test_lines_of_unusual_ways_to_write_are_those_around_them(file: Path) -> None:
     text = 'roles.reader.select = ["a"]\nroles . other = { select = ["b//c"] }\n[principals]\n\'a\' = ["none"]\n'
     assert [each.split(": ")[0] for each in problems(file, text)] == [":2", ":4"]
+
+
+def test_no_message_moves_a_terminal(file: Path) -> None:
+    file.write_text(
+        'default = ["x\\u001b[2J"]\n[roles."a\\tb\\u001b[31m"]\nx = 1\n[roles."\\u0007"]\n[principals]\na = ["a\\tc"]\n'
+    )
+
+    with pytest.raises(PolicyFileError) as caught:
+        read_policy(file)
+
+    assert all(each.isprintable() or each == "\n" for each in str(caught.value))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -202,3 +204,23 @@ def test_a_reason_must_be_text() -> None:
         frames.close_code(b"\x03\xe8\xff")
 
     assert caught.value.code == Breach.INVALID_TEXT
+
+
+def test_a_violation_is_held_by_nobody() -> None:
+    """Its trace would hold the buffers of its connection until the collector comes round, which is seldom."""
+    gc.collect()
+    gc.disable()
+    try:
+
+        class Buffers:
+            pass
+
+        def violate() -> weakref.ref[Buffers]:
+            held = Buffers()
+            _, error = FrameReader(100).feed(b"\x81\x00")
+            assert error is not None
+            return weakref.ref(held)
+
+        assert violate()() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,129 @@
+"""A client without rules, for fuzzers: bytes out, frames in."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from typing import Final
+
+PATIENCE: Final = 60.0
+"""Seconds until a connection that ought to have ended counts as hanging: generous, for machines under load."""
+
+REQUEST: Final = (
+    b"GET /v1/connect HTTP/1.1\r\n"
+    b"Host: gateway.example\r\n"
+    b"Upgrade: websocket\r\n"
+    b"Connection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    b"Sec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: gateway.v1.json\r\n\r\n"
+)
+
+TEXT: Final = 0x81
+CLOSE: Final = 0x88
+
+
+def frame(first: int, payload: bytes, *, mask: bytes = b"\0\0\0\0") -> bytes:
+    """Write a frame of a client."""
+    size = len(payload)
+    if size < 126:
+        head = bytes([first, 0x80 | size])
+    elif size < 1 << 16:
+        head = bytes([first, 0x80 | 126]) + size.to_bytes(2, "big")
+    else:
+        head = bytes([first, 0x80 | 127]) + size.to_bytes(8, "big")
+    return (
+        head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+        if any(mask)
+        else head + mask + payload
+    )
+
+
+class Wire:
+    """One connection.
+
+    Attributes:
+        messages: text messages that have come.
+        code: of the close frame that has come; None without one.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self.messages: list[bytes] = []
+        self.code: int | None = None
+
+    async def dial(self) -> None:
+        """Connect."""
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+
+    @property
+    def reader(self) -> asyncio.StreamReader:
+        """What comes."""
+        assert self._reader is not None
+        return self._reader
+
+    async def send(self, data: bytes) -> bool:
+        """Send; False if the other side has gone."""
+        assert self._writer is not None
+        if self._writer.transport.is_closing():
+            return False
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError:
+            return False
+        return True
+
+    async def upgrade(self) -> bool:
+        """Open a WebSocket; False if it was not."""
+        await self.send(REQUEST)
+        with suppress(asyncio.IncompleteReadError, OSError):
+            return (await self.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        return False
+
+    async def frame(self) -> tuple[int, bytes] | None:
+        """Wait for a frame; None at the end. Frames of a server are not masked."""
+        try:
+            first, size = await self.reader.readexactly(2)
+            if size == 126:
+                size = int.from_bytes(await self.reader.readexactly(2), "big")
+            elif size == 127:
+                size = int.from_bytes(await self.reader.readexactly(8), "big")
+            payload = await self.reader.readexactly(size)
+        except (asyncio.IncompleteReadError, OSError):
+            return None
+        if first == TEXT:
+            self.messages.append(payload)
+        elif first == CLOSE:
+            self.code = int.from_bytes(payload[:2], "big") if payload else None
+        return first, payload
+
+    async def to_end(self) -> None:
+        """Take frames in until the connection has ended."""
+        while await self.frame():
+            pass
+
+    def half_close(self) -> None:
+        """Say that nothing more comes."""
+        assert self._writer is not None
+        with suppress(OSError):
+            self._writer.write_eof()
+
+    def reset(self) -> None:
+        """Break the connection."""
+        assert self._writer is not None
+        peer = self._writer.get_extra_info("socket")
+        with suppress(OSError):
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+            with suppress(OSError):
+                await self._writer.wait_closed()
