@@ -169,6 +169,14 @@ FLEET: Final = Dashboard(
                     unit=Unit.PER_SECOND,
                 ),
                 Panel(
+                    title="Limits exceeded",
+                    meaning="Connections, sessions, requests and messages that met a limit, by the name of the "
+                    "setting.",
+                    queries=(Query(f"{rate('gateway_limits_exceeded_total', by='limit')} > 0", "{{limit}}"),),
+                    unit=Unit.PER_SECOND,
+                    empty="nobody met a limit in that time",
+                ),
+                Panel(
                     title="Broken rules, and revocations",
                     meaning="WebSockets closed because their client broke a rule of the protocol; revocations in "
                     "force.",

@@ -105,6 +105,33 @@ RECOVERY: Final = Dashboard(
             ),
         ),
         Section(
+            "Storm control",
+            (
+                Panel(
+                    title="At the door",
+                    meaning="Clients that were let in, and those that were turned away because too many come.",
+                    queries=(Query(rate("gateway_admissions_total", by="result"), "{{result}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Waiting",
+                    meaning="Clients that wait to be let in, and clients whose hello or resume waits for the grid.",
+                    queries=(
+                        Query(f"sum(gateway_admissions_waiting{{{CLUSTER}}})", "at the door"),
+                        Query(f"sum(gateway_greetings_waiting{{{CLUSTER}}})", "for the grid"),
+                    ),
+                ),
+                Panel(
+                    title="Wait at the door, slow end",
+                    meaning="How long those that were let in had waited, one in a hundred.",
+                    queries=(Query(quantile(0.99, "gateway_admission_wait_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=1,
+                    empty=_NO_RESUME,
+                ),
+            ),
+        ),
+        Section(
             "What went wrong",
             (
                 Panel(

@@ -203,6 +203,30 @@ CASES: Final[dict[str, Case]] = {
         ),
         step=15,
     ),
+    "GatewayAdmissionFull": Case(
+        {
+            'gateway_admissions_total{node="n1",result="turned_away"}': grows(300),
+            'gateway_admissions_total{node="n1",result="let_in"}': grows(300),
+        },
+        (
+            {
+                'gateway_admissions_total{node="n1",result="turned_away"}': grows(300),
+                'gateway_admissions_total{node="n1",result="let_in"}': grows(6000),
+            },
+            {
+                'gateway_admissions_total{node="n1",result="turned_away"}': "0x16 0+300x3 900",
+                'gateway_admissions_total{node="n1",result="let_in"}': grows(300),
+            },
+        ),
+    ),
+    "GatewayLimitsExceeded": Case(
+        {'gateway_limits_exceeded_total{node="n1",limit="rate_node_packets"}': grows(20)},
+        (
+            {'gateway_limits_exceeded_total{node="n1",limit="rate_packets"}': grows(20)},
+            {'gateway_limits_exceeded_total{node="n1",limit="claim_rate"}': grows(2000)},
+        ),
+        {"limit": "rate_node_packets"},
+    ),
     "GatewayResumesSlow": Case(
         latency("gateway_resume_seconds", 2.5, outcome="failed_over"),
         (
