@@ -58,9 +58,9 @@ PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", 
 """Words that may stand before a command."""
 PATHS: Final = re.compile(r"(?:gateway|lb|tests|docs|scripts|deploy|benchmarks|loadtests)/[\w./-]*")
 _PROVIDERS: Final = ("jwks_uri", "realm_access", "resource_access")
-FOREIGN: Final = ("haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", *_PROVIDERS)
+FOREIGN: Final = ("test_", "haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", *_PROVIDERS)
 """How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
-redis-py's options in URLs, Linux, identity providers."""
+redis-py's options in URLs, Linux, identity providers; and tests, which ``test_threat_model`` compares."""
 AUTHENTICATOR_READERS: Final = {"issuer": read_jwt_settings, "url": read_callback_settings}
 """What reads a file for ``auth``, by a key that each of them has."""
 SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml", "yml"})
