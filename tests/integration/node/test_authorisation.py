@@ -254,6 +254,24 @@ async def test_all_sessions_are_judged_in_slices_and_none_is_dropped(
     assert node.gateway.node.sessions.connected() == 7
 
 
+async def test_a_policy_that_comes_during_a_review_is_put_in_force_for_all(
+    node: TestNode, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authorisation, "REVIEW_SLICE", 0.0)
+    for number in range(4):
+        await connected(node, f"user-{number}")
+    inner = node.gateway.node
+    first, second = (Policy({name: Role()}, default=[name]) for name in ("first", "second"))
+    inner.authorisation.reload(first)
+    judged = [each for each in inner.sessions if each.permissions.roles == {"first"}]
+    while not judged:
+        await asyncio.sleep(0)
+        judged = [each for each in inner.sessions if each.permissions.roles == {"first"}]
+    assert len(judged) < 4
+    inner.authorisation.reload(second)
+    await eventually(lambda: all(each.permissions.roles == {"second"} for each in inner.sessions))
+
+
 async def test_what_is_withdrawn_while_it_is_being_selected_is_not_selected(file: Path, connected: Connect) -> None:
     """The grid has the wider list already when the right goes; neither the node nor the grid may keep it."""
     memory = MemoryGridServer()
@@ -324,3 +342,25 @@ async def test_the_file_of_users_decides_who_exists_and_what_they_are(tmp_path: 
             async with RawClient(node.url) as raw:
                 answer = await raw.resume(gone.welcome["token"], attempt=1)
                 assert (answer["type"], answer["code"]) in {("error", "revoked"), ("error", "session_closed")}
+
+
+async def test_whoever_is_gone_comes_back_to_no_node(tmp_path: Path, connected: Connect) -> None:
+    """The node that had the session has not heard of it, so nobody has ended it yet."""
+    users = tmp_path / "users"
+    write(users, "\n".join([user("alice"), user("bob")]))
+    memory = MemoryGridServer()
+    settings: dict[str, Any] = {"auth": StaticUsers(users), "memory": memory}
+    async with running_node("n1", **settings) as one, running_node("n2", **settings) as two:
+        bob = await connected(one, "bob", secret="a long secret")
+        alice = await connected(one, secret="a long secret")
+        write(users, user("alice"))
+        two.gateway.reload()
+        for client, kind in ((bob, "error"), (alice, "welcome")):
+            await client.raw.cut()
+            async with RawClient(two.url) as raw:
+                answer = await raw.resume(client.welcome["token"], attempt=1)
+                assert (answer["type"], answer.get("code")) == (kind, "revoked" if kind == "error" else None)
+        store = two.gateway.node._context.grid.sessions
+        async with asyncio.timeout(5):
+            while await store.find(SessionId(bob.welcome["session"])) is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
