@@ -27,6 +27,9 @@ const LEAST_ATTEMPT = 0.25;
  * @property {(welcome: import("./packets.js").Welcome) => void} accept - Takes a welcome on, before any packet that follows
  *   it; throws a `RemoteProtocolError` if it is no answer to what was sent.
  * @property {() => void} rejected - No acceptable welcome came on the connection for which `firstPacket` was made.
+ * @property {() => Promise<void>} [prepare] - Makes ready for an attempt; throws an `AttemptFailed` if it cannot.
+ * @property {(ending: import("./reconnect.js").Ending) => import("./reconnect.js").Ending} [refused] - Judges how an attempt
+ *   ended: the applicant may know a way on where others would give up.
  *
  * @typedef {object} Reached - A node has welcomed the applicant.
  * @property {import("./transport.js").Transport} transport
@@ -58,7 +61,7 @@ export async function reach(environment, plan, applicant, signal) {
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof AttemptFailed)) throw error;
-      plan.failed(error.ending, environment.now());
+      plan.failed(applicant.refused?.(error.ending) ?? error.ending, environment.now());
     }
   }
 }
@@ -78,6 +81,7 @@ async function attempt(environment, plan, url, applicant, signal) {
     return remaining === null ? seconds : Math.min(seconds, Math.max(LEAST_ATTEMPT, remaining));
   };
 
+  await applicant.prepare?.();
   const transport = await openTransport(environment, url, within(ATTEMPT_TIMEOUT));
   const first = applicant.firstPacket();
   try {

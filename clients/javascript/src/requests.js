@@ -36,7 +36,8 @@ export const RETRY_MAXIMUM = 5;
  *
  * @typedef {{type: "subscribe" | "unsubscribe", selector: string}
  *   | {type: "publish", topic: string, value: unknown}
- *   | {type: "properties", set: Record<string, string | null>}} Ask
+ *   | {type: "properties", set: Record<string, string | null>}
+ *   | {type: "authenticate", secret: string, principal: string}} Ask
  *
  * @typedef {import("./packets.js").ReplyBody} Reply
  */
@@ -199,7 +200,9 @@ export class RequestTable {
     if (pending === undefined) return null;
     this.#unanswered.delete(reply.request);
     this.#again = this.#again.filter((each) => each !== pending);
-    if (reply.error !== null && isRetryable(reply.error.code)) {
+    // Fresh credentials are asked for again by who fetches them, and hold nothing else back (protocol 5.9.3).
+    const apart = pending.ask.type === "authenticate" && reply.error?.code === "authentication_unavailable";
+    if (reply.error !== null && isRetryable(reply.error.code) && !apart) {
       this.#refused(pending, reply.error.retryAfter, now, random);
       return null;
     }

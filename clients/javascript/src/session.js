@@ -5,6 +5,7 @@
  */
 
 import { Outcome } from "./codes.js";
+import { Credentials } from "./credentials.js";
 import { platform } from "./environment.js";
 import { InvalidProperties, RemoteProtocolError, SessionEnded, ValueTooLarge } from "./errors.js";
 import { Keeper } from "./keeping.js";
@@ -32,8 +33,8 @@ const PACKET_OVERHEAD = 192;
 /**
  * @typedef {object} ConnectOptions
  * @property {string} [principal] - Who you are; `anonymous` by default.
- * @property {string | (() => string | Promise<string>)} [secret] - Your proof, or what fetches a fresh one for each hello;
- *   it travels in the first packet and never in a URL.
+ * @property {string | (() => string | Promise<string>)} [secret] - Your proof, or what fetches a fresh one: for each hello,
+ *   and whenever the server says that the credentials end. It never travels in a URL.
  * @property {Record<string, string>} [properties] - User-defined properties to start with.
  * @property {number} [window] - Seconds without a connection that the session shall survive; the node may grant less.
  * @property {number} [connectTimeout] - Seconds to try, if no node can be reached.
@@ -196,6 +197,17 @@ export class Session extends EventTarget {
   }
 
   /**
+   * Show fresh credentials, before those of the session end; a `secret` that is a function does so by itself.
+   *
+   * @param {string} secret
+   * @param {{principal?: string, timeout?: number}} [options] - Who shows it, if the proof does not tell.
+   * @throws {import("./errors.js").RequestRefused} They are not accepted, or it cannot be told now.
+   */
+  async authenticate(secret, { principal = "", timeout } = {}) {
+    await this.#supervisor.request({ type: "authenticate", secret, principal }, timeout);
+  }
+
+  /**
    * End the session on purpose; nothing of it stays in the grid. Requests without an answer fail with `SessionClosed`.
    *
    * @param {{timeout?: number}} [options] - Seconds to wait until a node has confirmed; if none can be reached, the session
@@ -243,7 +255,9 @@ export async function connect(urls, options = {}) {
   }
   const keeper = options.keep === undefined ? null : new Keeper(options.keep, options.store);
   const timing = { connectTimeout, window, now: environment.now() };
-  const begin = { environment, urls: checked, timing, keeper, requestTimeout: options.requestTimeout ?? null };
+  const credentials = new Credentials(environment, principal, options.secret);
+  const requestTimeout = options.requestTimeout ?? null;
+  const begin = { environment, urls: checked, timing, keeper, requestTimeout, credentials };
 
   const resumed = await goOn(begin);
   if (resumed !== null) return resumed;
@@ -260,7 +274,7 @@ export async function connect(urls, options = {}) {
   const applicant = applyWith(() => hello, Outcome.CREATED);
   const reached = await reach(environment, plan, applicant, new AbortController().signal);
   return new Session(
-    new Supervisor(environment, { reached, plan, keeper, attempt: 0, firstRequest: 1, requestTimeout: begin.requestTimeout }),
+    new Supervisor(environment, { reached, plan, keeper, attempt: 0, firstRequest: 1, requestTimeout, credentials }),
   );
 }
 
@@ -273,9 +287,10 @@ export async function connect(urls, options = {}) {
  * @param {{connectTimeout: number, window: number | null, now: number}} begin.timing
  * @param {Keeper | null} begin.keeper
  * @param {number | null} begin.requestTimeout
+ * @param {Credentials} begin.credentials
  * @returns {Promise<Session | null>} Null if there is none, or if it is over.
  */
-async function goOn({ environment, urls, timing, keeper, requestTimeout }) {
+async function goOn({ environment, urls, timing, keeper, requestTimeout, credentials }) {
   const kept = keeper?.read() ?? null;
   if (keeper === null || kept === null) return null;
   const plan = new ReconnectPlan(urls, { ...timing, resumes: true });
@@ -289,7 +304,8 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout }) {
   try {
     const reached = await reach(environment, plan, applicant, new AbortController().signal);
     const firstRequest = Math.max(kept.request + 1, environment.wall());
-    return new Session(new Supervisor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout }));
+    const beginning = { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials };
+    return new Session(new Supervisor(environment, beginning));
   } catch (error) {
     if (!(error instanceof SessionEnded)) throw error;
     keeper.forget();

@@ -15,6 +15,7 @@
 
 import { CloseCode, Outcome } from "./codes.js";
 import { Connection } from "./connection.js";
+import { EXPIRED, EXPIRING } from "./credentials.js";
 import { sleep } from "./environment.js";
 import { Forbidden, RemoteProtocolError, RequestTimedOut, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
@@ -38,6 +39,7 @@ const WITHHELD = "withheld";
 /**
  * @typedef {import("./packets.js").Welcome} Welcome
  * @typedef {import("./reconnect.js").Ending} Ending
+ * @typedef {import("./credentials.js").Credentials} Credentials
  * @typedef {import("./requests.js").Ask} Ask
  * @typedef {import("./requests.js").Reply} Reply
  *
@@ -72,6 +74,7 @@ const WITHHELD = "withheld";
  * @property {number} attempt - The highest attempt used so far.
  * @property {number} firstRequest - The number of the first request.
  * @property {number | null} requestTimeout - Seconds a request may take if its caller does not say.
+ * @property {Credentials} credentials - What it was opened with, and goes on with.
  */
 
 /** A session that has been opened; `Session` is its public face. It is the `Applicant` of its own resumes. */
@@ -80,6 +83,9 @@ export class Supervisor {
   #plan;
   #keeper;
   #requestTimeout;
+  #credentials;
+  /** What the resume under way carries. @type {string | null} */
+  #shown = null;
   #token;
   #attempt;
   #machine;
@@ -102,11 +108,12 @@ export class Supervisor {
    * @param {import("./environment.js").Environment} environment
    * @param {Beginning} beginning
    */
-  constructor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout }) {
+  constructor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials }) {
     this.#environment = environment;
     this.#plan = plan;
     this.#keeper = keeper;
     this.#requestTimeout = requestTimeout;
+    this.#credentials = credentials;
     const { welcome } = reached;
     this.welcome = welcome;
     this.#token = welcome.token;
@@ -182,6 +189,7 @@ export class Supervisor {
     this.#machine.detach();
     this.#table.freeze();
     this.#plan.lost(ending, now);
+    if (ending.code === CloseCode.CREDENTIALS_EXPIRED) this.#credentials.stale = true;
     this.#enter("recovering");
   }
 
@@ -310,12 +318,25 @@ export class Supervisor {
 
   // --- Resuming: the `Applicant` ------------------------------------------------------------------------------------
 
+  async prepare() {
+    const { stale, renewable } = this.#credentials;
+    this.#shown = stale && renewable ? await this.#credentials.fresh() : null;
+  }
+
   firstPacket() {
     this.#attempt += 1;
     this.#keep();
     this.#machine.resume();
     const { received, oldest } = this.#machine;
-    return { type: "resume", token: this.#token, attempt: this.#attempt, received, oldest };
+    const resume = { type: "resume", token: this.#token, attempt: this.#attempt, received, oldest };
+    return this.#shown === null ? resume : { ...resume, principal: this.#credentials.principal, secret: this.#shown };
+  }
+
+  /** @param {Ending} ending */
+  refused(ending) {
+    if (ending.error !== EXPIRED || this.#shown !== null || !this.#credentials.renewable) return ending;
+    this.#credentials.stale = true;
+    return { message: ending.message, code: CloseCode.CREDENTIALS_EXPIRED };
   }
 
   rejected() {
@@ -339,6 +360,10 @@ export class Supervisor {
       throw new RemoteProtocolError(`the outcome of a resume cannot be ${welcome.outcome}`);
     }
     this.#machine.adopt(policyOf(welcome));
+    if (this.#shown !== null) {
+      this.#credentials.stale = false;
+      this.#shown = null;
+    }
     this.welcome = welcome;
     this.#token = welcome.token;
     this.properties = welcome.properties;
@@ -416,6 +441,11 @@ export class Supervisor {
   /** @param {import("./packets.js").NoticeBody} notice */
   #noticed({ code, message, withdrawn, selections }) {
     if (code === WITHHELD) return; // what they are about is declared by the notice that follows
+    if (code === EXPIRING && this.#credentials.renewable) {
+      const { principal } = this.#credentials;
+      const show = (/** @type {string} */ secret) => this.request({ type: "authenticate", secret, principal }, null);
+      void this.#credentials.refresh(show, this.#abandon.signal);
+    }
     if (code === PERMISSIONS_WITHDRAWN) {
       this.#promises.withdrawn(selections);
       this.#declare({ code, message, withdrawn, selections });

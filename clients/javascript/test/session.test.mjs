@@ -401,3 +401,80 @@ test("a bug of a listener harms nobody else", async () => {
   assert.deepEqual(bugs, ["a bug of the application"]);
   assert.equal(session.state, "connected");
 });
+
+const EXPIRING = { type: "notice", code: "credentials_expiring", message: "soon" };
+
+/** A function that fetches `fresh-1`, `fresh-2`, … */
+function wallet() {
+  let calls = 0;
+  return () => {
+    calls += 1;
+    return Promise.resolve(`fresh-${calls}`);
+  };
+}
+
+test("credentials that end soon are refreshed over the same connection, again if it cannot be told, and nothing waits for it", async () => {
+  const network = new Network();
+  const session = await open(network, { principal: "alice", secret: wallet() });
+  network.last.say({ id: 1, ...EXPIRING }, { id: 2, ...EXPIRING });
+  await settle();
+  const shown = network.last.packets.filter(({ type }) => type === "authenticate");
+  assert.deepEqual(shown.map(({ secret, principal }) => [secret, principal]), [["fresh-2", "alice"]]);
+
+  const error = { code: "authentication_unavailable", message: "later", retry_after: 5 };
+  network.last.say({ id: 3, type: "reply", request: shown[0].request, error });
+  const publishing = session.publish("a", 1);
+  await settle();
+  const published = network.last.packets.find(({ type }) => type === "publish");
+  network.last.say({ id: 4, type: "reply", request: published.request, version: 1, event: "1-1-1" });
+  assert.equal((await publishing).version, 1);
+  await network.clock.pass(2);
+  await settle();
+  const again = network.last.packets.filter(({ type }) => type === "authenticate").at(-1);
+  assert.equal(again.secret, "fresh-3");
+  network.last.say({ id: 5, type: "reply", request: again.request });
+  await network.clock.pass(5);
+  await settle();
+  assert.equal(network.last.packets.filter(({ type }) => type === "authenticate").length, 2);
+  assert.equal(network.connections.length, 1);
+});
+
+test("after the end the resume carries fresh credentials, and only then", async () => {
+  const network = new Network();
+  const session = await open(network, { principal: "alice", secret: wallet() });
+  network.last.drop(4006);
+  let socket = await comeBack(network, { outcome: "reattached", token: "token-2" });
+  assert.deepEqual([socket.packets[0].secret, socket.packets[0].principal], ["fresh-2", "alice"]);
+
+  socket.drop(1006);
+  socket = await comeBack(network, { outcome: "reattached", token: "token-3" });
+  assert.equal(socket.packets[0].secret, undefined);
+  assert.equal(session.state, "connected");
+});
+
+test("credentials that ended while the client was away are noticed by the refusal", async () => {
+  const network = new Network();
+  const session = await open(network, { secret: wallet() });
+  const before = network.last;
+  before.drop(1006);
+  while (network.last === before || network.last.sent.length === 0) await network.clock.pass(0.05);
+  assert.equal(network.last.packets[0].secret, undefined);
+  network.last.say({ type: "error", code: "credentials_expired", message: "they have ended" });
+  network.last.drop(4202);
+  await settle();
+  const socket = await comeBack(network, { outcome: "failed_over", reason: "other_node", token: "token-2" });
+  assert.equal(socket.packets[0].secret, "fresh-2");
+  assert.equal(session.state, "connected");
+});
+
+test("a session whose credentials ended is over where there are no fresh ones", async () => {
+  const network = new Network();
+  const session = await open(network, { secret: "for good" });
+  const before = network.last;
+  before.drop(4006);
+  while (network.last === before || network.last.sent.length === 0) await network.clock.pass(0.05);
+  network.last.say({ type: "error", code: "credentials_expired", message: "they have ended" });
+  network.last.drop(4202);
+  await settle();
+  assert.ok(session.closedReason instanceof SessionRefused);
+});
