@@ -62,7 +62,7 @@ FILE: Final = Path(__file__).with_name("control.json")
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "figures" / "storms.svg"
 
 OFF: Final[Mapping[str, str]] = {"admission-rate": "0", "claim-rate": "0", "claims-at-once": "0"}
-HALF: Final[Mapping[str, str]] = {"admission-rate": "1000"}
+HALF: Final[Mapping[str, str]] = {"admission-rate": "400"}
 """Both nodes share one core here, so each gets half the rate that a node with a core of its own has by default."""
 
 VARIANTS: Final[Mapping[str, tuple[Mapping[str, str], bool, str]]] = {
@@ -196,10 +196,10 @@ def storm(variant: str, plan: Plan) -> Outcome:
         publish_everything(cluster, crowd, topics, node=LOST)
         warm_up(cluster, crowd, plan.sessions, LEFT)
         out = folder / "witness"
+        crowd.add(plan.sessions)
+        crowd.arrive(cluster.direct(LOST), expected="created", at_once=PREPARING_AT_ONCE)
+        crowd.settle()
         with _witness(cluster, placement, plan, out) as witness:
-            crowd.add(plan.sessions)
-            crowd.arrive(cluster.direct(LOST), expected="created", at_once=PREPARING_AT_ONCE)
-            crowd.settle()
             crowd.idle(_until_advised(advised))
             os.nice(_NICE)
             sampler = _Sampler(cluster, crowd)

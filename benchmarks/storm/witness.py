@@ -72,6 +72,8 @@ def main(port: int, nodes: str, out: Path, *, sessions: int, topics: int, rate: 
         crowd.members.append(Witness(crowd.loop, crowd, f"witness-{number}", Interest((topic,), (topic,))))
     for place, hint in enumerate(hints):
         crowd.arrive(address, expected="created", hint=hint, members=crowd.members[place :: len(hints)], at_once=100)
+    if astray := {member.node for member in crowd.members} - set(hints):
+        raise SystemExit(f"sessions that should stay were taken in by {', '.join(sorted(astray))}, which is to die")
     began = time.monotonic()
     published = 0
 

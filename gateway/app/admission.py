@@ -90,13 +90,13 @@ class Doorkeeper:
         if queue is None:
             return
         now, paced = self._clock.monotonic(), self._busy()
-        for visitor, retry_after in queue.expired(now):
-            del self._came[visitor]
-            self._turn_away(visitor, retry_after)
         for visitor in queue.release(now, paced=paced, most=TOGETHER):
             self._metrics.observe(catalogue.ADMISSION_WAIT_SECONDS, now - self._came.pop(visitor))
             self._metrics.add(catalogue.ADMISSIONS, label="let_in")
             visitor.let_in()
+        for visitor, retry_after in queue.expired(now):
+            del self._came[visitor]
+            self._turn_away(visitor, retry_after)
         following = queue.next(now, paced=paced)
         if following is not None:
             loop = asyncio.get_running_loop()

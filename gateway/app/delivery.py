@@ -264,6 +264,9 @@ class Delivery:
             self._flusher.deliver(Run(tuple(packets)), subscribers, more=False)
         if deliveries:
             self._metrics.add(catalogue.DELIVERIES, deliveries)
+            _, is_live = changes[-1]  # as are those with it
+            if is_live:
+                self._flusher.mark_live()
 
     def _position_lost(self, number: int) -> None:
         self._log.emit(events.POSITION_LOST, partition=number)

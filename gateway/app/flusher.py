@@ -162,7 +162,11 @@ class Flusher:
     def mark_update(self, arrived: float) -> None:
         """Note when the oldest update of this tick arrived, for the delivery latency, if it is to be written at all."""
         if self._update_arrived is None and self._scheduled:
-            self._update_arrived = self._delivered_at = arrived
+            self._update_arrived = arrived
+
+    def mark_live(self) -> None:
+        """Note that sessions have just been sent updates that somebody has published, and not values from memory."""
+        self._delivered_at = self._clock.monotonic()
 
     def is_live(self) -> bool:
         """Tell whether updates that sessions wait for are on their way through this node: it has others to serve."""

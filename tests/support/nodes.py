@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
+
 from gateway.adapters.memory import MemoryEventLog, MemoryGridServer
 from gateway.bootstrap import Gateway
+from gateway.core.codec import SUBPROTOCOL
 from gateway.settings import AnonymousUsers, HostPort, Secret, Settings
 
 KEY = Secret("a-key-for-tests-that-is-long-enough")
@@ -57,6 +60,23 @@ async def running_node(
         yield TestNode(gateway, log)
     finally:
         await gateway.close()
+
+
+UPGRADE: dict[str, str] = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol": SUBPROTOCOL,
+}
+"""Headers of a request that opens a WebSocket."""
+
+
+async def turned_away(node: TestNode, address: str = "192.0.2.1") -> tuple[int, str, str]:
+    """Ask for a WebSocket, be refused, and return the status, when to come again, and the sentence."""
+    headers = UPGRADE | {"X-Forwarded-For": address}
+    async with aiohttp.ClientSession() as http, http.get(node.url, headers=headers) as answer:
+        return answer.status, answer.headers.get("Retry-After", ""), await answer.text()
 
 
 async def eventually(condition: Callable[[], bool], *, within: float = 5.0) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Any
 
-import aiohttp
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
 from gateway.ports import GridRefused
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import TestNode, eventually, running_node, turned_away
 from tests.support.raw_client import Closed, RawClient
 
 STRANGERS: dict[str, Any] = {"limit_exempt": (), "trusted_proxies": (ip_network("127.0.0.1/32"),)}
@@ -20,20 +19,6 @@ STRANGERS: dict[str, Any] = {"limit_exempt": (), "trusted_proxies": (ip_network(
 
 def from_(address: str) -> dict[str, str]:
     return {"X-Forwarded-For": address}
-
-
-async def turned_away(node: TestNode, address: str) -> tuple[int, str, str]:
-    """Be refused, and return the status, when to come again, and the sentence."""
-    headers = {
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-        "Sec-WebSocket-Protocol": "gateway.v1.json",
-        **from_(address),
-    }
-    async with aiohttp.ClientSession() as http, http.get(node.url, headers=headers) as answer:
-        return answer.status, answer.headers.get("Retry-After", ""), await answer.text()
 
 
 def counted(node: TestNode, limit: str) -> float:
