@@ -51,6 +51,7 @@ export const RETRYABLE_ERRORS = Object.freeze([
   "grid_unavailable",
   "draining",
   "rate_limited",
+  "too_many_sessions",
   "try_later",
   "handshake_timeout",
   "authentication_unavailable",
