@@ -15,20 +15,21 @@ from gateway.settings.authenticators import (
     read_jwt_settings,
 )
 from gateway.settings.errors import ConfigurationError, Problem
-from gateway.settings.layers import OTHER_VARIABLES, Loaded, load, peek, reread_keys
-from gateway.settings.limits import LimitSettings, SharedLimitSettings, StormSettings
-from gateway.settings.model import (
-    GROUPS,
-    SETTINGS,
+from gateway.settings.groups import (
     AccessSettings,
     DrainSettings,
     GridSettings,
+    LimitSettings,
     LogSettings,
+    MetricsSettings,
     NodeSettings,
     SessionSettings,
-    Settings,
+    SharedLimitSettings,
+    StormSettings,
+    TlsSettings,
 )
-from gateway.settings.tls import TlsSettings
+from gateway.settings.layers import OTHER_VARIABLES, Loaded, load, peek, reread_keys
+from gateway.settings.model import GROUPS, SETTINGS, Settings
 from gateway.settings.values import (
     AnonymousUsers,
     AuthChoice,
@@ -65,6 +66,7 @@ __all__ = [
     "LogFormat",
     "LogLevel",
     "LogSettings",
+    "MetricsSettings",
     "NodeSettings",
     "Problem",
     "Secret",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.settings.errors import Problem
+from gateway.settings.groups.tls import check_tls
 from gateway.settings.model import SETTINGS, Settings
-from gateway.settings.tls import check_tls
 
 LEASE_RENEWALS: Final = 2
 """Renewals that must fit into a lease: one may fail without costing it."""

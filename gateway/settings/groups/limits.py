@@ -1,7 +1,4 @@
-"""Settings that say how much of a node may be used: by one session, by those who share something, and in a storm.
-
-A part of ``gateway.settings.model``, which puts the groups together.
-"""
+"""Settings that say how much of a node may be used: by one session, by those who share something, and in a storm."""
 
 from __future__ import annotations
 

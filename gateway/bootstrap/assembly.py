@@ -1,0 +1,229 @@
+"""A node with its servers, put together of concrete adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import replace
+from typing import Final
+
+from gateway import __version__
+from gateway.adapters.admin import (
+    OPERATIONS,
+    AdminApi,
+    AdminServer,
+    AdminTokens,
+    Console,
+    ConsoleAuthenticator,
+    Guard,
+    built_in,
+)
+from gateway.adapters.logging import StructuredEventLog
+from gateway.adapters.memory import MemoryGridServer
+from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
+from gateway.adapters.policy import read_policy
+from gateway.adapters.tls import FollowingContext, TlsPorts
+from gateway.adapters.tokens import FollowedKeys
+from gateway.adapters.tracing import exporting_tracer
+from gateway.adapters.websocket import WebSocketServer
+from gateway.app.clock import Clock
+from gateway.app.node import Node
+from gateway.app.tracing import NO_TRACER
+from gateway.authenticators import Authentication, Surroundings
+from gateway.bootstrap.parts import (
+    admin_names,
+    advertised_admin,
+    effective_configuration,
+    event_log,
+    grid_of,
+    server_tls,
+    tls_to_nodes,
+)
+from gateway.bootstrap.policy import policy_of
+from gateway.bootstrap.reloading import Reloading
+from gateway.catalogue import log_events as events
+from gateway.catalogue.metrics import LOG_LINES_LOST
+from gateway.core.types import Incarnation, NodeId, NodeRef
+from gateway.ports import EventLog
+from gateway.settings import AnonymousUsers, HostPort, Settings, ways_of
+from lb.agent import AgentServer, AgentState
+
+INCARNATION_BYTES: Final = 6
+"""48 random bits: a node that restarts a million times a year meets its own past once in many thousand years."""
+
+
+class Gateway:
+    """A node with its servers. Two of them in one process do not know of each other.
+
+    Args:
+        settings: checked already.
+        log: where events go; by default where the settings say.
+        memory: the shared state of in-memory grids, for several nodes in one process; used if no grid is configured.
+
+    Attributes:
+        me: the node's name and incarnation.
+        node: the application.
+        metrics: its numbers.
+
+    Raises:
+        ConfigurationError: a file that the settings name cannot be used.
+    """
+
+    def __init__(
+        self, settings: Settings, *, log: EventLog | None = None, memory: MemoryGridServer | None = None
+    ) -> None:
+        self._settings = settings
+        self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
+        self.metrics = PrometheusMetrics()
+        log = log or event_log(settings)
+        if isinstance(log, StructuredEventLog):
+            self.metrics.watch(LOG_LINES_LOST, lambda: log.dropped_lines)
+        self.log: EventLog = CountedEventLog(log, self.metrics)
+        self._tracer = exporting_tracer(settings.node) if settings.traces else None
+        if settings.auth is None:
+            raise AssertionError("the settings are checked before: without authentication no node starts")
+        self._authentication = Authentication(settings.auth, Surroundings(dev=settings.dev, log=self.log))
+        self._keys = FollowedKeys(settings, self.log)
+        self._tls = TlsPorts(server_tls(settings), metrics=self.metrics, log=self.log)
+        clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
+        self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
+        self.node = Node(
+            me=self.me,
+            policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
+            grid=grid_of(settings, self.me, self.metrics, self.log, memory),
+            authenticator=self._authentication.authenticator,
+            signer=self._keys.signer,
+            clock=Clock(),
+            metrics=self.metrics,
+            log=self.log,
+            directory=self._authentication.directory,
+            authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
+            tracer=self._tracer or NO_TRACER,
+        )
+        self._reloading = Reloading(
+            self.node,
+            authentication=self._authentication,
+            keys=self._keys,
+            tls=self._tls,
+            admin_tokens=self._admin_tokens,
+            policy=settings.policy,
+            log=self.log,
+        )
+        self._clients = WebSocketServer(
+            settings.listen.host,
+            settings.listen.port,
+            serve=self.node.serve,
+            admission=self.node.door,
+            accepting=lambda: not self.node.draining,
+            message_bytes=settings.limit_message_bytes,
+            metrics=self.metrics,
+            tls=None if clients_tls is None else clients_tls.context,
+            origins=settings.origins,
+            trusted_proxies=settings.trusted_proxies,
+        )
+        guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings))
+        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to)
+        self._admin = AdminServer(
+            settings.admin.host,
+            settings.admin.port,
+            ready=self.node.not_ready,
+            metrics_text=self.metrics.render,
+            tls=None if admin_tls is None else FollowingContext(admin_tls),
+            log=self.log,
+            api=AdminApi(
+                replace(self.node.administration, configuration=effective_configuration(settings)),
+                OPERATIONS,
+                guard=guard,
+                version=__version__,
+                metrics=self.metrics,
+                log=self.log,
+                tls=lambda: tls_to_nodes(settings),
+            ),
+            console=Console(
+                serve=lambda link: self.node.serve_console(link, administrators),
+                check=guard.check_host,
+                accepting=lambda: not self.node.draining,
+                message_bytes=settings.limit_message_bytes,
+            ),
+            value_bytes=settings.limit_value_bytes,
+        )
+        self._agent = (
+            None
+            if settings.agent is None
+            else AgentServer(
+                settings.agent.host,
+                settings.agent.port,
+                lambda: AgentState.NOT_READY if self.node.not_ready() else AgentState.READY,
+            )
+        )
+
+    @property
+    def port(self) -> int:
+        """The client port."""
+        return self._clients.port
+
+    @property
+    def admin_port(self) -> int:
+        """The admin port."""
+        return self._admin.port
+
+    async def start(self) -> None:
+        """Listen and begin to work. The grid need not be there yet; ``/readyz`` tells when it is.
+
+        Raises:
+            OSError: a port cannot be bound, or certificates cannot be read.
+        """
+        for shortcut in self._settings.shortcuts():
+            self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
+        await self._authentication.start()
+        if self._settings.policy is None:
+            anybody = AnonymousUsers() in ways_of(self._settings.auth)
+            self.log.emit(events.POLICY_ABSENT, principals="anybody at all" if anybody else "all who authenticate")
+        await self.node.start()
+        await self._clients.start()
+        await self._admin.start()
+        if self._agent is not None:
+            await self._agent.start()
+        self.node.presence.announce(
+            listen=str(HostPort(self._settings.listen.host, self.port)),
+            admin=advertised_admin(self._settings, self.admin_port),
+            version=__version__,
+        )
+        self.log.emit(
+            events.NODE_STARTED,
+            node=self.me.node,
+            incarnation=self.me.incarnation,
+            listen=f"{self._settings.listen.host}:{self.port}",
+            admin=f"{self._settings.admin.host}:{self.admin_port}",
+        )
+
+    def status(self) -> str:
+        """Tell people in one line how the node is."""
+        reasons = self.node.not_ready()
+        return f"{len(self.node.sessions)} sessions; {'not ready: ' + ', '.join(reasons) if reasons else 'ready'}"
+
+    async def drain(self) -> None:
+        """Move all clients to other nodes (P12)."""
+        await self.node.drain()
+
+    async def close(self) -> None:
+        """Stop everything."""
+        self._reloading.close()
+        await self.node.close()
+        await self._clients.close()
+        await self._admin.close()
+        if self._agent is not None:
+            await self._agent.close()
+        await self._authentication.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)
+        self.log.emit(events.NODE_STOPPED, node=self.me.node)
+
+    def reload(self) -> None:
+        """Read again what can change while the node runs: people, keys, certificates; what is bad changes nothing."""
+        self._reloading.reload()
+
+    def _granted_to(self, roles: frozenset[str]) -> frozenset[str]:
+        """Tell what administrators may do: roles that the policy defines as it says, others as they are built in."""
+        policy = self.node.authorisation.policy
+        return policy.admin_actions(roles) | built_in(roles - policy.roles.keys())

@@ -1,0 +1,99 @@
+"""Single parts of a node, made of settings."""
+
+from __future__ import annotations
+
+import socket
+import time
+from ssl import SSLContext, create_default_context
+
+from gateway.adapters.logging import StructuredEventLog
+from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.redis import RedisGrid
+from gateway.adapters.tls import ServerTls
+from gateway.catalogue.log_events import Level
+from gateway.core.types import NodeRef
+from gateway.ports import EventLog, Grid, Metrics
+from gateway.ports.administration import SettingView
+from gateway.settings import SETTINGS, HostPort, Settings
+
+
+def event_log(settings: Settings) -> StructuredEventLog:
+    """Make the log that the settings ask for; it writes to standard output."""
+    return StructuredEventLog(
+        node=settings.node, format=settings.log_format.value, level=Level[settings.log_level.name]
+    )
+
+
+def server_tls(settings: Settings) -> dict[str, ServerTls]:
+    """Read the certificates of the ports that have any, by ``clients`` and ``admin``.
+
+    Raises:
+        CertificateError: one cannot be used.
+    """
+    files = {
+        "clients": (settings.tls_certificate, settings.tls_key, settings.tls_client_ca),
+        "admin": (settings.admin_tls_certificate, settings.admin_tls_key, settings.admin_tls_client_ca),
+    }
+    return {
+        port: ServerTls(certificate, key=key, client_ca=authority)
+        for port, (certificate, key, authority) in files.items()
+        if certificate is not None
+    }
+
+
+def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, memory: MemoryGridServer | None) -> Grid:
+    """Make the node's way to the grid: Redis, or if none is configured *memory* or a memory of its own."""
+    if settings.grid is None:
+        server = memory or MemoryGridServer(
+            now=time.monotonic, stream_length=settings.stream_length, topic_depth=settings.topic_depth
+        )
+        return MemoryGrid(server, node=me)
+    return RedisGrid(
+        settings.grid,
+        prefix=settings.grid_prefix,
+        node=me,
+        metrics=metrics,
+        log=log,
+        stream_length=settings.stream_length,
+        timeout=settings.grid_timeout,
+        topic_depth=settings.topic_depth,
+    )
+
+
+def effective_configuration(settings: Settings) -> tuple[SettingView, ...]:
+    """What the node runs with, for administrators; secrets are masked."""
+    views = []
+    for each in SETTINGS.values():
+        value = getattr(settings, each.name)
+        views.append(
+            SettingView(
+                name=each.name,
+                group=each.group,
+                value=each.show(value),
+                changed=value != each.default,
+                meaning=each.declared.meaning,
+            )
+        )
+    return tuple(views)
+
+
+def admin_names(settings: Settings) -> tuple[str, ...]:
+    """Names by which the admin port may be asked for."""
+    given = () if settings.admin_advertise is None else (settings.admin_advertise.host,)
+    return (*settings.admin_hosts, settings.admin.host, *given, socket.gethostname())
+
+
+def advertised_admin(settings: Settings, port: int) -> str:
+    """Where other nodes reach the admin port."""
+    everywhere = settings.admin.host in {"0.0.0.0", "::"}  # noqa: S104 - it is asked for, not bound
+    listening = HostPort(socket.gethostname() if everywhere else settings.admin.host, port)
+    scheme = "http" if settings.admin_tls_certificate is None else "https"
+    return f"{scheme}://{settings.admin_advertise or listening}"
+
+
+def tls_to_nodes(settings: Settings) -> SSLContext:
+    """How to speak TLS with other nodes' admin ports; read anew each time, as certificates are renewed."""
+    context = create_default_context(cafile=settings.admin_tls_ca)
+    if settings.admin_tls_certificate is not None:
+        context.load_cert_chain(settings.admin_tls_certificate, settings.admin_tls_key)
+    return context

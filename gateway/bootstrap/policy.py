@@ -1,0 +1,116 @@
+"""The numbers that the application works with, from the settings that people write."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.app.policy import DrainPolicy, NodePolicy, StormPolicy, UsagePolicy
+from gateway.core.accounts import AccountLimits
+from gateway.core.packets import Backoff, Limits
+from gateway.core.session import SessionPolicy
+from gateway.settings import Settings
+
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""What a transport may hold back before its session is left waiting: enough for a whole bandwidth-delay product of
+50 Mbit/s at 10 ms, and little enough that ten thousand stuck clients hold 640 MB at the very worst."""
+
+BATCH_BYTES: Final = 64 * 1024
+"""Largest message a node writes, unless a single packet is larger: small enough to be parsed without a pause."""
+
+DRAIN_SETTLE: Final = 2.0
+"""Seconds a session gets to have its last packets acknowledged before it is told to go: several slow round trips."""
+
+RESTORE_GRACE_LEASES: Final = 3
+"""Leases after a loss of writes for which an unknown session is asked to come again: by then every node has either
+restored its sessions or lapsed."""
+
+TOKEN_RENEWAL_SHARE: Final = 0.5
+"""Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
+
+
+def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
+    """Turn settings into the numbers the application works with.
+
+    Args:
+        settings: checked already.
+        shared_grid: whether the grid outlives the node; if not, clients are told that their sessions do not either.
+    """
+    return NodePolicy(
+        replicated=settings.replication and shared_grid,
+        window=settings.window_default,
+        max_window=settings.window_maximum,
+        handshake_timeout=settings.handshake_timeout,
+        session=SessionPolicy(
+            resend_packets=settings.limit_resend_packets,
+            resend_bytes=settings.limit_resend_bytes,
+            message_bytes=BATCH_BYTES,
+            ack_packets=settings.ack_packets,
+            ack_delay=settings.ack_delay,
+            ping_interval=settings.ping_interval,
+            ping_timeout=settings.ping_timeout,
+        ),
+        limits=Limits(
+            message_bytes=settings.limit_message_bytes,
+            value_bytes=settings.limit_value_bytes,
+            requests=settings.limit_requests,
+            selections=settings.limit_selections,
+            resend_packets=settings.limit_resend_packets,
+            resend_bytes=settings.limit_resend_bytes,
+        ),
+        outbox_packets=settings.limit_outbox_packets,
+        outbox_bytes=settings.limit_outbox_bytes,
+        high_water=HIGH_WATER_BYTES,
+        packet_rate=settings.rate_packets,
+        packet_burst=settings.rate_burst,
+        token_life=settings.token_life + settings.token_leeway,
+        usage=UsagePolicy(
+            address=AccountLimits(
+                connections=settings.limit_address_connections,
+                handshakes=settings.rate_address_handshakes,
+                packets=settings.rate_address_packets,
+                publish_bytes=settings.rate_address_publish_bytes,
+            ),
+            principal=AccountLimits(
+                connections=settings.limit_principal_sessions,
+                handshakes=settings.rate_principal_handshakes,
+                packets=settings.rate_principal_packets,
+                publish_bytes=settings.rate_principal_publish_bytes,
+                selections=settings.limit_principal_selections,
+                topics=settings.rate_principal_topics,
+            ),
+            node=AccountLimits(
+                connections=settings.limit_connections,
+                packets=settings.rate_node_packets,
+                publish_bytes=settings.rate_node_publish_bytes,
+                selections=settings.limit_node_selections,
+            ),
+            exempt=settings.limit_exempt,
+        ),
+        partition_topics=settings.limit_partition_topics,
+        storms=StormPolicy(
+            admission_rate=settings.admission_rate,
+            admission_wait=settings.admission_wait,
+            claim_rate=settings.claim_rate,
+            claims_at_once=settings.claims_at_once,
+        ),
+        token_renewal=settings.token_life * TOKEN_RENEWAL_SHARE,
+        revocations=settings.limit_revocations,
+        credential_notice=settings.credential_notice,
+        counted_roots=settings.metrics_topics,
+        topic_depth=settings.topic_depth,
+        lease=settings.lease,
+        renew=settings.lease_renew,
+        reap=settings.reap_interval,
+        restore_rate=settings.restore_rate,
+        restore_grace=settings.lease * RESTORE_GRACE_LEASES,
+        backoff=Backoff(
+            initial=settings.backoff_initial, maximum=settings.backoff_maximum, stable_after=settings.backoff_stable
+        ),
+        drain=DrainPolicy(
+            batch=settings.drain_batch,
+            interval=settings.drain_interval,
+            jitter=settings.drain_jitter,
+            settle=DRAIN_SETTLE,
+            timeout=settings.drain_timeout,
+        ),
+    )

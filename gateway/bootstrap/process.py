@@ -1,0 +1,113 @@
+"""The process of a node: signals, exit codes, and what its service manager is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import Final
+
+from gateway.adapters.admin import TokensFileError
+from gateway.adapters.logging import capture_standard_library
+from gateway.adapters.policy import PolicyFileError
+from gateway.adapters.service_manager import Systemd
+from gateway.adapters.tls import CertificateError
+from gateway.adapters.tracing import TracingUnavailable
+from gateway.app.supervision import report
+from gateway.bootstrap.assembly import Gateway
+from gateway.bootstrap.parts import event_log
+from gateway.garbage import collect_seldom
+from gateway.ports import ServiceManager
+from gateway.settings import ConfigurationError, Settings
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIGURATION: Final = 2
+"""Exit codes, as of the command line: something failed; something has to be corrected first."""
+
+
+async def _serve(settings: Settings) -> int:
+    log = event_log(settings)
+    manager = Systemd(os.environ)
+    restore = capture_standard_library(log)
+    try:
+        gateway = Gateway(settings, log=log)
+        await gateway.start()
+        collect_seldom()
+    except (
+        ConfigurationError,
+        PolicyFileError,
+        TokensFileError,
+        CertificateError,
+        TracingUnavailable,
+    ) as error:
+        return _complain(error, exit_code=EXIT_CONFIGURATION)
+    except OSError as error:
+        return _complain(error, exit_code=EXIT_FAILED)
+    else:
+        await _until_stopped(gateway, manager)
+        return 0
+    finally:
+        restore()
+        log.close()
+
+
+def _complain(error: Exception, *, exit_code: int) -> int:
+    for line in str(error).splitlines():
+        print(f"gateway: error: {line}", file=sys.stderr)  # noqa: T201 - whoever starts a node looks here, not into a log
+    return exit_code
+
+
+async def _until_stopped(gateway: Gateway, manager: ServiceManager) -> None:
+    """Serve until the first signal to stop, then drain until that is done or the second signal comes.
+
+    Args:
+        gateway: has been started.
+        manager: is told how it fares.
+    """
+    loop = asyncio.get_running_loop()
+    stop, now = asyncio.Event(), asyncio.Event()
+
+    def on_stop() -> None:
+        (now if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_stop)
+
+    def on_reload() -> None:
+        manager.reloading()
+        gateway.reload()
+        manager.ready()
+
+    loop.add_signal_handler(signal.SIGHUP, on_reload)
+    manager.ready()
+    reports = asyncio.create_task(report(manager, gateway.status), name="service-manager")
+    await stop.wait()
+    manager.stopping()
+    drain = asyncio.create_task(gateway.drain())
+    impatience = asyncio.create_task(now.wait())
+    try:
+        await asyncio.wait([drain, impatience], return_when=asyncio.FIRST_COMPLETED)
+        for task in (drain, impatience):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    finally:
+        # Also when the drain met a bug: clients are told, and what was started for the grid is finished.
+        await gateway.close()
+        reports.cancel()
+
+
+def run(settings: Settings) -> int:
+    """Run a node until SIGTERM or Ctrl-C, which drain it; a second one stops it at once.
+
+    Returns:
+        The exit code of the process.
+    """
+    if settings.uvloop:
+        with suppress(ImportError):
+            import uvloop  # noqa: PLC0415 - optional, and only wanted here
+
+            return uvloop.run(_serve(settings))
+    return asyncio.run(_serve(settings))

@@ -1,0 +1,81 @@
+"""The grid behind the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.settings.declaration import optional, setting
+from gateway.settings.kinds import Switch, Word
+from gateway.settings.places import GridUrl
+from gateway.settings.quantities import Rate, Seconds, Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSettings:
+    """The Redis behind the cluster, and how a node behaves towards it."""
+
+    grid: str | None = optional(
+        GridUrl(),
+        "Where the grid is; all nodes of a cluster name the same.",
+        absent="in memory: sessions die with the process",
+        reason="A node can be tried without Redis; it says loudly what that costs.",
+        shown=False,
+    )
+    grid_prefix: str = setting(
+        Word(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", "up to 64 letters, digits and any of _ . : -"),
+        "gateway",
+        "Begins the name of every key in the grid, so that several clusters can share one Redis.",
+        reason="Tells whose keys they are when somebody looks into Redis.",
+    )
+    grid_timeout: float = setting(
+        Seconds(0.05, 60),
+        2.0,
+        "How long one command may take before the grid counts as away.",
+        reason="Thousands of healthy round trips, and still a third of the lease, so that one slow answer costs "
+        "nobody the lease.",
+    )
+    replication: bool = setting(
+        Switch(),
+        True,
+        "Write sessions to the grid. When off, the welcome says replicated: false, and a session survives only the "
+        "loss of its socket, not of its node.",
+        reason="Surviving nodes is what the gateway is for.",
+    )
+    lease: float = setting(
+        Seconds(1, 300),
+        6.0,
+        "How long the grid remembers a node that no longer renews its lease; then the others take over.",
+        reason="Three renewals long, so that two may fail. Clients do not wait for it: whoever comes back is served "
+        "at once.",
+    )
+    lease_renew: float = setting(
+        Seconds(0.2, 100),
+        2.0,
+        "How often a node renews its lease and looks for lapsed nodes.",
+        reason="One command per node, not per session; a third of the lease.",
+    )
+    reap_interval: float = setting(
+        Seconds(0.2, 300),
+        5.0,
+        "How often a node removes sessions whose window has ended.",
+        reason="A session lives at most this much longer than its window; the cost is some commands per node.",
+    )
+    restore_rate: float = setting(
+        Rate("sessions", 1),
+        1000.0,
+        "How fast a node writes its live sessions back into a grid that lost them.",
+        reason="Ten thousand sessions are safe again in 10 s, while Redis stays below a tenth of what it can take.",
+    )
+    stream_length: int = setting(
+        Whole("entries", 100, 10_000_000),
+        10_000,
+        "Updates kept per topic partition (of 64), so that a node that was away can go on where it was.",
+        reason="A second or more at the highest rates; a node that was away for longer reads all values again.",
+    )
+    topic_depth: int = setting(
+        Whole("segments", 1, 16),
+        1,
+        "First segments of a topic's path that decide its partition. The same on all nodes, and for the life of the "
+        "grid.",
+        reason="Topics under one root stay in order towards each other. Raise it if one root has most of the traffic.",
+    )

@@ -1,0 +1,108 @@
+"""How sessions live, and how they are moved before a node stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.settings.declaration import setting
+from gateway.settings.quantities import Seconds, Whole
+
+_DAY: Final = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How long sessions live without a connection, and how a dead connection is noticed."""
+
+    window_default: float = setting(
+        Seconds(1, 7 * _DAY),
+        60.0,
+        "How long a session survives without a connection if the client does not ask for another window.",
+        reason="Covers a tunnel, a lift, a restart of the browser and a rolling restart of the cluster.",
+    )
+    window_maximum: float = setting(
+        Seconds(1, 7 * _DAY),
+        3600.0,
+        "The longest window that a client gets.",
+        reason="A session that nobody comes back for costs memory on a node and in the grid until its window ends.",
+    )
+    handshake_timeout: float = setting(
+        Seconds(0.1, 60),
+        5.0,
+        "How long a new connection may take to send its hello or resume.",
+        reason="Slow mobile networks need a second or two; silent connections are not kept longer than this.",
+    )
+    ping_interval: float = setting(
+        Seconds(0.2, 3600),
+        20.0,
+        "Silence after which a connection is pinged.",
+        reason="Proxies and mobile networks forget idle connections, the strictest after 30 s.",
+    )
+    ping_timeout: float = setting(
+        Seconds(0.5, 7200),
+        45.0,
+        "Silence after which a connection is given up; the session stays.",
+        reason="Two pings may be lost before a third would be due.",
+    )
+    ack_packets: int = setting(
+        Whole("packets", 1, 100_000),
+        64,
+        "Packets received after which an acknowledgement is sent alone, if none was carried by another packet.",
+        reason="A sixteenth of limit_resend_packets: the peer's buffer never fills for lack of acknowledgements.",
+    )
+    ack_delay: float = setting(
+        Seconds(0.001, 1),
+        0.25,
+        "The longest time for which a received packet stays unacknowledged.",
+        reason="Most acknowledgements find a packet to travel with in this time; a quiet session frees its buffers "
+        "soon.",
+    )
+    backoff_initial: float = setting(
+        Seconds(0.01, 60),
+        0.25,
+        "Advice to clients: the first reconnect waits a random time up to this.",
+        reason="Spreads a node's clients over many ticks of the surviving nodes, unnoticed by people.",
+    )
+    backoff_maximum: float = setting(
+        Seconds(0.1, 600),
+        10.0,
+        "Advice to clients: the bound doubles at each failure up to this.",
+        reason="Ten attempts within the default window, even if every wait is the longest.",
+    )
+    backoff_stable: float = setting(
+        Seconds(0, 600),
+        10.0,
+        "Advice to clients: how long a connection must last before the bound falls back to backoff_initial.",
+        reason="A node that accepts and dies at once must not be hammered.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrainSettings:
+    """How a node is stopped without ending a session (SIGTERM)."""
+
+    drain_batch: int = setting(
+        Whole("sessions", 1, 1_000_000),
+        100,
+        "Clients told at once to go to another node.",
+        reason="With drain_interval: 500 a second, a hundredth of the claims that the grid can take.",
+    )
+    drain_interval: float = setting(
+        Seconds(0.001, 60),
+        0.2,
+        "Time between two batches.",
+        reason="See drain_batch.",
+    )
+    drain_jitter: float = setting(
+        Seconds(0, 60),
+        1.0,
+        "Clients of a batch move at a random time within this.",
+        reason="Spreads batches so that the other nodes see an even stream.",
+    )
+    drain_timeout: float = setting(
+        Seconds(0, 3600),
+        30.0,
+        "Time for all of it; then what is left is closed with a code that lets it resume elsewhere.",
+        reason="Ten thousand sessions take 20 s. Give the process manager more than this before it kills.",
+    )
