@@ -100,6 +100,7 @@ class Crowd:
         served: resumes by node.
         refused: refusals by node and reason.
         signed: for each client the key of its newest token.
+        over: set to have clients stop after what they are at; cancelled, they would leave connections behind.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -108,15 +109,16 @@ class Crowd:
         self.served: Counter[str] = Counter()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.signed: dict[int, str] = {}
+        self.over = False
 
     async def client(self, number: int) -> None:
-        """Resume until cancelled or refused."""
+        """Resume until it is over, or refused."""
         nodes = self._stack.node_names
         async with RawClient(self._stack.node_url(nodes[number % len(nodes)])) as raw:
             token = (await raw.hello(f"user-{number}"))["token"]
             await raw.send({"type": "ack", "received": 0})
         attempt = 0
-        while True:
+        while not self.over:
             node = self._random.choice(nodes)
             attempt += 1
             async with RawClient(self._stack.node_url(node)) as raw:
@@ -151,10 +153,12 @@ class Crowd:
 async def crowd(stack: Stack) -> AsyncIterator[Crowd]:
     people = Crowd(stack)
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(people.client(number)) for number in range(CLIENTS)]
-        yield people
-        for task in running:
-            task.cancel()
+        for number in range(CLIENTS):
+            tasks.create_task(people.client(number))
+        try:
+            yield people
+        finally:
+            people.over = True
 
 
 async def reload(stack: Stack, node: str, *, event: str = "keys_reloaded") -> None:
