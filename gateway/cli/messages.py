@@ -19,7 +19,7 @@ from gateway.core.types import JsonValue
 if TYPE_CHECKING:
     # Only for annotations: the other commands start faster without the client.
     from gateway.client import Session
-    from gateway.client.types import Recovery, Update
+    from gateway.client.types import Notice, Recovery, Update
 
 DEFAULT_URL: Final = "ws://127.0.0.1:8101/v1/connect"
 """Where ``gateway serve`` listens if nobody says otherwise."""
@@ -74,13 +74,13 @@ def pub(topic: str, value: str, *, urls: str, principal: str, timeout: float) ->
 @click.argument("selector")
 @_client_options
 @click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after this many updates.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, recoveries among them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, recoveries and notices among them.")
 def sub(selector: str, *, urls: str, principal: str, timeout: float, count: int | None, as_json: bool) -> None:
     """Print the updates of all topics that SELECTOR matches, until Ctrl-C.
 
     `*` stands for one segment of a topic's path, `**` for any number: prices/*/bid, prices/** (quote them in a
-    shell). Recoveries are told as they happen, on standard error unless --json. The principal's secret, if it needs
-    one, is taken from GATEWAY_SECRET.
+    shell). Recoveries and notices are told as they come, on standard error unless --json. The principal's secret, if
+    it needs one, is taken from GATEWAY_SECRET.
     """
     printer = _Printer(as_json=as_json, count=count)
     asyncio.run(_subscribe(selector, printer, urls=urls, principal=principal, seconds=timeout))
@@ -126,7 +126,11 @@ async def _subscribe(selector: str, printer: _Printer, *, urls: str, principal: 
             async for recovery in session.recoveries():
                 printer.recovery(recovery)
 
-        await _first_of(updates(), recoveries(), _interrupted())
+        async def notices() -> None:
+            async for notice in session.notices():
+                printer.notice(notice)
+
+        await _first_of(updates(), recoveries(), notices(), _interrupted())
 
 
 async def _first_of(*jobs: Any) -> None:
@@ -191,6 +195,16 @@ class _Printer:
                 f"{recovery.resent} packets resent, {lost} lost",
                 err=True,
             )
+
+    def notice(self, notice: Notice) -> None:
+        """Write what the server declared: for example that a right was withdrawn."""
+        if self.as_json:
+            names = ("code", "message", "withdrawn", "selections")
+            self._write_json("notice", notice, tuple(name for name in names if hasattr(notice, name)))
+        else:
+            # Administrators may have written it; it shall not do anything to a terminal.
+            message = notice.message if notice.message.isprintable() else repr(notice.message)
+            click.echo(f"-- {notice.code}: {message}", err=True)
 
     @staticmethod
     def _write_json(kind: str, found: object, names: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Self
 
 import pytest
 
-from gateway.client.types import Receipt, Recovery, Update
+from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, Update
 from gateway.core.codes import FailoverReason, Outcome
 from gateway.core.errors import GatewayError
 from gateway.core.types import JsonValue
@@ -38,6 +38,7 @@ class FakeSession:
     id, node = "s1", "n1"
 
     def __init__(self) -> None:
+        self.declared: list[Notice] = []
         self.published: list[tuple[str, JsonValue]] = []
         self.subscribed: list[str] = []
         self.connected: list[tuple[list[str], str, str | None]] = []
@@ -75,6 +76,11 @@ class FakeSession:
         for update in self.updates:
             yield update
         self.on_last_update()
+        await asyncio.Event().wait()
+
+    async def notices(self) -> AsyncIterator[Notice]:
+        for notice in self.declared:
+            yield notice
         await asyncio.Event().wait()
 
     async def recoveries(self) -> AsyncIterator[Recovery]:
@@ -149,6 +155,32 @@ def test_sub_prints_updates_and_recoveries_as_they_happen(run: Run, session: Fak
         "-- failed_over at n2 after 0.42 s: 2 packets resent, an unknown number of lost",
     ]
     assert session.closed
+
+
+WITHDRAWN = SelectionsWithdrawn("permissions_withdrawn", "you may not", ("prices/**",), ("+prices/x",))
+
+
+def test_sub_prints_notices(run: Run, session: FakeSession) -> None:
+    session.declared = [WITHDRAWN, Notice("administrator", "bell\a")]
+    told = run("sub", "prices/**", "--count", "1").err.splitlines()
+    assert [line for line in told if line.startswith("-- ") and " at n2 " not in line] == [
+        "-- permissions_withdrawn: you may not",
+        "-- administrator: 'bell\\x07'",
+    ]
+
+
+def test_sub_writes_notices_for_programs(run: Run, session: FakeSession) -> None:
+    session.declared = [WITHDRAWN]
+    lines = map(json.loads, run("sub", "prices/**", "--count", "1", "--json").out.splitlines())
+    assert [line for line in lines if line["kind"] == "notice"] == [
+        {
+            "kind": "notice",
+            "code": "permissions_withdrawn",
+            "message": "you may not",
+            "withdrawn": ["prices/**"],
+            "selections": ["+prices/x"],
+        }
+    ]
 
 
 def test_sub_writes_json_for_programs(run: Run, session: FakeSession) -> None:
