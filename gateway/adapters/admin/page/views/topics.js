@@ -381,7 +381,11 @@ function collect(branch, rows) {
 
 /** @param {Branch} branch */
 function sorted(branch) {
-  return [...branch.children.values()].sort((one, other) => compare.compare(one.name, other.name));
+  // The system's own topics come last: nobody looks for them first.
+  const rank = (/** @type {Branch} */ { name, depth }) => (depth === 0 && name.startsWith("$") ? 1 : 0);
+  return [...branch.children.values()].sort(
+    (one, other) => rank(one) - rank(other) || compare.compare(one.name, other.name),
+  );
 }
 
 const compare = new Intl.Collator("en", { numeric: true });
