@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.packets import GoAway
 from gateway.local.proxy import FaultProxy, Way
-from tests.clients.driver import Driver, Refused
+from tests.clients.driver import CLIENT, Driver, Refused, node_environment
 from tests.support.nodes import TestNode, eventually, running_node
 
 VALUES = 150
@@ -145,6 +147,23 @@ async def test_refusals_have_their_names(setting: Setting) -> None:
         with pytest.raises(Refused) as refused:
             await setting.client.do(command, **given)
         assert refused.value.name == name, (command, given)
+
+
+async def test_the_program_of_the_how_to_runs(setting: Setting, tmp_path: Path) -> None:
+    page = (CLIENT.parents[1] / "docs" / "how-to" / "use-from-javascript.md").read_text()
+    blocks = [each.split("```")[0] for each in page.split("```js\n")[1:]]
+    assert len(blocks) > 5
+    program = "\n".join(blocks).replace("ws://127.0.0.1:18000", setting.one.url)
+    file = tmp_path / "program.mjs"
+    file.write_text(program.replace('"./src/index.js"', json.dumps(str(CLIENT / "src" / "index.js"))))
+    process = await asyncio.create_subprocess_exec(
+        "node", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=node_environment()
+    )
+    async with asyncio.timeout(30):
+        said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert "at n1" in said.decode()
+    assert "prices/ACME { bid: 101.6, last: true }" in said.decode()
 
 
 async def test_an_administrator_ends_it(setting: Setting) -> None:

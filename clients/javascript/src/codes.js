@@ -55,6 +55,7 @@ export const RETRYABLE_ERRORS = Object.freeze([
   "try_later",
   "handshake_timeout",
   "authentication_unavailable",
+  "too_many_sessions",
 ]);
 
 /** Standard close codes that say "you erred" or "done". */

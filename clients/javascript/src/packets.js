@@ -53,8 +53,8 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string[]} withdrawn - Selectors that were taken out, because the session may not select them any more.
  *
  * @typedef {{type: "ack" | "pong", received: number}} Ack
- * @typedef {{type: "ping", token: string | null}} Ping
- * @typedef {{type: "go-away", reason: string, delay: number, node: string | null}} GoAway
+ * @typedef {{type: "ping", token: string | null, backoff: BackoffAdvice | null}} Ping
+ * @typedef {{type: "go-away", reason: string, delay: number, node: string | null, backoff: BackoffAdvice | null}} GoAway
  * @typedef {{type: "bye", reason: string}} Bye
  * @typedef {{type: "error", code: string, message: string, retryAfter: number | null}} ErrorPacket
  *
@@ -64,6 +64,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number} version
  * @property {string} event
  * @property {boolean} snapshot
+ * @property {boolean} removed
  * @property {JsonValue} value
  *
  * @typedef {object} ReplyBody - See protocol 5.2.2.
@@ -156,6 +157,7 @@ const BODIES = new Map(
           version: count(packet, "version", 1),
           event: text(packet, "event"),
           snapshot: optional(packet, "snapshot", flag) ?? false,
+          removed: optional(packet, "removed", flag) ?? false,
           value: packet.value,
         };
       },
@@ -192,7 +194,10 @@ const LINKS = new Map(
     ["welcome", readWelcome],
     ["ack", (packet) => ({ type: "ack", received: count(packet, "received") })],
     ["pong", (packet) => ({ type: "pong", received: count(packet, "received") })],
-    ["ping", (packet) => ({ type: "ping", token: optional(packet, "token", text) })],
+    [
+      "ping",
+      (packet) => ({ type: "ping", token: optional(packet, "token", text), backoff: optional(packet, "backoff", advice) }),
+    ],
     [
       "go-away",
       (packet) => ({
@@ -200,6 +205,7 @@ const LINKS = new Map(
         reason: text(packet, "reason"),
         delay: seconds(packet, "delay"),
         node: optional(packet, "node", text),
+        backoff: optional(packet, "backoff", advice),
       }),
     ],
     ["bye", (packet) => ({ type: "bye", reason: optional(packet, "reason", text) ?? "" })],
@@ -221,7 +227,6 @@ const LINKS = new Map(
  */
 function readWelcome(packet) {
   const limits = object(packet, "limits");
-  const backoff = object(packet, "backoff");
   return {
     type: "welcome",
     session: text(packet, "session"),
@@ -247,11 +252,7 @@ function readWelcome(packet) {
       resend_packets: count(limits, "resend_packets", 1),
       resend_bytes: count(limits, "resend_bytes", 1),
     },
-    backoff: {
-      initial: seconds(backoff, "initial"),
-      maximum: seconds(backoff, "maximum"),
-      stable_after: seconds(backoff, "stable_after"),
-    },
+    backoff: advice(packet, "backoff"),
     properties: texts(packet, "properties"),
     selections: list(packet, "selections"),
     withdrawn: list(packet, "withdrawn"),
@@ -316,6 +317,20 @@ function seconds(packet, name) {
     throw bad(packet, `'${name}' must be a number of seconds, not negative`);
   }
   return value;
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {BackoffAdvice}
+ */
+function advice(packet, name) {
+  const backoff = object(packet, name);
+  return {
+    initial: seconds(backoff, "initial"),
+    maximum: seconds(backoff, "maximum"),
+    stable_after: seconds(backoff, "stable_after"),
+  };
 }
 
 /**

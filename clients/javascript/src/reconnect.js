@@ -202,6 +202,15 @@ export class ReconnectPlan {
   }
 
   /**
+   * The node gives new advice on an open connection.
+   *
+   * @param {import("./packets.js").BackoffAdvice} advice
+   */
+  advised(advice) {
+    this.#advice = advice;
+  }
+
+  /**
    * The connection ended: the window begins.
    *
    * @param {Ending} ending

@@ -36,6 +36,7 @@ const ROUTES_KEPT = 16_384;
  * @property {string} eventId - Identifies the publish in the whole cluster.
  * @property {boolean} snapshot - Not the successor of the value before: the first one after subscribing, the current one
  *   after a failover, the newest of several that came faster than they could be sent.
+ * @property {boolean} removed - The topic was removed, and `value` is null; a later publish makes it anew.
  *
  * @typedef {(update: Update) => void} UpdateListener
  */

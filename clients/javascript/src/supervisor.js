@@ -395,8 +395,8 @@ export class Supervisor {
   #handle(received) {
     switch (received.type) {
       case "update": {
-        const { topic, value, version, event: eventId, snapshot } = received;
-        this.streams.dispatch({ topic, value, version, eventId, snapshot });
+        const { topic, value, version, event: eventId, snapshot, removed } = received;
+        this.streams.dispatch({ topic, value, version, eventId, snapshot, removed });
         break;
       }
       case "reply":
@@ -406,12 +406,14 @@ export class Supervisor {
         this.#noticed(received);
         break;
       case "ping":
+        if (received.backoff !== null) this.#plan.advised(received.backoff);
         if (received.token !== null) {
           this.#token = received.token;
           this.#keep();
         }
         break;
       case "go-away":
+        if (received.backoff !== null) this.#plan.advised(received.backoff);
         void this.#leave(/** @type {Connection} */ (this.#connection), received);
         break;
       case "bye":

@@ -106,7 +106,7 @@ test("an acknowledgement is sent alone in time, or after enough packets", () => 
 
 test("a ping is answered, silence is noticed", () => {
   const machine = attached();
-  assert.deepEqual(receive(machine, 5, { type: "ping", token: "new" }), [{ type: "ping", token: "new" }]);
+  assert.deepEqual(receive(machine, 5, { type: "ping", token: "new" }), [{ type: "ping", token: "new", backoff: null }]);
   assert.deepEqual(packets(machine), [{ type: "pong", received: 0 }]);
   assert.equal(machine.tick(49.9), false);
   assert.equal(machine.tick(50), true);

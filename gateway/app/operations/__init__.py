@@ -1,4 +1,4 @@
-"""What a node tells of itself by topics below ``$gateway``, while somebody watches (ADR 0014).
+"""What a node tells of itself by topics below ``$gateway``, while somebody watches (ADR 0026).
 
 | topic | value | published |
 |---|---|---|

@@ -82,8 +82,8 @@ export class Live extends EventTarget {
     if (!this.#keep) addEventListener("pagehide", () => void session.close());
     await Promise.all([
       session.subscribe("$gateway/nodes/*", { listener: (update) => this.#node(update) }),
-      session.subscribe("$gateway/recoveries/*", { listener: ({ value }) => this.recoveries.set(value.node, value) }),
-      session.subscribe("$gateway/slow/*", { listener: ({ value }) => this.slow.set(value.node, value) }),
+      session.subscribe("$gateway/recoveries/*", { listener: ({ value }) => value && this.recoveries.set(value.node, value) }),
+      session.subscribe("$gateway/slow/*", { listener: ({ value }) => value && this.slow.set(value.node, value) }),
       session.subscribe("$gateway/activity/*", { listener: (update) => this.#activity(update) }),
     ]);
     this.#timer = setInterval(() => this.#tell("change"), 1000);
@@ -99,7 +99,8 @@ export class Live extends EventTarget {
   /**
    * @param {import("./client/streams.js").Update} update
    */
-  #node({ value, snapshot }) {
+  #node({ value, snapshot, removed }) {
+    if (removed) return;
     this.nodes.set(value.node, value);
     // What was kept from earlier says nothing about now; a snapshot after a failover does not either.
     if (!snapshot) this.heard.set(value.node, now());
@@ -108,8 +109,8 @@ export class Live extends EventTarget {
   /**
    * @param {import("./client/streams.js").Update} update
    */
-  #activity({ value, snapshot }) {
-    if (snapshot) return;
+  #activity({ value, snapshot, removed }) {
+    if (snapshot || removed) return;
     /** @type {Happening[]} */
     const news = value.happenings.map((/** @type {any} */ each) => ({ ...each, node: value.node }));
     this.happenings.unshift(...[...news].reverse());

@@ -290,7 +290,7 @@ export class Topics {
     row.replaceChildren(
       el("span", { class: "twist", "aria-hidden": "true" }, hasChildren ? (branch.open ? "▾" : "▸") : ""),
       name,
-      el("span", { class: "topic-value mono cut" }, branch.update === null ? "" : oneLine(branch.update.value)),
+      el("span", { class: "topic-value mono cut" }, branch.update === null ? "" : branch.update.removed ? "removed" : oneLine(branch.update.value)),
       el("span", { class: "quiet number" }, hasChildren ? count(branch.topics) : branch.update === null ? "" : `v${branch.update.version}`),
     );
   }
