@@ -150,7 +150,7 @@ class GridReader:
 
     async def of_sessions(self) -> list[str]:
         """Tell the keys that only sessions have; there are none once every session has ended (P7)."""
-        parts = (":session:", ":receipts:", ":owned", ":deadlines")
+        parts = (":session:", ":receipts:", ":owned", ":ids", ":deadlines")
         return sorted([key async for key in self._redis.scan_iter(f"{PREFIX}:*") if any(part in key for part in parts)])
 
     async def calls(self) -> Counter[str]:

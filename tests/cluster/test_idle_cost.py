@@ -56,6 +56,8 @@ class Call:
             return "tail"
         if self.command == "evalsha" and ":{nodes}:leases" in self.arguments:
             return "lease"
+        if self.command == "evalsha" and ":{nodes}:reports" in self.arguments:
+            return "report"
         if self.command == "evalsha" and re.search(r"\{s\d+\}:deadlines", self.arguments):
             return "reaper"
         if self.command == "info":
@@ -159,7 +161,7 @@ async def test_idle_sessions_cost_the_grid_nothing(tmp_path: Path, figures: Figu
             assert pings >= SESSIONS * WINDOW / PING_INTERVAL / 2, "the sessions were not kept alive by pings"
             assert not any(member.recoveries for member in members)
             # No command names a session, or does anything but what nodes do anyway.
-            assert idle.steady == alone.steady == {"tail", "lease", "reaper"}
+            assert idle.steady == alone.steady == {"tail", "lease", "report", "reaper"}
             # No job takes other steps because sessions are there.
             assert idle.steps() == alone.steps()
             assert all(len(steps) == 1 for steps in idle.steps().values())
@@ -180,6 +182,8 @@ def _judge_schedule(window: Window, *, nodes: int) -> None:
     settings = Settings()
     jobs = window.jobs
     assert jobs["lease"] <= nodes * (1 + WINDOW / (settings.lease_renew * RENEW_JITTER))
+    # With each lease that is taken or renewed, a node tells the others of itself.
+    assert jobs["report"] <= nodes * (1 + WINDOW / (settings.lease_renew * RENEW_JITTER))
     # The nodes share the partitions, unless one has not seen the others yet.
     assert jobs["reaper"] <= nodes * (1 + WINDOW / (settings.reap_interval * REAP_JITTER)) * SESSION_PARTITIONS
     assert jobs["tail"] <= nodes * (1 + WINDOW / BLOCK)

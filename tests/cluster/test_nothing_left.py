@@ -143,7 +143,16 @@ def traces(grid: Mapping[str, str], sessions: Iterable[str]) -> list[str]:
 
 def unexpected(grid: Mapping[str, str]) -> list[str]:
     """Tell which keys are there that a grid without sessions has no use for; records of ends are not counted."""
-    lasting = {KEYS.grid, KEYS.leases, KEYS.members, KEYS.renewed, *KEYS.opened, *KEYS.values, *KEYS.stream}
+    lasting = {
+        KEYS.grid,
+        KEYS.leases,
+        KEYS.members,
+        KEYS.reports,
+        KEYS.renewed,
+        *KEYS.opened,
+        *KEYS.values,
+        *KEYS.stream,
+    }
     return sorted(grid.keys() - lasting - {*KEYS.ended, *KEYS.closed})
 
 
@@ -154,8 +163,10 @@ async def what_is_left(stack: Stack, sessions: Sequence[str], alive: set[str]) -
     async with GridReader(stack.grid_url) as reader:
         leases = await reader.call("ZRANGE", KEYS.leases, 0, -1)
         members = await reader.call("HKEYS", KEYS.members)
-    if sorted(leases) != sorted(members) or sorted(name.partition(":")[0] for name in leases) != sorted(alive):
-        left.append(f"leases {leases}, members {members}, while {sorted(alive)} are alive")
+        reports = await reader.call("HKEYS", KEYS.reports)
+    kept = sorted(leases) == sorted(members) == sorted(reports)
+    if not kept or sorted(name.partition(":")[0] for name in leases) != sorted(alive):
+        left.append(f"leases {leases}, members {members}, reports {reports}, while {sorted(alive)} are alive")
     return left
 
 
