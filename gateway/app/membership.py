@@ -73,7 +73,6 @@ class Membership:
             GridUnavailable: the grid is away.
         """
         await self._grid.nodes.join(self._me, lease=self._policy.lease)
-        await self._presence.tell()
 
     async def keep_lease(self) -> None:
         """Renew for ever, and look after those whose lease lapsed."""

@@ -225,6 +225,7 @@ class Node:
             except GridUnavailable:
                 await asyncio.sleep(JOIN_RETRY)
         self._joined = True
+        self.presence.tell_soon()  # ready, as it was not when it joined
         self._background.forever(self._membership.keep_lease, "lease")
         self._background.forever(self._membership.reap, "reaper")
 
