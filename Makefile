@@ -108,8 +108,8 @@ flames: venv system ## Draw where a node spends its CPU, into docs (about two mi
 	@$(BIN)/python -m benchmarks.flamegraph --py-spy $(BIN)/py-spy $(OPTIONS)
 
 .PHONY: dashboards
-dashboards: venv ## Write Grafana's dashboards, which are described in dashboards/
-	@$(BIN)/python -m dashboards write
+dashboards: venv ## Write Grafana's dashboards, which are described in scripts/dashboards
+	@$(BIN)/python -m scripts.dashboards write
 
 .PHONY: lint
 lint: venv ## Check style, formatting, types and import contracts

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pytest
 
-from dashboards.__main__ import DASHBOARDS
-from dashboards.draw import ask, filled_in
 from gateway.client import Session, connect
 from gateway.local.observatory import Observation
 from gateway.local.stack import Stack
+from scripts.dashboards.__main__ import DASHBOARDS
+from scripts.dashboards.draw import ask, filled_in
 from tests.deploy.promtool import RUNBOOKS
 from tests.support.faults import eventually
 from tests.support.stack import cluster

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 import yaml
 
-from dashboards.__main__ import DASHBOARDS, FOLDER, as_json
-from dashboards.model import WIDTH, Dashboard, Panel, render
+from scripts.dashboards.__main__ import DASHBOARDS, FOLDER, as_json
+from scripts.dashboards.model import WIDTH, Dashboard, Panel, render
 from tests.deploy.promtool import ROOT, selectors
 from tests.deploy.test_rules import complaints
 

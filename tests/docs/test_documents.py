@@ -47,9 +47,9 @@ GUIDES: Final = [path for path in DOCUMENTS if "reference" not in path.parts]
 """Pages that people write by hand. The reference is generated, or compared with the code by tests of its own."""
 
 PROGRAMS: Final[dict[str, click.Command]] = {"gateway": gateway_program, "lb": lb_program}
-PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "dashboards", "loadtests"})
+PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "scripts", "loadtests"})
 """Where the modules are that ``python -m`` runs."""
-PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "dashboards", "gateway.local", "loadtests")
+PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "scripts.dashboards", "gateway.local", "loadtests")
 """Those of them that have options which pages speak of."""
 SHELLS: Final = frozenset({"sh", "shell", "bash", "console"})
 BREAKS: Final = re.compile(r"^[;|&()<>]+$")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.model import Look, Panel, Query, Unit
+from scripts.dashboards.model import Look, Panel, Query, Unit
 
 CLUSTER: Final = 'cluster=~"$cluster"'
 """Matches what people chose to see."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.model import Dashboard, Panel, Query, Section, Unit
-from dashboards.parts import CLUSTER, figure, quantile, rate, spread
+from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
+from scripts.dashboards.parts import CLUSTER, figure, quantile, rate, spread
 
 
 def _of_master(metric: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.model import Dashboard, Panel, Query, Section, Unit
-from dashboards.parts import CLUSTER, figure
+from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
+from scripts.dashboards.parts import CLUSTER, figure
 
 _BACKEND: Final = f'proxy="gateway", {CLUSTER}'
 _FRONTEND: Final = f'proxy="clients", {CLUSTER}'

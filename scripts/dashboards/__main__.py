@@ -1,4 +1,4 @@
-"""``python -m dashboards write|draw``."""
+"""``python -m scripts.dashboards write|draw``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 
 import click
 
-from dashboards import draw as drawing
-from dashboards.fleet import FLEET
-from dashboards.grid import GRID
-from dashboards.haproxy import HAPROXY
-from dashboards.model import Dashboard, render
-from dashboards.node import NODE_DASHBOARD
-from dashboards.recovery import RECOVERY
+from scripts.dashboards import draw as drawing
+from scripts.dashboards.fleet import FLEET
+from scripts.dashboards.grid import GRID
+from scripts.dashboards.haproxy import HAPROXY
+from scripts.dashboards.model import Dashboard, render
+from scripts.dashboards.node import NODE_DASHBOARD
+from scripts.dashboards.recovery import RECOVERY
 
 DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, NODE_DASHBOARD, RECOVERY, GRID, HAPROXY)
 """All of them."""
 
-FOLDER: Final = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "dashboards"
+FOLDER: Final = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "dashboards"
 """Where Grafana's provisioning looks for them."""
 
 
@@ -53,4 +53,4 @@ def draw(prometheus: str, minutes: float, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    program(prog_name="python -m dashboards")
+    program(prog_name="python -m scripts.dashboards")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.model import Dashboard, Panel, Query, Section, Unit
-from dashboards.parts import CLUSTER, figure, quantile, rate
+from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
+from scripts.dashboards.parts import CLUSTER, figure, quantile, rate
 
 _NO_RESUME: Final = "no session came back in that time"
 

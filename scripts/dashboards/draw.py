@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dashboards.model import WIDTH, Dashboard, Look, Panel, Query, Unit
+from scripts.dashboards.model import WIDTH, Dashboard, Look, Panel, Query, Unit
 
 POINTS: Final = 150
 """Points of a curve: about one for two pixels of a panel."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.model import Dashboard, Panel, Query, Section, Unit
-from dashboards.parts import NODE, quantile, rate
+from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
+from scripts.dashboards.parts import NODE, quantile, rate
 
 _WAITING: Final = "no client of the node reads slowly"
 

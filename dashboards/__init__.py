@@ -1,5 +1,0 @@
-"""Grafana's dashboards as code: described here, written to ``deploy/grafana/dashboards`` as JSON for Grafana.
-
-``python -m dashboards write`` makes the files, and a test compares them. ``python -m dashboards draw`` asks a running
-Prometheus what every panel asks and draws the answers, for those who want to see what they get before they have it.
-"""
