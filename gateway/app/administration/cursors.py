@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.ports.administration import BadParameter
 
 LONGEST_CURSOR = 4096
-"""Characters: the longest topic in base64, and as much again."""
+"""Characters: the longest topic, each character of it escaped, in base64, and half as much again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Place:
 
 def to_cursor(place: Place) -> str:
     """Write a place."""
-    text = json.dumps([place.partition, place.step, place.after], separators=(",", ":"))
+    # As UTF-8 and not in escapes, which would make a long topic too long.
+    text = json.dumps([place.partition, place.step, place.after], separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
