@@ -128,6 +128,7 @@ class Gateway:
             settings.admin.port,
             ready=self.node.not_ready,
             metrics_text=self.metrics.render,
+            metrics=self.metrics,
             tls=None if admin_tls is None else FollowingContext(admin_tls),
             log=self.log,
             api=AdminApi(

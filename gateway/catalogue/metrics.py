@@ -371,6 +371,14 @@ BACKOFF_ADVISED_SECONDS = Metric(
     "Time over which this node's clients are advised to spread their return, should it die now.",
 )
 
+ADMIN_CONNECTIONS_REFUSED = Metric(
+    "gateway_admin_connections_refused_total",
+    Kind.COUNTER,
+    "Connections to the admin port that were closed because nothing was asked in time, a body did not come in time, or "
+    "too many were open.",
+    "reason",
+    ("silent", "slow", "crowded_out"),
+)
 CERTIFICATE_EXPIRY = Metric(
     "gateway_certificate_expiry_timestamp_seconds",
     Kind.GAUGE,

@@ -61,11 +61,13 @@ async def run(name: str, *, seed: int, seconds: float = 0.0, cases: int = 0, fol
         warm = await fuzz(fuzzer, seed=seed, cases=min(cases, WARM_UP_CASES) or WARM_UP_CASES, folder=folder)
         if warm.failure:
             return warm
+        result = warm
         try:
             await node.settle()
             # Another seed, or the first cases would be the same again.
-            result = await fuzz(fuzzer, seed=seed + 1, seconds=seconds, cases=cases, folder=folder)
-            if result.failure is None:
+            more = await fuzz(fuzzer, seed=seed + 1, seconds=seconds, cases=cases, folder=folder)
+            result = Result(warm.cases + more.cases, warm.seconds + more.seconds, more.failure)
+            if more.failure is None:
                 figures = await node.settle()
                 grown = (figures["memory_after"] - figures["memory_before"]) / 1024
                 click.echo(
@@ -73,8 +75,8 @@ async def run(name: str, *, seed: int, seconds: float = 0.0, cases: int = 0, fol
                     f"{figures['descriptors']:.0f} descriptors, {figures['witnessed']:,.0f} numbers witnessed in order"
                 )
         except Finding as finding:
-            return Result(warm.cases, warm.seconds, f"{name}, seed {seed}: {finding}")
-        return Result(warm.cases + result.cases, warm.seconds + result.seconds, result.failure)
+            return Result(result.cases, result.seconds, f"{name}, seed {seed}: {finding}")
+        return result
 
 
 @click.command()

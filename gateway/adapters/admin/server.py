@@ -22,9 +22,10 @@ from aiohttp.typedefs import Handler
 
 from gateway.adapters.admin.api import AdminApi
 from gateway.adapters.admin.console import Console
+from gateway.adapters.admin.patience import Patience, PatientSite
 from gateway.adapters.admin.problems import HEADERS, Kind, Problem
 from gateway.catalogue import log_events as events
-from gateway.ports import EventLog
+from gateway.ports import EventLog, Metrics
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The text format of Prometheus that every version of it reads."""
@@ -60,6 +61,7 @@ class AdminServer:
         *,
         ready: Callable[[], Sequence[str]],
         metrics_text: Callable[[], bytes],
+        metrics: Metrics,
         tls: SSLContext | None = None,
         log: EventLog,
         api: AdminApi | None = None,
@@ -73,6 +75,7 @@ class AdminServer:
             port: 0 takes a free one; see ``port``.
             ready: the reasons for not being ready, in words for people; empty if ready. Must not block.
             metrics_text: all metrics in the text format of Prometheus. Must not block.
+            metrics: where it is counted who was not waited for.
             tls: how to speak TLS; None to speak none.
             log: where bugs are told.
             api: the admin API; None leaves it out.
@@ -84,6 +87,7 @@ class AdminServer:
         self._ready = ready
         self._metrics_text = metrics_text
         self._tls = tls
+        self._patience = Patience(metrics)
         self._log = log
         self._api = api
         self._console = console
@@ -101,7 +105,7 @@ class AdminServer:
         Raises:
             OSError: the address cannot be used, for example because another process has it.
         """
-        app = web.Application(middlewares=[self._tell_problems], client_max_size=self._body_bytes)
+        app = web.Application(middlewares=[self._tell_problems, self._patience.wait], client_max_size=self._body_bytes)
         app.on_response_prepare.append(_hide_versions)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -121,7 +125,9 @@ class AdminServer:
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self._port, ssl_context=self._tls).start()
+            site = PatientSite(runner, self._host, self._port, ssl_context=self._tls)
+            site.patience = self._patience
+            await site.start()
         except BaseException:
             await runner.cleanup()
             raise

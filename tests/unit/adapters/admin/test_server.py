@@ -5,7 +5,7 @@ import aiohttp
 import pytest
 
 from gateway.adapters.admin import AdminServer
-from gateway.adapters.memory import MemoryEventLog
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 
 
 class Site:
@@ -15,7 +15,12 @@ class Site:
         self.reasons: list[str] | None = []
         self.log = MemoryEventLog()
         self.server = AdminServer(
-            "127.0.0.1", 0, ready=self.ready, metrics_text=lambda: b"gateway_up 1\n", log=self.log
+            "127.0.0.1",
+            0,
+            ready=self.ready,
+            metrics_text=lambda: b"gateway_up 1\n",
+            metrics=MemoryMetrics(),
+            log=self.log,
         )
 
     def ready(self) -> list[str]:
@@ -96,7 +101,9 @@ async def test_a_page_tells_what_can_be_done_with_it(site: Site) -> None:
 
 
 async def test_a_taken_port_is_an_os_error_and_leaves_nothing_behind(site: Site) -> None:
-    second = AdminServer("127.0.0.1", site.server.port, ready=list, metrics_text=bytes, log=site.log)
+    second = AdminServer(
+        "127.0.0.1", site.server.port, ready=list, metrics_text=bytes, metrics=MemoryMetrics(), log=site.log
+    )
 
     with pytest.raises(OSError, match="in use"):
         await second.start()
