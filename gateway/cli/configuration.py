@@ -19,7 +19,7 @@ from gateway.catalogue.log_events import Level
 from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.cli.reference import configuration_page, settings_as_json
-from gateway.settings import GROUPS, SETTINGS, Loaded, Settings
+from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings
 
 
 @click.command("check-config", cls=SettingsCommand)
@@ -33,6 +33,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     loaded = load_from_options(file, given)
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
+    administrators = _check_administrators(loaded)
     console = Console()
     console.print(_given_table(loaded))
     if not loaded.settings.token_keys_are_random:
@@ -41,6 +42,8 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
         click.echo(line)
     if policy is not None:
         click.echo(f"policy: {len(policy.roles)} roles, {len(policy.principals)} principals")
+    if administrators is not None:
+        click.echo(f"administrators: {administrators}")
     for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings)):
         click.echo(f"gateway: warning: {warning}", err=True)
     click.echo("The configuration is fit to run.")
@@ -53,6 +56,20 @@ def _check_authentication(loaded: Loaded) -> Sequence[str]:
         return describe(settings.auth, Surroundings(dev=settings.dev, log=log, place=loaded.places["auth"]))
     finally:
         log.close()
+
+
+def _check_administrators(loaded: Loaded) -> int | None:
+    file = loaded.settings.admin_tokens_file
+    if file is None:
+        return None
+    # Imported here: the other commands start faster without the server.
+    from gateway.adapters.admin import AdminTokens, TokensFileError  # noqa: PLC0415
+
+    try:
+        return len(AdminTokens(file))
+    except TokensFileError as error:
+        complaint, _, remedy = str(error).rpartition("; ")
+        raise ConfigurationError([Problem(loaded.places["admin_tokens_file"], complaint, remedy)]) from None
 
 
 def _given_table(loaded: Loaded) -> Table:

@@ -14,7 +14,6 @@ import orjson
 
 from gateway.catalogue.log_events import LOG_EVENTS, Level
 from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS, Kind, Metric
-from gateway.cli.admin_reference import admin_api_page
 from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
 from gateway.cli.pages import code, page, table
 from gateway.core.codes import (
@@ -239,6 +238,14 @@ def close_codes_page() -> str:
 
 
 _RETURN: Final = {Reconnect.AT_ONCE: "at once", Reconnect.LATER: "later", Reconnect.NEVER: "never"}
+
+
+def admin_api_page() -> str:
+    """The page about the admin API; made elsewhere, and loaded when it is needed, as it takes the whole server."""
+    from gateway.cli.admin_reference import admin_api_page as make  # noqa: PLC0415
+
+    return make()
+
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "admin-api.md": admin_api_page,

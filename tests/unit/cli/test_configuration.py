@@ -7,6 +7,7 @@ from gateway.adapters.authentication import HashParameters, hash_secret, users_l
 from gateway.adapters.tokens import key_id
 from gateway.cli.reference import configuration_page
 from gateway.settings import SETTINGS
+from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.unit.cli.conftest import Run
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
@@ -144,3 +145,19 @@ def test_check_config_tells_all_mistakes(run: Run) -> None:
 
     assert result.code == 2
     assert len(result.err.splitlines()) == 2
+
+
+def test_check_config_reads_the_file_of_administrators(run: Run, users: Path, tmp_path: Path) -> None:
+    file = tmp_path / "admins"
+    given = ("check-config", "--dev", "--auth", f"static:{users}", "--admin-tokens-file", str(file))
+    file.write_text(tokens_line("ops", frozenset({"viewer"}), new_token()))
+    assert "administrators: 1\n" in run(*given).out
+
+    file.write_text("nonsense")
+    result = run(*given)
+
+    assert result.code == 2
+    assert result.err == (
+        f"gateway: error: --admin-tokens-file: {file}, line 1: is not of the form name:roles:sha256$…; "
+        "make lines with `gateway admin token create`\n"
+    )
