@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ async def node(file: Path) -> AsyncIterator[TestNode]:
         yield node
 
 
-Connect = Callable[..., Awaitable[Client]]
+Connect = Callable[..., Coroutine[Any, Any, Client]]
 
 
 @pytest.fixture
@@ -292,6 +292,23 @@ async def test_what_is_withdrawn_while_it_is_being_selected_is_not_selected(file
         async with asyncio.timeout(5):
             while (await store.find(session.id)).selections != ("+users/alice/**",):  # type: ignore[union-attr]  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
+
+
+async def test_a_session_that_is_just_being_opened_is_not_overlooked(connected: Connect) -> None:
+    memory = MemoryGridServer()
+    async with running_node(memory=memory) as node:
+        inner = node.gateway.node
+        memory.stall()
+        opening = asyncio.create_task(connected(node))
+        await eventually(lambda: inner.connections.greeting == 1)
+        inner.authorisation.reload(Policy({"only": Role()}, default=["only"]))
+        await eventually(lambda: len(node.log.of(events.POLICY_RELOADED)) == 1)
+        assert len(inner.sessions) == 0
+        memory.flow()
+        client = await opening
+        session = inner.sessions.get(SessionId(client.welcome["session"]))
+        assert session is not None
+        assert session.permissions.roles == {"only"}
 
 
 async def test_what_was_in_force_before_another_node_had_the_session_is_not_sent(
