@@ -131,16 +131,16 @@ class Connections:
             return None
         self.greeting += 1
         try:
-            if self._draining():
+            inside = administrators is not None
+            if self._draining() and not inside:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
                     opening = self._handshake.hello(hello, link, administrators)
-                    return await self._shake_hands(Operation.CONNECT, opening)
+                    return await self._shake_hands(Operation.CONNECT, opening, inside=inside)
                 case [Resume() as resume]:
-                    inside = administrators is not None
                     opening = self._handshake.resume(resume, link, inside=inside)
-                    return await self._shake_hands(Operation.RESUME, opening)
+                    return await self._shake_hands(Operation.RESUME, opening, inside=inside)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
         except RemoteProtocolError as violation:
@@ -151,8 +151,15 @@ class Connections:
             self.greeting -= 1
         return None
 
-    async def _shake_hands(self, operation: Operation, opening: Coroutine[Any, Any, Session]) -> Session:
-        """Open or resume a session when it is its turn, which is soon unless there is a storm."""
+    async def _shake_hands(
+        self, operation: Operation, opening: Coroutine[Any, Any, Session], *, inside: bool
+    ) -> Session:
+        """Open or resume a session when it is its turn, which is soon unless there is a storm.
+
+        Those who come in at the admin port do not queue: they are few, and want to look at the storm.
+        """
+        if inside:
+            return await self._traced(operation, opening)
         try:
             await self._turnstile.enter(returning=operation is Operation.RESUME)
         except BaseException:

@@ -12,6 +12,7 @@ from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.core.codes import GOING_AWAY
+from gateway.core.system_roles import is_of_system
 from gateway.ports import Fenced, GridUnavailable, SessionGone
 
 
@@ -84,8 +85,24 @@ class Drain:
         in_time = left * len(batch) / waiting if waiting > 0 else left
         return min(max(self._policy.drain.interval, len(batch) / self._comebacks.capacity), max(POLL, in_time))
 
+    async def let_consoles_go(self) -> bool:
+        """Close the consoles, of a node that has drained and stops now.
+
+        Until then they stay: who drains a node looks on from there, and may want to undrain it.
+
+        Returns:
+            True if the grid knows of it.
+        """
+        for session in self._sessions:
+            link = session.link
+            if link is not None:
+                self._sessions.close_link(link, GOING_AWAY)
+                self._sessions.detach(session, link)
+        return await self._start_windows()
+
     def _connected(self) -> list[Session]:
-        return [session for session in self._sessions if session.connected]
+        """List whom to move: clients, and not consoles."""
+        return [session for session in self._sessions if session.connected and not is_of_system(session.roles)]
 
     def _begin(self, session: Session) -> asyncio.Task[None]:
         # The spreading is done here and not by the client, which is sent its updates until its turn has come: between
@@ -97,6 +114,8 @@ class Drain:
         """Nobody takes over from a node that leaves, so it puts its last sessions on the clock itself."""
         known = True
         for session in self._sessions:
+            if session.connected:
+                continue  # a console
             try:
                 await self._persistence.disconnect(session)
             except (Fenced, SessionGone):

@@ -247,6 +247,11 @@ class Node:
         self.revocations.review()
         self.authorisation.review()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it will end as soon as its clients are moved."""
+        return self._stopping
+
     async def serve(self, link: Link) -> None:
         """Serve one client connection until it is over."""
         await self.connections.serve(link)
@@ -299,6 +304,8 @@ class Node:
         if self._drain_task is not None:
             self._drain_task.cancel()
             await asyncio.wait([self._drain_task])
+        if self._may_leave:
+            self._may_leave = await self._drain.let_consoles_go()
         self._moves.close()
         self.door.close()
         self._turnstile.close()

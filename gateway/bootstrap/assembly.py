@@ -143,7 +143,7 @@ class Gateway:
             console=Console(
                 serve=lambda link: self.node.serve_console(link, administrators),
                 check=guard.check_host,
-                accepting=lambda: not self.node.draining,
+                accepting=lambda: not self.node.stopping,
                 message_bytes=settings.limit_message_bytes,
             ),
             value_bytes=settings.limit_value_bytes,

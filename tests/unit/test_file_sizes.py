@@ -9,7 +9,7 @@ from typing import Final
 MAX_LINES: Final = 600
 """Lines of one source file; the aim is half of that."""
 
-SUFFIXES: Final = frozenset({".py", ".lua"})
+SUFFIXES: Final = frozenset({".py", ".lua", ".js", ".mjs", ".css"})
 
 NOT_OURS: Final = frozenset({"node_modules", "build", "dist", "venv"})
 """Folders of generated or installed files, besides all whose name begins with a dot."""

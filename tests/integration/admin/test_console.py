@@ -17,6 +17,7 @@ from gateway.core.codec import SUBPROTOCOL
 from gateway.core.codes import Outcome
 from gateway.core.revocations import RevocationKind
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
+from gateway.core.types import SessionId
 from gateway.local.proxy import FaultProxy
 from gateway.ports import Credentials, Identity
 from gateway.settings.admin_tokens import new_token, tokens_line
@@ -176,9 +177,28 @@ async def test_what_is_no_upgrade_of_this_protocol_is_refused(pair: Pair) -> Non
     assert await upgrade(pair.n1, path="/v1/connect?token=secret") == 400
 
 
-async def test_a_node_that_drains_takes_no_console(pair: Pair) -> None:
+async def test_who_drains_a_node_looks_on_from_there_until_it_stops(pair: Pair) -> None:
+    node = pair.n1.gateway.node
+    async with connect([pair.n1.url, pair.n2.url], principal="alice") as alice:
+        console = await sign_in(pair)
+        node.begin_drain()
+        await eventually(lambda: alice.node == "n2")
+        await asyncio.wait_for(node.drain(), 10)
+        assert console.state == "connected"
+        assert await upgrade(pair.n1) == 503, "a node that stops takes no further one"
+        await pair.n1.gateway.close()
+        record = await pair.n2.gateway.node._context.grid.sessions.find(SessionId(console.id))
+        assert record is not None
+        assert not record.connected, "its window runs, so that nothing of it stays"
+        await console.close(timeout=0.1)
+
+
+async def test_a_node_that_drains_for_a_while_takes_consoles(pair: Pair) -> None:
     pair.n1.gateway.node.begin_drain()
-    assert await upgrade(pair.n1) == 503
+    async with sign_in(pair) as console:
+        await console.subscribe("$gateway/nodes/*")
+        await pair.n1.gateway.node.undrain()
+        assert console.state == "connected"
 
 
 # --- Its session ----------------------------------------------------------------------------------------------------
