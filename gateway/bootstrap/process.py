@@ -31,6 +31,9 @@ async def _serve(settings: Settings) -> int:
     log = event_log(settings)
     manager = Systemd(os.environ)
     restore = capture_standard_library(log)
+    reload_asked = asyncio.Event()
+    # From the first moment on: a node that is asked to read its files again while it starts must not die of it.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_asked.set)
     try:
         gateway = Gateway(settings, log=log)
         await gateway.start()
@@ -46,7 +49,7 @@ async def _serve(settings: Settings) -> int:
     except OSError as error:
         return _complain(error, exit_code=EXIT_FAILED)
     else:
-        await _until_stopped(gateway, manager)
+        await _until_stopped(gateway, manager, reload_asked)
         return 0
     finally:
         restore()
@@ -59,12 +62,13 @@ def _complain(error: Exception, *, exit_code: int) -> int:
     return exit_code
 
 
-async def _until_stopped(gateway: Gateway, manager: ServiceManager) -> None:
+async def _until_stopped(gateway: Gateway, manager: ServiceManager, reload_asked: asyncio.Event) -> None:
     """Serve until the first signal to stop, then drain until that is done or the second signal comes.
 
     Args:
         gateway: has been started.
         manager: is told how it fares.
+        reload_asked: set if a reload was asked for before the node could do it; the files may have been read already.
     """
     loop = asyncio.get_running_loop()
     stop, now = asyncio.Event(), asyncio.Event()
@@ -82,6 +86,8 @@ async def _until_stopped(gateway: Gateway, manager: ServiceManager) -> None:
 
     loop.add_signal_handler(signal.SIGHUP, on_reload)
     manager.ready()
+    if reload_asked.is_set():
+        on_reload()
     reports = asyncio.create_task(report(manager, gateway.status), name="service-manager")
     await stop.wait()
     manager.stopping()
