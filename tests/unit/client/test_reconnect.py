@@ -298,3 +298,18 @@ def test_a_welcome_that_does_not_fit_is_no_reason_to_give_up_at_once() -> None:
     plan.failed(Ending(message="wrong session", code=4200, violation=True), 0.0)
 
     assert attempt(plan, 0.0).delay == 4.0
+
+
+def test_a_refusal_before_the_handshake_tells_the_least_delay() -> None:
+    plan = opened("ws://a/v1/connect")
+    plan.lost(Ending(message="lost"), 10.0)
+    attempt(plan, 10.0, random=0.0)
+    plan.failed(Ending(message="HTTP 503", retry_after=3.0), 10.0)
+    assert attempt(plan, 10.0, random=0.0).delay == 3.0
+
+
+def test_new_advice_on_an_open_connection_counts_for_the_next_loss() -> None:
+    plan = opened("ws://a/v1/connect")
+    plan.advised(Backoff(initial=8.0, maximum=10.0, stable_after=10.0))
+    plan.lost(Ending(message="lost"), 5.0)
+    assert attempt(plan, 5.0, random=0.5).delay == 4.0

@@ -115,6 +115,29 @@ async def test_commands_gather_while_pipelines_are_in_flight() -> None:
     bench.close()
 
 
+async def test_what_may_wait_goes_last_and_only_so_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENT_GROUPS", 2)
+    bench = Bench().open()
+    claims = [bench.batcher.submit([("CLAIM", number)], patient=True) for number in range(3)]
+    publishes = [bench.batcher.submit([("PUBLISH", number)]) for number in range(2)]
+    await bench.sent(2)
+    assert bench.connection.sent == [
+        pack([("PUBLISH", 0), ("PUBLISH", 1), ("CLAIM", 0), ("CLAIM", 1)]),
+        pack([("CLAIM", 2)]),
+    ]
+    bench.connection.answer("p0", "p1", "c0", "c1", "c2")
+    assert await asyncio.gather(*publishes, *claims) == [["p0"], ["p1"], ["c0"], ["c1"], ["c2"]]
+    bench.close()
+
+
+async def test_what_may_wait_fails_with_everything_else() -> None:
+    bench = Bench().open()
+    waiting = bench.batcher.submit([("CLAIM", 1)], patient=True)
+    bench.close()
+    with pytest.raises(GridUnavailable):
+        await waiting
+
+
 async def test_call_all_splits_what_is_too_large_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIPELINE_COMMANDS", 3)
     monkeypatch.setattr(module, "PIPELINE_ARGUMENTS", 6)
