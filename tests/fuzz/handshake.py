@@ -75,7 +75,7 @@ class HandshakeFuzzer:
             async with asyncio.timeout(PATIENCE):
                 await wire.dial()
                 if not await wire.upgrade():
-                    raise Finding("a good upgrade was refused")
+                    raise Finding(f"a good upgrade was refused: {wire.answer!r}")
                 for step in case:
                     if step[0] == "reset":
                         wire.reset()

@@ -61,7 +61,7 @@ class Actor:
         """Say the first packet on a new connection, and take the welcome on if there is one."""
         wire = await self.connect()
         if wire is None:
-            raise Finding("a good upgrade was refused")
+            raise Finding(f"a good upgrade was refused: {self.wires[-1].answer!r}")
         await self.say(packet)
         await wire.frame()
         self._learn(wire)

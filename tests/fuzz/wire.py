@@ -46,6 +46,7 @@ class Wire:
 
     Attributes:
         messages: text messages that have come.
+        answer: to the upgrade; nothing if the connection ended without.
         code: of the close frame that has come; None without one.
     """
 
@@ -54,6 +55,7 @@ class Wire:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.messages: list[bytes] = []
+        self.answer = b""
         self.code: int | None = None
 
     async def dial(self) -> None:
@@ -82,8 +84,8 @@ class Wire:
         """Open a WebSocket; False if it was not."""
         await self.send(REQUEST)
         with suppress(asyncio.IncompleteReadError, OSError):
-            return (await self.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-        return False
+            self.answer = await self.reader.readuntil(b"\r\n\r\n")
+        return self.answer.startswith(b"HTTP/1.1 101 ")
 
     async def frame(self) -> tuple[int, bytes] | None:
         """Wait for a frame; None at the end. Frames of a server are not masked."""
