@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
 from gateway.client import Session, connect
@@ -19,25 +20,28 @@ from tests.console.browser import PATIENCE, chromium, page_of, sign_in
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.nodes import eventually
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+"""One browser for all of them: it takes longer to start than most of them take."""
+
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 """What a page must never take for markup."""
 
 MANY = 10_000
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     async with running_pair(tmp_path, lease_renew=0.3, lease=1.5) as pair:
         yield pair
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with chromium() as browser:
         yield browser
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def people(pair: Pair) -> AsyncIterator[list[Session]]:
     """Some sessions at both nodes."""
     async with AsyncExitStack() as stack:
