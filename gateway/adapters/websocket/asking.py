@@ -18,6 +18,10 @@ REQUEST_TIMEOUT: Final = 10.0
 """Seconds from the connection to the end of the request, however the bytes trickle in: a healthy client sends them at
 once, and who waits costs memory."""
 
+READS_AT_ONCE: Final = 4
+"""Reads of one connection in one turn of the loop, so that nobody holds up the others; nearly always the second finds
+nothing."""
+
 LINGER_TIMEOUT: Final = 1.0
 """Seconds a client gets to read why it is refused: a socket that is closed with something unread in it throws away what
 the other side has not read yet."""
@@ -130,22 +134,32 @@ class Asking:
         self._door.left(self)
 
     def _on_readable(self) -> None:
-        try:
-            data = self._connection.recv(HEAD_BYTES)
-        except BlockingIOError:
-            return
-        except SSLError:
-            self.end(Why.TLS)
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.end()
-        elif self._reader is not None:
-            self._take_in(self._reader, data)
-        elif self._request is not None:
-            self._keep(self._request, data)
-        # else it has been refused, and what still comes is thrown away
+        # Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together
+        # with the first half of a request, and of nothing after it. Who reads only that waits for the timer.
+        for _ in range(READS_AT_ONCE):
+            try:
+                data = self._connection.recv(HEAD_BYTES)
+            except BlockingIOError:
+                return
+            except SSLError:
+                self.end(Why.TLS)
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.end()
+            elif self._reader is not None:
+                self._take_in(self._reader, data)
+            elif self._request is not None:
+                self._keep(self._request, data)
+            # else it has been refused, and what still comes is thrown away
+            if self._reader is None and self._request is None:
+                return  # answered, or handed over to somebody who reads by himself
+        self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._reader is not None or self._request is not None:
+            self._on_readable()
 
     def _take_in(self, reader: RequestReader, data: bytes) -> None:
         has_body = True

@@ -35,6 +35,9 @@ LIFE: Final = (
 WATCHDOG: Final = 3
 """Seconds; the unit's own thirty are too long to wait for."""
 
+UNABLE: Final = 77
+"""How the story ends where systemd does not get as far as running units, as without control groups."""
+
 STORY: Final = """\
 set -eu
 mount -t tmpfs tmpfs /run
@@ -43,9 +46,9 @@ chmod 700 /run/user
 export XDG_RUNTIME_DIR=/run/user
 {systemd} --user >"$HOME/systemd.log" 2>&1 &
 manager=$!
-trap 'kill $manager; wait $manager || true' EXIT
+trap 'kill $manager || true; wait $manager || true' EXIT
 tell() {{ echo "$1=$(systemctl --user show --property "$1" --value gateway@n1)"; }}
-until systemctl --user is-system-running >/dev/null 2>&1; do kill -0 $manager; done
+until systemctl --user is-system-running >/dev/null 2>&1; do kill -0 $manager || exit {unable}; done
 systemctl --user start gateway@n1
 tell ActiveState
 until tell StatusText | grep --quiet sessions; do :; done
@@ -93,10 +96,20 @@ def test_systemd_runs_a_node_as_the_unit_says(tmp_path: Path) -> None:
             ]
         )
     )
-    story = ["unshare", "--mount", "--propagation", "private", "bash", "-c", STORY.format(systemd=SYSTEMD)]
+    story = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "bash",
+        "-c",
+        STORY.format(systemd=SYSTEMD, unable=UNABLE),
+    ]
     told = subprocess.run(
         story, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
     )
+    if told.returncode == UNABLE:
+        pytest.skip("systemd can not run units here")
     assert told.returncode == 0, f"{told.stdout}\n{told.stderr}\n{(tmp_path / 'systemd.log').read_text()}"
     assert told.stdout.splitlines() == [
         "ActiveState=active",

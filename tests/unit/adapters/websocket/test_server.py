@@ -58,6 +58,19 @@ async def test_half_a_frame_behind_the_request_is_not_lost(port: Port) -> None:
     await eventually(lambda: len(port.ears) == 1 and port.ears[0].heard == [b"one"])
 
 
+async def test_a_break_right_behind_half_a_request_is_noticed(port: Port) -> None:
+    """Uvloop tells of a break once; whoever reads only the half then holds the connection until the timer ends it."""
+    for _ in range(20):
+        peer = await port.dial()
+        await eventually(lambda: len(port.server._requests) == 1)
+        # Without a turn of the loop between them, so that both have come when the node looks.
+        peer.socket.send(REQUEST[:60])
+        peer.reset()
+        await eventually(lambda: not port.server._requests)
+
+    assert refusals(port) == {"gone": 20}
+
+
 @pytest.mark.parametrize("early", [b"\x88\x80abcd", b"\x81\x00"], ids=["close", "violation"])
 async def test_a_connection_that_ends_with_its_first_bytes_leaves_nothing(port: Port, early: bytes) -> None:
     peer = await port.upgraded(early)
