@@ -106,7 +106,12 @@ def test_systemd_runs_a_node_as_the_unit_says(tmp_path: Path) -> None:
         STORY.format(systemd=SYSTEMD, unable=UNABLE),
     ]
     told = subprocess.run(
-        story, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
+        ["unshare", "--mount", "--propagation", "private", "bash", "-c", story],
+        env=os.environ | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     if told.returncode == UNABLE:
         pytest.skip("systemd can not run units here")
