@@ -96,15 +96,7 @@ def test_systemd_runs_a_node_as_the_unit_says(tmp_path: Path) -> None:
             ]
         )
     )
-    story = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "bash",
-        "-c",
-        STORY.format(systemd=SYSTEMD, unable=UNABLE),
-    ]
+    story = STORY.format(systemd=SYSTEMD, unable=UNABLE)
     told = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "bash", "-c", story],
         env=os.environ | {"HOME": str(tmp_path)},
