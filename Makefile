@@ -20,6 +20,8 @@ ONLY ?=
 BENCH_JSON ?= .local/bench/results.json
 # Processes for the tests that may run side by side.
 JOBS ?= auto
+# Clusters that are tested at a time; most of what they do is wait.
+CLUSTERS ?= 2
 
 PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3 python; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$each"; break; }; done; true)
@@ -87,8 +89,8 @@ test: venv ## Check everything: style, types, import contracts, then all tests
 	@$(MAKE) --no-print-directory lint
 	@echo '── Tests that run side by side ──'
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster' $(OPTIONS)
-	@echo '── Tests with whole clusters, one after the other ──'
-	@$(BIN)/python -m pytest -q -m cluster $(OPTIONS)
+	@echo '── Tests with whole clusters, $(CLUSTERS) at a time ──'
+	@$(BIN)/python -m pytest -q -n $(CLUSTERS) --dist load -m cluster $(OPTIONS)
 
 .PHONY: fuzz
 fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")
