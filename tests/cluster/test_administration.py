@@ -75,7 +75,7 @@ async def test_a_session_goes_where_it_is_sent_and_outlives_whoever_it_left(tmp_
         with pytest.raises(SessionEnded):
             await away.ended()
         async with http.get(url) as answer:
-            assert answer.status == 404
+            assert answer.status == 404, await answer.text()
 
 
 async def _moved(http: aiohttp.ClientSession, url: str, node: str) -> Any:

@@ -105,22 +105,28 @@ class ClusterSessions:
             HeldElsewhere: it is another node's.
         """
         held = self._sessions.get(session)
-        if held is not None and not await self._is_claimed_elsewhere(held):
+        if held is not None and not await self._is_out_of_date(held):
             return held
         record = await self._stored(session)
         if record.owner == self._me:
             return self._sessions.get(session) or record
         raise HeldElsewhere(record.owner, await admin_of(self._grid.nodes, record.owner))
 
-    async def _is_claimed_elsewhere(self, held: Session) -> bool:
-        """Tell whether another node has the session by now, and this one has not heard of it yet."""
+    async def _is_out_of_date(self, held: Session) -> bool:
+        """Tell whether the session has been claimed or ended elsewhere, and this node has not heard of it yet.
+
+        It never hears of it if the other node has died before it could tell.
+        """
         if not self._persistence.replicated:
             return False
         try:
             record = await self._grid.sessions.find(held.id)
         except GridUnavailable:
             return False  # nobody can have claimed it meanwhile
-        return record is not None and record.owner != self._me and record.epoch > held.epoch
+        if record is None:
+            # This grid has held it, so it has ended; another one may just not have it yet.
+            return not held.connected and held.saved == self._grid.generation
+        return record.owner != self._me and record.epoch > held.epoch
 
     async def _stored(self, session: SessionId) -> SessionRecord:
         record = await self._grid.sessions.find(session) if self._persistence.replicated else None

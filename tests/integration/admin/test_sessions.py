@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.client import connect
+from gateway.core.codes import ErrorCode
 from gateway.local.ports import free_port
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
@@ -155,6 +156,19 @@ async def test_a_closed_session_cannot_be_resumed(pair: Pair) -> None:
         refused = await again.resume(welcome["token"], attempt=1)
 
     assert refused["code"] == "session_closed"
+
+
+async def test_a_node_that_was_not_told_of_the_end_of_a_session_does_not_show_it(pair: Pair) -> None:
+    """The node that claimed and closed it died before it could tell the one that held it before."""
+    client, session = await opened(pair.n1)
+    await client.cut()
+    await eventually(lambda: not any(each.connected for each in pair.n1.gateway.node.sessions))
+    (held,) = pair.n1.gateway.node.sessions
+    await pair.n2.gateway.node._context.grid.sessions.end(held.right, reason=ErrorCode.SESSION_CLOSED)
+
+    answers = [await pair.asker.ask(pair.n1, method, f"/v1/sessions/{session}") for method in ("GET", "DELETE")]
+
+    assert [answer.status for answer in answers] == [404, 404]
 
 
 async def test_a_session_is_closed_though_its_node_cannot_be_asked(pair: Pair) -> None:
