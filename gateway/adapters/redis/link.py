@@ -195,7 +195,8 @@ class Link:
         attached, self._attached = self._attached, None
         if attached is not None:
             attached.over.set()
-            await asyncio.gather(*(discard(member.connection) for member in attached.members))
+            for member in attached.members:
+                self._drop(member.connection)
         if self._discarding:
             await asyncio.wait(self._discarding)
 
@@ -252,7 +253,8 @@ class Link:
                 adoption = Adoption(self._keys, self._stream_length, topology, members)
                 generation = await adoption.adopt(self._generation, self._adopted_from)
         except BaseException:
-            await asyncio.gather(*(discard(each) for each in connections))
+            for each in connections:
+                self._drop(each)
             raise
         self._adopted_from = adoption.names
         self._go_up(Attachment(topology, members), generation)
@@ -260,23 +262,35 @@ class Link:
     async def _dial(self, topology: Topology) -> list[AbstractConnection]:
         """Connect to all masters, or to none."""
         dialling = [asyncio.create_task(self._dialer.dial(address)) for address in topology.masters]
+        connections: list[AbstractConnection] = []
         try:
             await asyncio.wait(dialling)
-        finally:
-            # All is well, or one of them failed, or nobody waits any more.
+            for number, task in enumerate(dialling):
+                try:
+                    connections.append(task.result())
+                except (RedisError, OSError) as error:
+                    reason = f"{label_of(topology, number)}: {why(error)}".removeprefix(": ")
+                    raise GridUnavailable(reason) from error
+        except BaseException:
+            # One of them failed, or nobody waits any more: which may also be while they have just succeeded.
             for task in dialling:
                 task.cancel()
-            results = await asyncio.gather(*dialling, return_exceptions=True)
-            connections = [each for each in results if not isinstance(each, BaseException)]
-            if len(connections) < len(results):
-                await asyncio.gather(*(discard(each) for each in connections))
-        for number, error in enumerate(results):
-            if isinstance(error, (RedisError, OSError)):
-                reason = f"{label_of(topology, number)}: {why(error)}".removeprefix(": ")
-                raise GridUnavailable(reason) from error
-            if isinstance(error, BaseException):
-                raise error
+                task.add_done_callback(self._drop_dialled)
+            await asyncio.wait(dialling)
+            raise
         return connections
+
+    def _drop_dialled(self, dialled: asyncio.Task[AbstractConnection]) -> None:
+        """Drop what was dialled for nobody."""
+        if not dialled.cancelled() and dialled.exception() is None:
+            self._drop(dialled.result())
+
+    def _drop(self, connection: AbstractConnection) -> None:
+        """Drop a connection for certain: whoever calls may be cancelled, and then could not wait for it."""
+        abort(connection)
+        task = asyncio.create_task(discard(connection), name="grid-discard")
+        self._discarding.add(task)
+        task.add_done_callback(self._discarding.discard)
 
     def _go_up(self, attached: Attachment, generation: GridGeneration) -> None:
         lost_writes = self._generation not in {0, generation}
@@ -334,14 +348,10 @@ class Link:
         attached.over.set()
         self._forsaken += [member.server for member in attached.members]
         for member in attached.members:
-            abort(member.connection)
+            self._drop(member.connection)
         self._changes.put_nowait(GridChange(GridState.AWAY, self._generation))
         self._mark_away(error)
         self.batcher.shut(GridUnavailable(f"the grid is away: {error}"))
-        for member in attached.members:
-            task = asyncio.create_task(discard(member.connection), name="grid-discard")
-            self._discarding.add(task)
-            task.add_done_callback(self._discarding.discard)
         self._down.set()
 
     def _mark_away(self, error: Exception) -> None:
