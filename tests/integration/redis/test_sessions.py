@@ -160,10 +160,12 @@ async def test_what_is_remembered_of_ended_sessions_is_bounded(bench: Bench, mon
 async def test_orphaning_leaves_alone_what_was_written_under_a_later_lease(bench: Bench) -> None:
     """A node that comes back in the middle of its takeover keeps what it has verified since."""
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
-    await n1.nodes.join(N1, lease=0.1)
+    await n1.nodes.join(N1, lease=60)
     await n2.nodes.join(N2, lease=60)
     records = [session_record() for _ in range(200)]
     await asyncio.gather(*(n1.sessions.create(each) for each in records))
+    # Only now may the lease lapse, however long that took.
+    await n1.nodes.renew(N1, lease=0.01)
 
     async def lapsed() -> bool:
         return N1 in (await n2.nodes.renew(N2, lease=60)).lapsed
