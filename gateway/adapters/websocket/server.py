@@ -223,6 +223,7 @@ class WebSocketServer:
         self._count(reason)
         if asking in self._waiting:
             self._waiting.discard(asking)
+            self._admission.withdraw(asking)  # who hangs up while it waits must not be let in later
             self._requests[asking] = None
 
     def left(self, asking: Asking) -> None:

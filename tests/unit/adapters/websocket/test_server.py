@@ -20,6 +20,7 @@ from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.upgrade import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
+from gateway.ports import Visitor
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import REQUEST, Peer, Port
 
@@ -69,6 +70,26 @@ async def test_a_break_right_behind_half_a_request_is_noticed(port: Port) -> Non
         await eventually(lambda: not port.server._requests)
 
     assert refusals(port) == {"gone": 20}
+
+
+async def test_who_hangs_up_while_it_waits_at_the_door_is_not_let_in_later(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Visitor] = []
+    monkeypatch.setattr(
+        port.door,
+        "admit",
+        lambda visitor, *, returning: waiting.append(visitor),  # noqa: PLW0108 - it takes a name more
+    )
+    monkeypatch.setattr(port.door, "withdraw", waiting.remove)
+    peer = await port.dial()
+    await peer.send(REQUEST + b"\r\n")
+    await eventually(lambda: len(waiting) == 1)
+
+    peer.reset()
+
+    await eventually(lambda: not waiting)
+    assert refusals(port) == {"gone": 1}
 
 
 @pytest.mark.parametrize("early", [b"\x88\x80abcd", b"\x81\x00"], ids=["close", "violation"])
