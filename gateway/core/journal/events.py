@@ -1,0 +1,137 @@
+"""Every event of the journal, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.core.journal.fields import FIELDS
+from gateway.core.journal.types import EventType
+from gateway.core.types import Epoch, NodeRef, SessionId
+
+SESSION_OPENED = EventType("session_opened", "A client opened a session.", ("principal", "client", "window_ms"))
+SESSION_RESUMED = EventType(
+    "session_resumed",
+    "A client came back to its session. The peer is the node that owned it before.",
+    (
+        "principal", "rung", "reason", "away_ms", "resent", "conflated", "deduplicated", "lost", "peer",
+        "peer_incarnation",
+    ),
+)  # fmt: skip
+SESSION_DISCONNECTED = EventType(
+    "session_disconnected",
+    "A session lost its connection; its window runs.",
+    ("cause", "code", "deduplicated", "packets"),
+)
+SESSION_ORPHANED = EventType(
+    "session_orphaned",
+    "The node that served the session died, and a survivor put the session on the clock. The peer is the dead node; "
+    "it lived until `since` at least and until `until` at most.",
+    ("peer", "peer_incarnation", "since", "until"),
+)
+SESSION_FENCED = EventType(
+    "session_fenced", "The node learned that another one owns the session, and dropped its copy."
+)
+SESSION_SLOW_CLOSED = EventType(
+    "session_slow_closed", "The client read too slowly, and its connection was closed.", ("packets", "bytes")
+)
+SESSION_CLOSED = EventType(
+    "session_closed", "The session was ended on purpose: by its client, an administrator or a revocation.", ("reason",)
+)
+SESSION_EXPIRED = EventType("session_expired", "The window of the session ended and nobody had come back.")
+SESSION_REFUSED = EventType(
+    "session_refused",
+    "A resume was refused. Only a token that is genuine tells which session it was; otherwise there is none.",
+    ("reason", "away_ms"),
+)
+SESSION_PROPERTIES_CHANGED = EventType(
+    "session_properties_changed", "Properties of the session were set or removed.", ("names", "count")
+)
+SESSION_SELECTIONS_CHANGED = EventType(
+    "session_selections_changed",
+    "Selections of the session were added or taken away; `count` are in force now.",
+    ("names", "count"),
+)
+NODE_STARTED = EventType("node_started", "The node accepts connections.", (), about_session=False)
+NODE_DRAINING = EventType("node_draining", "The node moves its clients to others.", ("sessions",), about_session=False)
+NODE_STOPPED = EventType("node_stopped", "The node has stopped as planned.", ("sessions",), about_session=False)
+NODE_LEASE_LOST = EventType(
+    "node_lease_lost", "The node found its own lease lapsed, after a pause or an outage.", (), about_session=False
+)
+NODE_LAPSED = EventType(
+    "node_lapsed",
+    "The lease of the peer lapsed: it died, or hangs. It lived until `since` at least.",
+    ("peer", "peer_incarnation", "since", "until"),
+    about_session=False,
+)
+NODE_TAKEN_OVER = EventType(
+    "node_taken_over",
+    "The sessions of the lapsed peer are on the clock; `count` there were.",
+    ("peer", "peer_incarnation", "count"),
+    about_session=False,
+)
+GRID_LOST = EventType("grid_lost", "The node cannot reach the grid.", (), about_session=False)
+GRID_REGAINED = EventType(
+    "grid_regained", "The node reaches the grid again.", ("generation", "lost_writes", "away_ms"), about_session=False
+)
+TRAFFIC_MEASURED = EventType(
+    "traffic_measured",
+    "What passed from `since` to `until`, about once a minute: one record for the node, and one for each root of "
+    "topics with traffic, the busiest ones; the rest together under the root `*`.",
+    ("root", "since", "until", "deliveries", "publishes", "bytes", "connections", "sessions", "cpu_ms"),
+    about_session=False,
+)
+EVENTS_DROPPED = EventType(
+    "events_dropped",
+    "`count` events of this node are missing: they could not be written in time. The numbers of their ids are missing, "
+    "too.",
+    ("count", "since", "until", "reason"),
+    about_session=False,
+)
+
+EVENT_TYPES: Final[Mapping[str, EventType]] = {
+    each.name: each for each in list(globals().values()) if isinstance(each, EventType)
+}
+"""All of them by name, in the order of this file."""
+
+
+def event_type(name: str) -> EventType | None:
+    """Find an event type; None if this version does not know it."""
+    return EVENT_TYPES.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Who tells: the same for all events of one run of a node.
+
+    Attributes:
+        node: the node and its incarnation.
+        release: version of the gateway.
+    """
+
+    node: NodeRef
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEvent:
+    """One event, before it has a number.
+
+    Attributes:
+        type: what happened.
+        at: microseconds since 1970.
+        session: to which session, if to one.
+        epoch: of the session.
+        told: the values of its fields, by name; None and missing mean the same.
+    """
+
+    type: EventType
+    at: int
+    session: SessionId | None = None
+    epoch: Epoch | None = None
+    told: Mapping[str, object] = field(default_factory=dict)
+
+
+if unknown := {name for each in EVENT_TYPES.values() for name in each.fields} - FIELDS.keys():
+    raise AssertionError(f"fields of journal events that are not declared: {sorted(unknown)}")

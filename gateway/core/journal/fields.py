@@ -1,0 +1,107 @@
+"""Every field of a record, declared once: name, kind and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class FieldKind(Enum):
+    """What a field holds."""
+
+    TEXT = "text"
+    NUMBER = "whole number"
+    """Of 64 bits."""
+    FLAG = "true or false"
+    TEXTS = "list of texts"
+    INSTANT = "instant"
+    """A whole number of microseconds since 1970, UTC, by the clock of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field.
+
+    Attributes:
+        name: as in records, and as the columns of the pipeline are called.
+        kind: what it holds.
+        meaning: for people, with the unit.
+        since: version of the schema that introduced it.
+    """
+
+    name: str
+    kind: FieldKind
+    meaning: str
+    since: int = 1
+
+
+ENVELOPE: Final = (
+    Field("version", FieldKind.NUMBER, "Version of the schema that the record was written by."),
+    Field(
+        "id",
+        FieldKind.TEXT,
+        "Names the event in the whole cluster and for ever: `<incarnation>-<number>`. The numbers of one incarnation "
+        "count all its events from 1 without a hole, so that what is missing can be told.",
+    ),
+    Field("type", FieldKind.TEXT, "What happened; see below."),
+    Field("at", FieldKind.INSTANT, "When."),
+    Field("node", FieldKind.TEXT, "The node that tells it."),
+    Field("incarnation", FieldKind.TEXT, "Which run of that node."),
+    Field("release", FieldKind.TEXT, "The version of the gateway that it runs."),
+    Field("session", FieldKind.TEXT, "Which session it is about; none for events of nodes."),
+    Field("epoch", FieldKind.NUMBER, "The session's epoch: a higher one happened later, whatever the clocks say."),
+)
+"""What every record begins with."""
+
+_TOLD: Final = (
+    Field("principal", FieldKind.TEXT, "Whose session: as it is, or as a keyed hash that begins with `hmac:`."),
+    Field("client", FieldKind.TEXT, "What the client says it is."),
+    Field("window_ms", FieldKind.NUMBER, "How long the session is kept without a connection, in milliseconds."),
+    Field("rung", FieldKind.TEXT, "How the session came back, as the welcome told the client: `reattached`, …"),
+    Field(
+        "reason", FieldKind.TEXT, "Why: of a failover, a refusal, an end or a loss; a word of the registry of codes."
+    ),
+    Field(
+        "cause",
+        FieldKind.TEXT,
+        "What ended the connection: the name of a close code, or `connection_lost` if there was none.",
+    ),
+    Field("code", FieldKind.NUMBER, "The close code; none if the transport was lost without one."),
+    Field(
+        "away_ms",
+        FieldKind.NUMBER,
+        "How long it was away, in milliseconds: of a session as its client measured it, from the loss of the "
+        "connection to the attempt that succeeded; of the grid as the node saw it.",
+    ),
+    Field("resent", FieldKind.NUMBER, "Packets that were sent once more."),
+    Field("conflated", FieldKind.NUMBER, "Updates that were left out because a newer one of the same topic followed."),
+    Field(
+        "deduplicated", FieldKind.NUMBER, "Publishes of the client that were in the grid already, on this connection."
+    ),
+    Field("lost", FieldKind.NUMBER, "Packets that are known to be lost, which the client was told; none if unknown."),
+    Field("packets", FieldKind.NUMBER, "Packets that waited for the client."),
+    Field("bytes", FieldKind.NUMBER, "Bytes: that waited for the client, or of the values that were delivered."),
+    Field("names", FieldKind.TEXTS, "Names of properties, or selectors, that changed; the first 20."),
+    Field("count", FieldKind.NUMBER, "How many there are: names that changed, selections in force, sessions, events."),
+    Field("peer", FieldKind.TEXT, "The other node: the previous owner, or the one that lapsed."),
+    Field("peer_incarnation", FieldKind.TEXT, "Which run of the other node."),
+    Field("generation", FieldKind.NUMBER, "Generation of the grid."),
+    Field("lost_writes", FieldKind.FLAG, "Whether the grid came back as something that may have forgotten writes."),
+    Field(
+        "since",
+        FieldKind.INSTANT,
+        "When the time begins that the event is about; of a lapsed node, when it last lived.",
+    ),
+    Field("until", FieldKind.INSTANT, "When that time ends."),
+    Field("root", FieldKind.TEXT, "First segment of the topics counted here; none for the node as a whole."),
+    Field("deliveries", FieldKind.NUMBER, "Updates written to sessions."),
+    Field("publishes", FieldKind.NUMBER, "Publishes accepted from clients."),
+    Field("connections", FieldKind.NUMBER, "Connections open at the end of that time."),
+    Field("sessions", FieldKind.NUMBER, "Sessions held at the end of that time."),
+    Field("cpu_ms", FieldKind.NUMBER, "CPU time that the node's process took, in milliseconds."),
+)
+
+FIELDS: Final[Mapping[str, Field]] = {each.name: each for each in (*ENVELOPE, *_TOLD)}
+"""All fields by name, in the order in which they stand in documents and tables."""
