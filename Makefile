@@ -85,10 +85,12 @@ load-ui: venv system ## The same with locust's web page, on 127.0.0.1
 
 .PHONY: test
 test: venv ## Check everything: style, types, import contracts, then all tests
-	@scripts/system-packages prometheus node npm chromium
+	@scripts/system-packages prometheus node npm chromium java
 	@$(MAKE) --no-print-directory lint
 	@echo '── Tests that run side by side ──'
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster' $(OPTIONS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster and not spark' $(OPTIONS)
+	@echo '── Tests of the pipeline, with one Spark ──'
+	@$(BIN)/python -m pytest -q -m spark $(OPTIONS)
 	@echo '── Tests with whole clusters, $(CLUSTERS) at a time ──'
 	@$(BIN)/python -m pytest -q -n $(CLUSTERS) --dist load -m cluster $(OPTIONS)
 

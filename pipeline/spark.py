@@ -1,0 +1,55 @@
+"""Spark sessions with the settings that the pipeline needs, wherever it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+"""All cores of this machine, in one process."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # Times are of UTC everywhere, whatever the zone of the machine.
+    "spark.sql.session.timeZone": "UTC",
+    # State of streams in RocksDB: transformWithState needs it, and it does not live in the heap.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Rows go to Python and back in columns.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A journal of any size is small beside what Spark's 200 partitions are meant for; adaptive execution joins those
+    # that are too small, never those of state, whose number is fixed for the life of a checkpoint.
+    "spark.sql.adaptive.enabled": "true",
+    # A bar that draws over the pipeline's own progress is of no use.
+    "spark.ui.showConsoleProgress": "false",
+    # Errors come with the place in Python, not with a hundred lines of the JVM.
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+}
+"""What holds everywhere; ``--conf`` of the command line, and ``spark-submit``, win over it."""
+
+
+def spark_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark, or find the session that runs already.
+
+    Args:
+        name: of the application, for Spark's own pages.
+        master: where it runs, for example ``local[*]``; None if ``spark-submit`` has said it.
+        settings: more settings of Spark; they win over ``SETTINGS``.
+    """
+    # Drivers and workers must run the same Python; that of the command line is the right one.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            # Nobody else has to reach it: no open ports, no dependence on how the machine is called.
+            builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
