@@ -5,7 +5,8 @@ Bronze is made of the journal's own declaration of its fields, so that a field t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql.types import (
@@ -22,6 +23,29 @@ from pyspark.sql.types import (
 )
 
 from gateway.core.journal import FIELDS, FieldKind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: as in the table.
+        type: what it holds.
+        meaning: for people, with the unit.
+        required: whether every row has it.
+    """
+
+    name: str
+    type: DataType
+    meaning: str
+    required: bool = False
+
+
+def struct(columns: Iterable[Column]) -> StructType:
+    """Give the schema that consists of some columns."""
+    return StructType([StructField(each.name, each.type, nullable=not each.required) for each in columns])
+
 
 _TYPES: Final[Mapping[FieldKind, DataType]] = {
     FieldKind.TEXT: StringType(),
@@ -48,3 +72,117 @@ BRONZE: Final = StructType(
     [*EVENTS.fields, *PLACE.fields, StructField("date", DateType()), StructField("hour", IntegerType())]
 )
 """Raw events, by date and hour of the event's own time (UTC)."""
+
+INTERVAL_COLUMNS: Final = (
+    Column("kind", StringType(), "`connected` or `away`.", required=True),
+    Column("begins", TimestampType(), "When it began; the end of the interval before.", required=True),
+    Column("ends", TimestampType(), "When it ended; none if it goes on, as far as is known."),
+    Column("node", StringType(), "Connected: the node that served it. Away: the node that served it last."),
+    Column("incarnation", StringType(), "Which run of that node."),
+    Column("release", StringType(), "The version of the gateway that it ran; none if its own events are missing."),
+    Column("epoch", LongType(), "The session's epoch there."),
+    Column(
+        "rung",
+        StringType(),
+        "Connected: how it began, `created` or the rung of the recovery ladder by which the client came back; none if "
+        "the event that tells is missing. A connected interval whose rung is neither is a *comeback*.",
+    ),
+    Column("reason", StringType(), "Of a comeback by failover: why, `other_node` or `gap`."),
+    Column(
+        "cause",
+        StringType(),
+        "How the connection ended: the name of a close code, `connection_lost`, `node_died`, or `closed` or `expired` "
+        "with the session; an away interval repeats it. None if the connection goes on or nobody told.",
+    ),
+    Column(
+        "away_ms",
+        LongType(),
+        "Of a comeback: how long the session had been away before it, in milliseconds: the length of the interval "
+        "before. None if nobody can tell.",
+    ),
+    Column(
+        "measured_by",
+        StringType(),
+        "Of a comeback: who measured that: `client`, from the loss of the connection to the attempt that succeeded; "
+        "`node`, from when the old node noticed; `survivors`, from when a node that died last lived.",
+    ),
+    Column(
+        "uncertain_ms",
+        LongType(),
+        "Of a comeback measured by survivors: by how much it may have been shorter, in milliseconds.",
+    ),
+    Column("resent", LongType(), "Of a comeback: packets that were sent once more."),
+    Column("conflated", LongType(), "Of a comeback: updates left out because a newer one of the same topic followed."),
+    Column(
+        "deduplicated",
+        LongType(),
+        "Connected: publishes of the client that were in the grid already and were not repeated.",
+    ),
+    Column("lost", LongType(), "Of a comeback: packets that are known to be lost; none if unknown."),
+    Column("peer", StringType(), "Of a comeback: the node that owned the session before."),
+)
+"""What is told of each interval of a session's timeline."""
+
+INTERVAL: Final = struct(INTERVAL_COLUMNS)
+
+SILVER_COLUMNS: Final = (
+    Column("session", StringType(), "The session; one row each.", required=True),
+    Column("principal", StringType(), "Whose it is: as it is, or as a keyed hash that begins with `hmac:`."),
+    Column("client", StringType(), "What the client said it is."),
+    Column("window_ms", LongType(), "How long it is kept without a connection, in milliseconds."),
+    Column("first_node", StringType(), "The node that served it first, as far as is known."),
+    Column(
+        "nodes",
+        ArrayType(StringType(), containsNull=False),
+        "All nodes that served it, in the order in which they did first.",
+        required=True,
+    ),
+    Column("release", StringType(), "The version of the gateway that served it last."),
+    Column("epoch", LongType(), "The highest epoch that was seen: how often it was claimed."),
+    Column("state", StringType(), "`connected`, `away` or `ended`.", required=True),
+    Column("opened_at", TimestampType(), "When it was opened; none if that event is missing."),
+    Column("ended_at", TimestampType(), "When it ended; none if it has not."),
+    Column(
+        "end",
+        StringType(),
+        "How it ended: `closed` on purpose or `expired`. None if it has not ended, or if nobody told and its window "
+        "has passed.",
+    ),
+    Column(
+        "end_reason",
+        StringType(),
+        "Why it was closed, as the event tells; `presumed` if nobody told of its end and its window has passed.",
+    ),
+    Column(
+        "intervals",
+        ArrayType(INTERVAL, containsNull=False),
+        "Its timeline: connected and away intervals, without holes and without overlaps.",
+        required=True,
+    ),
+    Column(
+        "connected_ms", LongType(), "Length of its connected intervals that have ended, in milliseconds.", required=True
+    ),
+    Column("away_ms", LongType(), "Length of its away intervals that have ended, in milliseconds.", required=True),
+    Column("comebacks", LongType(), "How often its client came back.", required=True),
+    Column("resent", LongType(), "Packets that were sent once more at comebacks.", required=True),
+    Column("deduplicated", LongType(), "Publishes that were in the grid already and were not repeated.", required=True),
+    Column("conflated", LongType(), "Updates that comebacks left out because a newer one followed.", required=True),
+    Column("lost", LongType(), "Packets that are known to be lost.", required=True),
+    Column("refused", LongType(), "Resumes that were refused.", required=True),
+    Column(
+        "slow_closes", LongType(), "Connections that were closed because the client read too slowly.", required=True
+    ),
+    Column("complete", BooleanType(), "Whether its opening was seen.", required=True),
+    Column("first_event_at", TimestampType(), "Time of the first of its events.", required=True),
+    Column("last_event_at", TimestampType(), "Time of the last of its events.", required=True),
+    Column(
+        "events",
+        LongType(),
+        "Of how many events the row is made; changes of properties and selections are none.",
+        required=True,
+    ),
+)
+"""Silver: what is told of each session."""
+
+SILVER: Final = struct(SILVER_COLUMNS)
+"""One row per session. The table in the lake has one more column, ``date``: the day (UTC) on which it was opened."""

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from gateway.core.journal import FIELDS
-from pipeline.schemas import BRONZE, EVENTS
+from pipeline.schemas import BRONZE, EVENTS, INTERVAL_COLUMNS, SILVER_COLUMNS
 
 
 def test_every_field_of_the_journal_is_a_column() -> None:
@@ -26,3 +26,9 @@ def test_spark_holds_an_event(spark: SparkSession) -> None:
     assert found["session"] is None
     (told,) = table.selectExpr("unix_micros(at) AS at").collect()
     assert told["at"] == int(at.timestamp()) * 1_000_000 + 678901
+
+
+def test_every_column_of_silver_has_a_meaning_and_a_name_of_its_own() -> None:
+    for columns in (INTERVAL_COLUMNS, SILVER_COLUMNS):
+        assert len({each.name for each in columns}) == len(columns)
+        assert all(each.meaning.endswith(".") for each in columns)
