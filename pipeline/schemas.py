@@ -68,10 +68,25 @@ PLACE: Final = StructType(
 """Where an event stood in the journal: which stream, the id of the entry in it, and which line of the entry, from 0.
 Events of one session are in one stream; ordered by entry and line they are in the order in which they were written."""
 
+OTHER: Final = StructField("other", StringType())
+"""Fields of an event that this version of the pipeline does not know, as JSON; none if it knows them all. So nothing is
+lost while the gateway is newer than the pipeline."""
+
+BATCH: Final = StructField("batch", LongType())
+"""Which commit of bronze brought the event in, from 1; none for events that did not come through the journal."""
+
 BRONZE: Final = StructType(
-    [*EVENTS.fields, *PLACE.fields, StructField("date", DateType()), StructField("hour", IntegerType())]
+    [
+        *EVENTS.fields,
+        OTHER,
+        *PLACE.fields,
+        BATCH,
+        StructField("date", DateType()),
+        StructField("hour", IntegerType()),
+    ]
 )
-"""Raw events, by date and hour of the event's own time (UTC)."""
+"""Raw events, by date and hour of the event's own time (UTC). An event whose time is impossible is filed under the hour
+of its arrival, so that a wrong clock cannot spread the table over thousands of folders; ``at`` stays as it was told."""
 
 INTERVAL_COLUMNS: Final = (
     Column("kind", StringType(), "`connected` or `away`.", required=True),

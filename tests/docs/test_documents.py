@@ -28,7 +28,7 @@ import gateway.client
 from gateway.adapters.policy import read_policy
 from gateway.catalogue import log_events, metrics
 from gateway.cli.program import program as gateway_program
-from gateway.core import packets
+from gateway.core import journal, packets
 from gateway.core.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
 from gateway.settings import (
     AUTHENTICATOR_FILES,
@@ -40,13 +40,22 @@ from gateway.settings import (
 from gateway.settings.grid_url import SENTINEL_OPTIONS
 from lb.cli import main as lb_program
 from lb.topology import Topology, build
+from pipeline.cli.program import program as pipeline_program
+from pipeline.configuration import FILE_VARIABLE as PIPELINE_FILE
+from pipeline.configuration import SETTINGS as PIPELINE_SETTINGS
+from pipeline.configuration import load as load_pipeline
+from pipeline.configuration import variable as pipeline_variable
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 GUIDES: Final = [path for path in DOCUMENTS if "reference" not in path.parts]
 """Pages that people write by hand. The reference is generated, or compared with the code by tests of its own."""
 
-PROGRAMS: Final[dict[str, click.Command]] = {"gateway": gateway_program, "lb": lb_program}
+PROGRAMS: Final[dict[str, click.Command]] = {
+    "gateway": gateway_program,
+    "lb": lb_program,
+    "pipeline": pipeline_program,
+}
 PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "scripts", "loadtests"})
 """Where the modules are that ``python -m`` runs."""
 PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "scripts.dashboards", "gateway.local", "loadtests")
@@ -56,7 +65,7 @@ BREAKS: Final = re.compile(r"^[;|&()<>]+$")
 """Words of a shell line that end a command."""
 PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", "sudo"})
 """Words that may stand before a command."""
-PATHS: Final = re.compile(r"(?:gateway|lb|tests|docs|scripts|deploy|benchmarks|loadtests)/[\w./-]*")
+PATHS: Final = re.compile(r"(?:gateway|lb|pipeline|tests|docs|scripts|deploy|benchmarks|loadtests)/[\w./-]*")
 _PROVIDERS: Final = ("jwks_uri", "realm_access", "resource_access")
 FOREIGN: Final = ("test_", "haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", *_PROVIDERS)
 """How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
@@ -196,6 +205,10 @@ def test_toml_has_settings_that_exist(block: Block, tmp_path: Path) -> None:
         file = tmp_path / "policy.toml"
         file.write_text(block.text, "utf-8")
         read_policy(file)
+    elif "lake" in values:
+        file = tmp_path / "pipeline.toml"
+        file.write_text(block.text, "utf-8")
+        load_pipeline(file=file, environment={})
     else:
         assert [name for name in values if name not in SETTINGS] == []
 
@@ -243,7 +256,7 @@ def mentioned() -> Iterator[tuple[str, list[str]]]:
     """Every command in inline code, which may leave arguments out."""
     for path in DOCUMENTS:
         for span in read(path).spans:
-            if re.match(r"(?:\.venv/bin/)?(?:gateway|lb|make|python) [\w-]", span):
+            if re.match(r"(?:\.venv/bin/)?(?:gateway|lb|pipeline|make|python) [\w-]", span):
                 words = [word for word in shlex.split(span) if word != "…"]
                 yield f"{by_path(path)}: {span}", [words[0].removeprefix(".venv/bin/"), *words[1:]]
 
@@ -399,12 +412,13 @@ def topology_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 @cache
 def known_names() -> frozenset[str]:
     """Everything a snake_case name in a page may stand for."""
-    names = {*SETTINGS, *SENTINEL_OPTIONS, *topology_names(Topology)}
+    names = {*SETTINGS, *PIPELINE_SETTINGS, *SENTINEL_OPTIONS, *topology_names(Topology)}
     names |= {each.name for each in vars(log_events).values() if isinstance(each, log_events.LogEvent)}
     names |= {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
     names |= {value for each in metrics.METRICS for value in each.values}
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
     names |= {each.name for each in CLOSE_CODES}
+    names |= {*journal.FIELDS, *journal.EVENT_TYPES}
     names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}
     for kind in vars(packets).values():
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -439,6 +453,9 @@ def test_variables_and_files_that_are_mentioned_exist(path: Path) -> None:
     variables = {each.variable for each in SETTINGS.values()} | set(OTHER_VARIABLES)
     named = re.findall(r"\bGATEWAY_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     assert sorted({name for name in named if name not in variables}) == []
+    ours = {pipeline_variable(name) for name in PIPELINE_SETTINGS} | {PIPELINE_FILE}
+    named = re.findall(r"\bPIPELINE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
+    assert sorted({name for name in named if name not in ours}) == []
     files = [span for span in read(path).spans if PATHS.fullmatch(span)]
     assert [file for file in files if not (ROOT / file).exists()] == []
 

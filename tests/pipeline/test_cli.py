@@ -1,0 +1,113 @@
+"""The command line: exit codes, one line per mistake, no stack trace, no password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from pyspark.errors import PySparkException
+
+from pipeline.cli import main
+from pipeline.cli.program import program
+from pipeline.cli.reference import reference_page
+from pipeline.cli.sentences import sentence_of
+from pipeline.configuration import SETTINGS
+from pipeline.errors import NotReady, PipelineError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """A command ``fail`` that raises what the test puts into the list."""
+    errors: list[Exception] = []
+
+    @click.command()
+    def fail() -> None:
+        raise errors.pop()
+
+    monkeypatch.setitem(program.commands, "fail", fail)
+    return errors
+
+
+def test_the_reference_page_is_what_is_committed() -> None:
+    committed = (ROOT / "docs" / "reference" / "pipeline.md").read_text("utf-8")
+
+    assert committed == reference_page(), "run: python -m pipeline.cli.reference docs/reference/pipeline.md"
+
+
+def test_the_reference_page_is_complete() -> None:
+    page = reference_page()
+
+    assert [name for name in SETTINGS if f"| `{name}` |" not in page] == []
+    assert [name for name in program.commands if f"### `pipeline {name}" not in page] == []
+
+
+def test_config_shows_what_is_in_force_without_passwords(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIPELINE_GRID", "redis://me:hidden@127.0.0.1:6379/3")
+
+    assert main(["config", "--trim-lag", "7"]) == 0
+
+    told = capsys.readouterr().out
+    assert "trim_lag = 7" in told
+    assert "redis://me:…@127.0.0.1:6379/3" in told
+    assert "hidden" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["config", "--trim-lag", "x"], "--trim-lag: 'x' is not a whole number"),
+        (["config", "--config", "/nowhere"], "--config /nowhere: the file cannot be read"),
+    ],
+)
+def test_what_a_user_did_wrong_is_told_in_a_line(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("pipeline: error: ")
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(PipelineError("it broke"), 1), (NotReady("decide"), 2), (OSError(28, "No space left"), 1), (ValueError("x"), 1)],
+)
+def test_errors_become_exit_codes_without_a_trace(
+    error: Exception, code: int, raising: list[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising.append(error)
+
+    assert main(["fail"]) == code
+
+    told = capsys.readouterr().err
+    assert str(error) in told
+    assert "Traceback" not in told
+
+
+def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
+    text = (
+        "Job aborted due to stage failure: Task 0 failed: org.apache.spark.api.python.PythonException: "
+        "Traceback (most recent call last):\n"
+        '  File "/x/pipeline/source/reading.py", line 3, in read\n'
+        "pipeline.errors.NotReady: the journal was emptied; run again with --accept-loss\n\n"
+        "\tat org.apache.spark.Some.java(Some.java:3)\n"
+    )
+
+    assert sentence_of(PySparkException(text)) == "the journal was emptied; run again with --accept-loss"
+
+
+def test_an_error_of_the_system_is_found_in_what_spark_makes_of_it() -> None:
+    text = "Job aborted\nTraceback (most recent call last):\nOSError: [Errno 28] No space left on device\n\tat a.b(C)\n"
+
+    assert sentence_of(PySparkException(text)) == "[Errno 28] No space left on device"
+
+
+def test_of_an_error_of_spark_its_first_line_is_told() -> None:
+    assert sentence_of(PySparkException("[SOME_ERROR] What it is.\nat java")).startswith("[SOME_ERROR] What it is. (")
