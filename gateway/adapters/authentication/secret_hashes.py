@@ -23,6 +23,9 @@ MOST_WORK: Final = 2**24
 LONGEST_SECRET: Final = 1024
 """Characters of a secret; longer ones are refused before any work is done for them."""
 
+NUL: Final = "\0"
+"""In no secret, see ``SecretHash.matches``."""
+
 _FORM: Final = re.compile(
     r"scrypt\$n=([0-9]{1,9}),r=([0-9]{1,4}),p=([0-9]{1,4})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)", re.ASCII
 )
@@ -101,17 +104,21 @@ class SecretHash:
         """Tell whether *secret* is the one, in a time that does not depend on how wrong it is. Slow: never on the loop.
 
         Args:
-            secret: any text.
+            secret: any text. One with a NUL is nobody's: scrypt fills short keys with NULs (RFC 2104), so that it would
+                take ``secret`` and ``secret\\0`` for the same.
         """
-        return hmac.compare_digest(_scrypt(secret, self.salt, self.parameters), self.digest)
+        same = hmac.compare_digest(_scrypt(secret, self.salt, self.parameters), self.digest)
+        return same and NUL not in secret
 
 
 def hash_secret(secret: str, parameters: HashParameters | None = None) -> SecretHash:
     """Hash *secret* with a new random salt. Slow: never on the loop.
 
     Raises:
-        ValueError: the parameters cannot be used.
+        ValueError: the parameters cannot be used, or there is a NUL in *secret*, which would match others then.
     """
+    if NUL in secret:
+        raise ValueError("a secret must not contain the character NUL")
     parameters = parameters or HashParameters()
     if complaint := parameters.complaint():
         raise ValueError(complaint)
