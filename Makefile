@@ -18,8 +18,8 @@ OPTIONS ?=
 ONLY ?=
 # Where `make bench` writes what it measured.
 BENCH_JSON ?= .local/bench/results.json
-# Processes for the tests that may run side by side.
-JOBS ?= auto
+# Processes for the tests that may run side by side: two a core, because they wait half of their time.
+JOBS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 # Clusters that are tested at a time; most of what they do is wait.
 CLUSTERS ?= 2
 

@@ -105,7 +105,7 @@ class SecretHash:
 
         Args:
             secret: any text. One with a NUL is nobody's: scrypt fills short keys with NULs (RFC 2104), so that it would
-                take ``secret`` and ``secret\\0`` for the same.
+                take ``secret`` with a NUL behind it for ``secret``.
         """
         same = hmac.compare_digest(_scrypt(secret, self.salt, self.parameters), self.digest)
         return same and NUL not in secret
