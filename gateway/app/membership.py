@@ -109,9 +109,9 @@ class Membership:
         sessions = 0
         for partition in range(SESSION_PARTITIONS):
             while True:
-                looked_at = await self._grid.sessions.orphan(lapsed, partition, limit=ORPHAN_BATCH)
-                sessions += looked_at
-                if looked_at < ORPHAN_BATCH:
+                found = await self._grid.sessions.orphan(lapsed, partition, limit=ORPHAN_BATCH)
+                sessions += found.looked_at
+                if found.looked_at < ORPHAN_BATCH:
                     break
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
         self._metrics.add(catalogue.TAKEOVERS)

@@ -26,8 +26,9 @@ from gateway.ports.identity import (
     TokenRefused,
     TokenSigner,
 )
+from gateway.ports.journal import Appended, JournalBatch, JournalStore
 from gateway.ports.link import Link, Receiver
-from gateway.ports.nodes import LeaseTable, NodeDirectory, NodeEntry, NodeReport
+from gateway.ports.nodes import LapsedLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
 from gateway.ports.service_manager import ServiceManager
 from gateway.ports.sessions import (
@@ -35,6 +36,7 @@ from gateway.ports.sessions import (
     ClaimRefused,
     ClaimResult,
     Ended,
+    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -64,6 +66,7 @@ __all__ = [
     "NO_NEW_TOPICS",
     "Admission",
     "AllRevocations",
+    "Appended",
     "AuthenticationUnavailable",
     "Authenticator",
     "ClaimRefused",
@@ -81,6 +84,9 @@ __all__ = [
     "GridState",
     "GridUnavailable",
     "Identity",
+    "JournalBatch",
+    "JournalStore",
+    "LapsedLease",
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",
@@ -92,6 +98,7 @@ __all__ = [
     "NodeReport",
     "NotCreated",
     "Operation",
+    "Orphans",
     "Ownership",
     "PositionLost",
     "PublishCommand",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gateway.core.types import GridGeneration
+from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
 from gateway.ports.revocations import RevocationStore
 from gateway.ports.sessions import SessionStore
@@ -61,6 +62,10 @@ class Grid(Protocol):
     @property
     def revocations(self) -> RevocationStore:
         """What is revoked."""
+
+    @property
+    def journal(self) -> JournalStore:
+        """The session journal."""
 
     @property
     def state(self) -> GridState:

@@ -25,6 +25,19 @@ class LeaseTable:
     watched: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LapsedLease:
+    """The lease of a node that is being taken over, by the grid's clock.
+
+    Attributes:
+        length: seconds for which it was last extended; when that happened, the node lived.
+        ago: seconds since it ended.
+    """
+
+    length: float
+    ago: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """What a node tells the others of itself, about as often as it renews its lease.
@@ -97,11 +110,11 @@ class NodeDirectory(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> bool:
+    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
         """Win the right to put the sessions of *lapsed* on the clock.
 
-        Exactly one caller gets True; if it has not called ``finish_takeover`` within *within* seconds, the next caller
-        may win. False too if the node has come back.
+        Exactly one caller gets the lapsed lease; if it has not called ``finish_takeover`` within *within* seconds, the
+        next caller may win. The others get None, as everybody does if the node has come back.
 
         Raises:
             GridUnavailable: see the module.

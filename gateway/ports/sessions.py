@@ -144,10 +144,24 @@ class Ended:
     Attributes:
         session: its id.
         owner: the last owner.
+        epoch: of its claim.
     """
 
     session: SessionId
     owner: NodeRef
+    epoch: Epoch
+
+
+class Orphans(NamedTuple):
+    """Sessions of a lapsed node that a survivor looked at.
+
+    Attributes:
+        looked_at: how many there were.
+        orphaned: those that were put on the clock now, with the epoch of the lapsed node's claim.
+    """
+
+    looked_at: int
+    orphaned: Sequence[tuple[SessionId, Epoch]]
 
 
 class SessionPage(NamedTuple):
@@ -307,7 +321,7 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
+    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> Orphans:
         """Put connected sessions of a lapsed node on the clock, in one session partition.
 
         Only sessions that *lapsed* still owns are touched: one claimed meanwhile is left alone.
@@ -318,7 +332,8 @@ class SessionStore(Protocol):
             limit: most sessions to look at in this call.
 
         Returns:
-            How many were looked at; fewer than *limit* means that the partition is done.
+            Which were looked at; fewer than *limit* means that the partition is done. A session is named once: if that
+            answer is lost, nobody is told.
 
         Raises:
             GridUnavailable: see the module.

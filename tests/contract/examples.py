@@ -118,16 +118,16 @@ async def expire_all(grid: Grid, *, limit: int = LIMIT) -> list[Ended]:
     ]
 
 
-async def orphan_all(grid: Grid, lapsed: NodeRef, *, limit: int = LIMIT) -> int:
+async def orphan_all(grid: Grid, lapsed: NodeRef, *, limit: int = LIMIT) -> list[tuple[SessionId, Epoch]]:
     """Put the sessions of a lapsed node on the clock, as survivors do."""
-    count = 0
+    orphaned: list[tuple[SessionId, Epoch]] = []
     for partition in range(SESSION_PARTITIONS):
         while True:
-            looked_at = await grid.sessions.orphan(lapsed, partition, limit=limit)
-            count += looked_at
-            if looked_at < limit:
+            found = await grid.sessions.orphan(lapsed, partition, limit=limit)
+            orphaned += found.orphaned
+            if found.looked_at < limit:
                 break
-    return count
+    return orphaned
 
 
 def partition_of(record: SessionRecord) -> int:

@@ -6,12 +6,14 @@ import asyncio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis.keys import JOURNAL_TAGS, Keys
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
 from gateway.local.proxy import FaultProxy, Way
 from gateway.ports import Grid, GridState, GridUnavailable
@@ -32,6 +34,9 @@ STREAM_LENGTH: Final = 100
 TRIMMED_AFTER: Final = 5 * STREAM_LENGTH
 """Publishes after which the first ones are gone for sure, though Redis trims only whole nodes of about 100 entries."""
 
+JOURNAL_LENGTH: Final = 8
+"""Entries kept per stream of the journal in this suite."""
+
 NOBODY: Final = SessionId("nobody")
 """A session that no test creates."""
 
@@ -47,6 +52,23 @@ _CONNECTIONS: Final = 2
 def node(name: str, run: str = "first") -> NodeRef:
     """Make a node reference."""
     return NodeRef(NodeId(name), Incarnation(run))
+
+
+@dataclass(frozen=True)
+class JournalView:
+    """What the grid holds of one partition of the journal.
+
+    Attributes:
+        incarnation: of the partition; empty if there is nothing of it.
+        entries: id, number of events and events of each.
+        lost: events that were cut before the reader had them.
+        unclaimed: events that were cut while there was no reader.
+    """
+
+    incarnation: str = ""
+    entries: tuple[tuple[tuple[int, int], int, bytes], ...] = ()
+    lost: int = 0
+    unclaimed: int = 0
 
 
 class Harness(ABC):
@@ -139,6 +161,14 @@ class Harness(ABC):
         """Copy the grid's data."""
 
     @abstractmethod
+    async def journal(self, partition: int) -> JournalView:
+        """Look into a partition of the journal."""
+
+    @abstractmethod
+    async def commit_journal(self, partition: int, entry: tuple[int, int]) -> None:
+        """Note, as the reader does, that it needs nothing any more up to *entry*."""
+
+    @abstractmethod
     async def inventory(self) -> set[str]:
         """Name everything that belongs to a session or a node; values and streams of topics stay and do not count."""
 
@@ -152,7 +182,7 @@ class MemoryHarness(Harness):
     def __init__(self) -> None:
         super().__init__()
         self.clock = VirtualClock()
-        self.server = MemoryGridServer(now=self.clock, stream_length=STREAM_LENGTH)
+        self.server = MemoryGridServer(now=self.clock, stream_length=STREAM_LENGTH, journal_length=JOURNAL_LENGTH)
 
     async def _connect(self, ref: NodeRef) -> Grid:
         return MemoryGrid(self.server, node=ref)
@@ -192,8 +222,20 @@ class MemoryHarness(Harness):
     async def snapshot(self) -> Any:
         return self.server.snapshot()
 
+    async def journal(self, partition: int) -> JournalView:
+        held = self.server.journal(partition)
+        if held is None:
+            return JournalView()
+        entries = tuple((each.id, each.count, each.events) for each in held.entries)
+        return JournalView(held.incarnation, entries, held.lost, held.unclaimed)
+
+    async def commit_journal(self, partition: int, entry: tuple[int, int]) -> None:
+        held = self.server.journal(partition)
+        assert held is not None
+        held.committed = entry
+
     async def inventory(self) -> set[str]:
-        return {name for name in self.server.inventory() if not name.startswith(("value of", "stream "))}
+        return {name for name in self.server.inventory() if not name.startswith(("value of", "stream ", "journal "))}
 
 
 Servers: TypeAlias = RedisServer | RedisSentinels | RedisCluster
@@ -210,7 +252,10 @@ class RedisHarness(Harness):
     short = 0.25
     roomy = 2.0
 
-    _LASTING = ("grid", "renewed", "opened", "values", "stream", "removed", "revocations", "revoked", "revisions")
+    _LASTING = (
+        *("grid", "renewed", "opened", "values", "stream", "removed", "revocations", "revoked", "revisions"),
+        *("journal", "journal-state"),
+    )
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""
 
     def __init__(self, servers: Servers) -> None:
@@ -254,6 +299,7 @@ class RedisHarness(Harness):
             metrics=MemoryMetrics(),
             log=self.log,
             stream_length=STREAM_LENGTH,
+            journal_length=JOURNAL_LENGTH,
             remap=remap,
         )
         self._proxies_of[id(grid)] = proxies
@@ -345,6 +391,28 @@ class RedisHarness(Harness):
 
     async def snapshot(self) -> Any:
         return await self.servers.snapshot()
+
+    async def journal(self, partition: int) -> JournalView:
+        keys = Keys(self.prefix)
+        state = await self._call_for(partition, "HGETALL", keys.journal_state[partition])
+        found = await self._call_for(partition, "XRANGE", keys.journal[partition], "-", "+")
+        entries = []
+        for name, fields in found:
+            generation, sequence = name.decode().split("-")
+            entries.append(((int(generation), int(sequence)), int(fields[b"count"]), fields[b"events"]))
+        held = {name.decode(): value.decode() for name, value in state.items()}
+        lost, unclaimed = (int(held.get(name, 0)) for name in ("lost", "unclaimed"))
+        return JournalView(held.get("incarnation", ""), tuple(entries), lost, unclaimed)
+
+    async def commit_journal(self, partition: int, entry: tuple[int, int]) -> None:
+        committed = f"{entry[0]}-{entry[1]}"
+        await self._call_for(partition, "HSET", Keys(self.prefix).journal_state[partition], "committed", committed)
+
+    async def _call_for(self, partition: int, *arguments: str) -> Any:
+        """Ask the server of a partition of the journal."""
+        if isinstance(self.servers, RedisCluster):
+            return await self.servers.master_of(JOURNAL_TAGS[partition]).call(*arguments)
+        return await self.servers.call(*arguments)
 
     async def inventory(self) -> set[str]:
         keys = await self.servers.keys(self.prefix)

@@ -276,7 +276,7 @@ class Model:
         due = [
             session for session, end in self.ends.items() if end <= self.now and session_partition(session) == partition
         ]
-        ended = frozenset(Ended(session, self.sessions[session].owner) for session in due)
+        ended = frozenset(Ended(session, self.sessions[session].owner, self.sessions[session].epoch) for session in due)
         for session in due:
             self._bury(session, ErrorCode.SESSION_EXPIRED)
         return ended

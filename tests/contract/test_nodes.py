@@ -153,13 +153,13 @@ async def lapsed(harness: Harness, *survivors: str) -> list[Grid]:
 
 
 async def test_exactly_one_of_many_takes_over(harness: Harness) -> None:
-    """Win the right to put the sessions of *lapsed* on the clock. Exactly one caller gets True."""
+    """Win the right to put the sessions of *lapsed* on the clock. Exactly one caller gets the lease."""
     names = ("n2", "n3", "n4")
     grids = await lapsed(harness, *names)
     won = await asyncio.gather(
         *(grid.nodes.take_over(N1, by=node(name), within=LONG) for name, grid in zip(names, grids, strict=True))
     )
-    assert sorted(won) == [False, False, True]
+    assert won.count(None) == 2
 
 
 async def test_the_winner_who_asks_again_has_won_again(harness: Harness) -> None:
@@ -171,7 +171,7 @@ async def test_the_winner_who_asks_again_has_won_again(harness: Harness) -> None
 
 
 async def test_nobody_takes_over_from_the_living(harness: Harness) -> None:
-    """False too if the node has come back."""
+    """None, as everybody gets if the node has come back."""
     grid = await harness.grid("n2")
     await grid.nodes.join(N1, lease=LONG)
     assert not await grid.nodes.take_over(N1, by=N2, within=LONG)
@@ -212,7 +212,7 @@ async def test_a_finished_takeover_is_listed_no_more(harness: Harness) -> None:
 
 
 async def test_a_node_that_comes_back_ends_the_takeover(harness: Harness) -> None:
-    """False too if the node has come back."""
+    """None, as everybody gets if the node has come back."""
     n2, n3 = await lapsed(harness, "n2", "n3")
     assert await n2.nodes.take_over(N1, by=N2, within=LONG)
     await n3.nodes.join(N1, lease=LONG)

@@ -265,12 +265,12 @@ async def test_orphan_looks_at_most_at_the_limit_and_comes_to_an_end(harness: Ha
     for record in records:
         await n1.sessions.create(record)
     await lapse(harness, n1, n2)
-    assert await n2.sessions.orphan(N1, 0, limit=2) == 2
+    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 2
     assert [await connected(n2, record) for record in records].count(False) == 2
-    assert await n2.sessions.orphan(N1, 0, limit=2) == 2
-    assert await n2.sessions.orphan(N1, 0, limit=2) == 1
+    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 2
+    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 1
     assert [await connected(n2, record) for record in records] == [False] * 5
-    assert await n2.sessions.orphan(N1, 0, limit=2) == 0
+    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 0
 
 
 async def test_orphan_asked_again_does_not_lengthen_windows(harness: Harness) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from gateway.adapters.memory.connection import Connection
+from gateway.adapters.memory.journal import MemoryJournal
 from gateway.adapters.memory.nodes import MemoryNodeDirectory
 from gateway.adapters.memory.revocations import MemoryRevocationStore
 from gateway.adapters.memory.server import MemoryGridServer
@@ -37,6 +38,7 @@ class MemoryGrid:
         self._topics = MemoryTopicStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
+        self._journal = MemoryJournal(self._connection, node)
 
     @property
     def sessions(self) -> MemorySessionStore:
@@ -62,6 +64,11 @@ class MemoryGrid:
     def revocations(self) -> MemoryRevocationStore:
         """See the port."""
         return self._revocations
+
+    @property
+    def journal(self) -> MemoryJournal:
+        """See the port."""
+        return self._journal
 
     @property
     def state(self) -> GridState:

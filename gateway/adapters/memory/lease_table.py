@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.core.types import NodeRef
-from gateway.ports import LeaseLost, LeaseTable, NodeEntry, NodeReport
+from gateway.ports import LapsedLease, LeaseLost, LeaseTable, NodeEntry, NodeReport
 
 
 @dataclass(slots=True)
@@ -64,16 +64,16 @@ class Leases:
         """See ``NodeDirectory.leave``."""
         self._leases.pop(node, None)
 
-    def take_over(self, lapsed: NodeRef, by: NodeRef, within: float, now: float) -> bool:
+    def take_over(self, lapsed: NodeRef, by: NodeRef, within: float, now: float) -> LapsedLease | None:
         """See ``NodeDirectory.take_over``; the winner who asks again has won again."""
         lease = self._leases.get(lapsed)
         if lease is None or lease.until > now:
-            return False
+            return None
         if lease.taker not in {None, by} and lease.taken_until > now:
-            return False
+            return None
         lease.taker = by
         lease.taken_until = now + within
-        return True
+        return LapsedLease(lease.length, now - lease.until)
 
     def finish_takeover(self, lapsed: NodeRef, by: NodeRef) -> None:
         """See ``NodeDirectory.finish_takeover``; no effect if another one has the right by now, or the node is back."""

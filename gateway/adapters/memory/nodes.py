@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from gateway.adapters.memory.connection import Connection
 from gateway.core.types import NodeRef
-from gateway.ports import LeaseTable, NodeEntry, NodeReport, Ownership
+from gateway.ports import LapsedLease, LeaseTable, NodeEntry, NodeReport, Ownership
 
 
 class MemoryNodeDirectory:
@@ -27,7 +27,7 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.leave(node))
 
-    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> bool:
+    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.leases.take_over(lapsed, by, within, now))
 

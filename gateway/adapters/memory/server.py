@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from gateway.adapters.memory.journal_table import JournalStream
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.state import GridData
 from gateway.core.types import GridGeneration, NodeRef
@@ -27,6 +28,9 @@ from gateway.ports import GridUnavailable, Ownership, StreamPosition, TopicValue
 
 DEFAULT_STREAM_LENGTH: Final = 10_000
 """Entries kept per topic partition; the same default as the setting ``stream_length``."""
+
+DEFAULT_JOURNAL_LENGTH: Final = 10_000
+"""Entries kept per stream of the journal; the same default as the setting ``journal_length``."""
 
 DEFAULT_TOPIC_DEPTH: Final = 1
 """Leading path segments that decide a topic's partition; the same default as the setting ``topic_depth``."""
@@ -77,6 +81,7 @@ class MemoryGridServer:
     Args:
         now: the grid's clock, in seconds; any origin, never going back.
         stream_length: entries kept per topic partition.
+        journal_length: entries kept per stream of the journal.
         topic_depth: leading path segments that decide a topic's partition.
     """
 
@@ -85,10 +90,12 @@ class MemoryGridServer:
         *,
         now: Callable[[], float] = time.monotonic,
         stream_length: int = DEFAULT_STREAM_LENGTH,
+        journal_length: int = DEFAULT_JOURNAL_LENGTH,
         topic_depth: int = DEFAULT_TOPIC_DEPTH,
     ) -> None:
         self._now = now
         self._stream_length = stream_length
+        self._journal_length = journal_length
         self._topic_depth = topic_depth
         self._data = self._no_data()
         self._run_id = 1
@@ -268,6 +275,10 @@ class MemoryGridServer:
         """Connections that were started and not closed."""
         return len(self._clients)
 
+    def journal(self, partition: int) -> JournalStream | None:
+        """Look into a stream of the journal; None if nothing was ever appended to it."""
+        return self._data.journal.stream(partition)
+
     def inventory(self) -> set[str]:
         """Name everything the grid keeps now, so that a test can show that nothing was left behind."""
         return self._data.inventory(self._now())
@@ -275,7 +286,7 @@ class MemoryGridServer:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _no_data(self) -> GridData:
-        return GridData(stream_length=self._stream_length, depth=self._topic_depth)
+        return GridData(stream_length=self._stream_length, journal_length=self._journal_length, depth=self._topic_depth)
 
     def _tell_all(self) -> None:
         for client in tuple(self._clients):

@@ -22,6 +22,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
+    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -233,7 +234,8 @@ class SessionTable:
         partition = self._partitions[number]
         partition.sweep(now)
         due = sorted((deadline, session) for session, deadline in partition.deadlines.items() if deadline <= now)
-        ended = [Ended(session, partition.sessions[session].record.owner) for _, session in due[:limit]]
+        records = [partition.sessions[session].record for _, session in due[:limit]]
+        ended = [Ended(each.id, each.owner, each.epoch) for each in records]
         for each in ended:
             partition.bury(each.session, ErrorCode.SESSION_EXPIRED, now)
         return ended
@@ -254,13 +256,13 @@ class SessionTable:
         """See ``SessionStore.owned``."""
         return list(self._partitions[number].connected.get(owner, {}))
 
-    def orphan(self, lapsed: NodeRef, number: int, limit: int, now: float) -> int:
+    def orphan(self, lapsed: NodeRef, number: int, limit: int, now: float) -> Orphans:
         """See ``SessionStore.orphan``; only connected sessions are looked at."""
         partition = self._partitions[number]
         looked_at = list(partition.connected.get(lapsed, {}))[:limit]
         for session in looked_at:
             self._start_window(partition.sessions[session], now)
-        return len(looked_at)
+        return Orphans(len(looked_at), [(session, partition.sessions[session].record.epoch) for session in looked_at])
 
     def has_ended(self, session: SessionId, now: float) -> bool:
         """Tell whether a session is remembered as ended."""

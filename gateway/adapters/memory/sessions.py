@@ -11,6 +11,7 @@ from gateway.ports import (
     ClaimResult,
     Ended,
     Identity,
+    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -84,6 +85,6 @@ class MemorySessionStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.owned(owner, partition))
 
-    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
+    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> Orphans:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.orphan(lapsed, partition, limit, now))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
 from gateway.core.codes import ErrorCode
 from gateway.core.types import GridGeneration, NodeRef, TopicPath
-from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, PublishResult, TopicValue
+from gateway.ports import Ended, Fenced, Orphans, Ownership, PublishCommand, Published, PublishResult, TopicValue
 
 NO_RUN = 0
 """The run id stored in a grid that nobody has adopted yet."""
@@ -24,14 +25,16 @@ class GridData:
 
     Args:
         stream_length: entries kept per topic partition.
+        journal_length: entries kept per stream of the journal.
         depth: leading path segments that decide a topic's partition.
     """
 
-    def __init__(self, *, stream_length: int, depth: int) -> None:
+    def __init__(self, *, stream_length: int, journal_length: int, depth: int) -> None:
         self.sessions = SessionTable()
         self.leases = Leases()
         self.revocations = Revocations()
         self.topics = Topics(stream_length=stream_length, depth=depth)
+        self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
 
@@ -92,10 +95,14 @@ class GridData:
             self.topics.forget(each.session)
         return ended
 
-    def orphan(self, lapsed: NodeRef, partition: int, limit: int, now: float) -> int:
+    def orphan(self, lapsed: NodeRef, partition: int, limit: int, now: float) -> Orphans:
         """Put sessions of a lapsed node on the clock; none if it has come back, for then they are its own again."""
-        return 0 if self.leases.holds(lapsed, now) else self.sessions.orphan(lapsed, partition, limit, now)
+        if self.leases.holds(lapsed, now):
+            return Orphans(0, ())
+        return self.sessions.orphan(lapsed, partition, limit, now)
 
     def inventory(self, now: float) -> set[str]:
         """Name everything that is kept."""
-        return self.sessions.inventory(now) | self.leases.inventory() | self.topics.inventory()
+        return (
+            self.sessions.inventory(now) | self.leases.inventory() | self.topics.inventory() | self.journal.inventory()
+        )

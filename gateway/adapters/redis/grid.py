@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, Remap
 from gateway.adapters.redis.gauges import ServerGauges
+from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.lease import Leases, boot_clock
 from gateway.adapters.redis.link import Link
@@ -28,6 +29,9 @@ DEFAULT_STREAM_LENGTH = 10_000
 """Entries that each partition's stream keeps, about: ten seconds for a reader that was cut off from a partition with
 1,000 publishes a second, and a few MB per partition with small values."""
 
+DEFAULT_JOURNAL_LENGTH = 10_000
+"""Entries that each stream of the journal keeps; the same default as the setting ``journal_length``."""
+
 SENTINELS_SHARE = 0.5
 """Of the time for a step, what a Sentinel has to answer: then there is time to believe those that did."""
 
@@ -45,6 +49,7 @@ class RedisGrid:
         metrics: where the grid is measured.
         log: where its loss and return are told.
         stream_length: entries that each partition's stream keeps, about.
+        journal_length: entries that each stream of the journal keeps.
         timeout: seconds for each step.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
         clock: seconds, also counted while the process is suspended; for tests.
@@ -63,6 +68,7 @@ class RedisGrid:
         metrics: Metrics,
         log: EventLog,
         stream_length: int = DEFAULT_STREAM_LENGTH,
+        journal_length: int = DEFAULT_JOURNAL_LENGTH,
         timeout: float = DEFAULT_TIMEOUT,
         topic_depth: int = 1,
         clock: Callable[[], float] = boot_clock,
@@ -91,6 +97,7 @@ class RedisGrid:
         self._nodes = RedisNodes(node=node, link=self._link, keys=keys, leases=leases, tail=self._tail)
         self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
         self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail)
+        self._journal = RedisJournal(node=node, link=self._link, keys=keys, length=journal_length)
 
     @property
     def sessions(self) -> RedisSessions:
@@ -116,6 +123,11 @@ class RedisGrid:
     def revocations(self) -> RedisRevocations:
         """What is revoked."""
         return self._revocations
+
+    @property
+    def journal(self) -> RedisJournal:
+        """The session journal."""
+        return self._journal
 
     @property
     def state(self) -> GridState:

@@ -44,6 +44,10 @@ key                              type    content
 ``P:{nodes}:revoked``            zset    the same names, all with score 0, so that they can be read in pages. As above.
 ``P:{nodes}:revisions``          stream  ``<revision>-0`` → ``[name, "<made> …"]``, or ``[name, ""]`` of one that is no
                                          more. Revisions follow without a hole; trimmed to about 1,000; stays.
+``P:{j7}:journal``               stream  ``<generation>-<sequence>`` → ``["events", <JSON, one event a line>, "count",
+                                         <how many>]``. Appended to by nodes, trimmed by the reader when it has
+                                         committed, and by the cap ``journal_length``; stays.
+``P:{j7}:journal-state``         hash    Beside the stream; fields below. Stays.
 ===============================  ======  ==========================================================================
 
 Fields of a session: ``principal``, ``properties`` and ``selections`` (JSON), ``window`` (s), ``owner``, ``epoch``,
@@ -52,6 +56,12 @@ hold receipts, comma-separated), ``previous`` (owner before the last claim), ``t
 owner took it), what the credentials gave: ``roles`` and ``principal_properties`` (JSON), ``credential_expires``
 (seconds since 1970), ``credential`` (its id), each empty for nothing and missing in what an older node wrote; and, once
 it is being ended, ``ended`` (the reason).
+
+Fields of the state of a journal stream: ``incarnation`` (random; another one when the grid had lost the stream),
+``producer:<incarnation of a node>`` (``<number of its last batch> <when, in ms>``; forgotten a day after the last one),
+``lost`` (events that the cap cut before the reader had committed them), ``unclaimed`` (events that it cut while nobody
+had ever committed); and, written by the reader: ``reader`` (its name) and ``committed`` (id up to which it needs
+nothing any more).
 """
 
 from __future__ import annotations
@@ -59,6 +69,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, session_partition
 from gateway.core.types import NodeRef, SessionId
 
@@ -76,7 +87,10 @@ SESSION_TAGS: Final = tuple(f"s{number}" for number in range(SESSION_PARTITIONS)
 TOPIC_TAGS: Final = tuple(f"t{number}" for number in range(TOPIC_PARTITIONS))
 """Hash tags of the topic partitions."""
 
-TAGS: Final = (NODES_TAG, *SESSION_TAGS, *TOPIC_TAGS)
+JOURNAL_TAGS: Final = tuple(f"j{number}" for number in range(JOURNAL_PARTITIONS))
+"""Hash tags of the partitions of the journal."""
+
+TAGS: Final = (NODES_TAG, *SESSION_TAGS, *TOPIC_TAGS, *JOURNAL_TAGS)
 """All hash tags."""
 
 
@@ -117,6 +131,8 @@ class Keys:
         self.removed = tuple(f"{each}removed" for each in topics)
         self.closed = tuple(f"{each}closed" for each in topics)
         self._receipts = tuple(f"{each}receipts:" for each in topics)
+        self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
+        self.journal_state = tuple(f"{each}-state" for each in self.journal)
 
     def session(self, session: SessionId) -> str:
         """Name the hash of a session."""

@@ -14,7 +14,7 @@ from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.types import NodeRef
-from gateway.ports import LeaseLost, LeaseTable, NodeEntry, NodeReport, Ownership
+from gateway.ports import LapsedLease, LeaseLost, LeaseTable, NodeEntry, NodeReport, Ownership
 
 _REPORTED: Final = frozenset(each.name for each in dataclasses.fields(NodeReport))
 
@@ -83,18 +83,19 @@ class RedisNodes:
             scripts.NODE_LEAVE(*(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports), str(node))
         )
 
-    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> bool:
+    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
         """See ``NodeDirectory.take_over``."""
         keys = self._keys
-        term = await self._batcher.call(
+        won = await self._batcher.call(
             scripts.NODE_TAKE_OVER(
                 *(keys.leases, keys.members, keys.takeovers), str(lapsed), str(by), _milliseconds(within)
             )
         )
-        if term < 0:
-            return False
+        if not won:
+            return None
+        term, length, ago = won
         self._leases.lapsed[lapsed] = term
-        return True
+        return LapsedLease(length / 1000, ago / 1000)
 
     async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
         """See ``NodeDirectory.finish_takeover``."""

@@ -22,6 +22,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
+    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -197,7 +198,7 @@ class RedisSessions:
         marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if reply != b"alive"]
         deleted = await self._delete([(session, *reply[1:3]) for session, reply in marked])
         return [
-            Ended(session, NodeRef.parse(reply[3].decode()))
+            Ended(session, NodeRef.parse(reply[3].decode()), Epoch(int(reply[5])))
             for (session, reply), here in zip(marked, deleted, strict=True)
             # What an ender left behind is finished here, but it was no window that ended.
             if here and reply[4] == ErrorCode.SESSION_EXPIRED.value.encode()
@@ -223,17 +224,20 @@ class RedisSessions:
         # The name of another owner may begin with this one's and a space; an id holds none.
         return [session for session in (_id(owner, name) for name in names) if " " not in session]
 
-    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> int:
+    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> Orphans:
         """See ``SessionStore.orphan``."""
         names = await self._batcher.call((*self._names(lapsed, partition), "LIMIT", 0, limit), gated=True)
         term = self._leases.lapsed.get(lapsed, ANY_TERM)
         sessions = [_id(lapsed, name) for name in names]
-        looked_at = await self._batcher.call_all(
+        epochs = await self._batcher.call_all(
             [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], each, str(lapsed), term) for each in sessions],
             gated=True,
         )
         # A session written under a later lease counts as not looked at: the node is back, and the partition is done.
-        return sum(looked_at)
+        return Orphans(
+            sum(epoch != 0 for epoch in epochs),
+            [(session, Epoch(epoch)) for session, epoch in zip(sessions, epochs, strict=True) if epoch > 0],
+        )
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

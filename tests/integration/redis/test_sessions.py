@@ -19,6 +19,7 @@ from gateway.ports import (
     GridUnavailable,
     Identity,
     LeaseLost,
+    Orphans,
     Ownership,
     PublishCommand,
     Published,
@@ -179,8 +180,8 @@ async def test_orphaning_leaves_alone_what_was_written_under_a_later_lease(bench
     assert set(await n1.sessions.restore(verified, recreate=False)) == {Restored.WRITTEN}
     for partition in range(SESSION_PARTITIONS):
         # The taker does not know yet; it must come to an end all the same.
-        assert await n2.sessions.orphan(N1, partition, limit=1) in {0, 1}
-        while await n2.sessions.orphan(N1, partition, limit=2) == 2:
+        assert (await n2.sessions.orphan(N1, partition, limit=1)).looked_at in {0, 1}
+        while (await n2.sessions.orphan(N1, partition, limit=2)).looked_at == 2:
             pass
     for record in verified:
         assert await n1.sessions.find(record.id) == record
@@ -201,7 +202,8 @@ async def test_orphaning_does_not_touch_names_that_begin_alike(bench: Bench) -> 
     )
     await grid.sessions.create(mine)
     await grid.sessions.create(other)
-    assert await grid.sessions.orphan(N1, session_partition(mine.id), limit=10) == 1
+    orphans = await grid.sessions.orphan(N1, session_partition(mine.id), limit=10)
+    assert orphans == Orphans(1, [(mine.id, mine.epoch)])
     assert await grid.sessions.find(mine.id) == replace(mine, connected=False)
     assert await grid.sessions.find(other.id) == other
 
@@ -340,10 +342,10 @@ async def test_sessions_restored_into_an_emptied_grid_can_be_orphaned(
     await n1.nodes.join(N1, lease=0.02)
 
     async def taken() -> bool:
-        return await n2.nodes.take_over(N1, by=N2, within=60)
+        return await n2.nodes.take_over(N1, by=N2, within=60) is not None
 
     await eventually(taken)
-    assert await n2.sessions.orphan(N1, session_partition(record.id), limit=10) == 1
+    assert (await n2.sessions.orphan(N1, session_partition(record.id), limit=10)).looked_at == 1
     assert await n2.sessions.find(record.id) == replace(record, connected=False)
 
 

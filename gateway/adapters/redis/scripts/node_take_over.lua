@@ -7,21 +7,22 @@
 -- ARGV[1] lapsed node
 -- ARGV[2] who asks
 -- ARGV[3] how long the right lasts (ms)
--- Result  term of the lapsed lease, or -1 if the right is not the caller's
+-- Result  {term of the lapsed lease, its length (ms), how long ago it ended (ms)}, or {} if the right is not the caller's
 --
 -- Invariant: at any time one node at most has the right, and only while the lease is lapsed.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not ends or tonumber(ends) > now then
-  return -1
+  return {}
 end
 local right = redis.call('HGET', KEYS[3], ARGV[1])
 if right then
   local last, by = string.match(right, '^(%d+) (.*)$')
   if by ~= ARGV[2] and tonumber(last) > now then
-    return -1
+    return {}
   end
 end
 redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', now + ARGV[3]) .. ' ' .. ARGV[2])
-return tonumber(string.match(redis.call('HGET', KEYS[2], ARGV[1]), '%d+$'))
+local length, term = string.match(redis.call('HGET', KEYS[2], ARGV[1]), '^(%d+) (%d+)$')
+return {tonumber(term), tonumber(length), now - ends}

@@ -6,12 +6,12 @@
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- ARGV[1] id
 -- ARGV[2] how long another reaper leaves the rest to the caller (ms)
--- Result  {'marked', topic partitions that may hold receipts, window (s), owner, reason}, or 'alive' if there is nothing
---         to do
+-- Result  {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch}, or 'alive' if there is
+--         nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
 local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
-local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected')
+local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if not deadline or tonumber(deadline) > now then
@@ -28,4 +28,4 @@ if not reason then
   redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
 end
 redis.call('ZADD', KEYS[3], now + ARGV[2], ARGV[1])
-return {'marked', stored[3], stored[4], stored[1], reason}
+return {'marked', stored[3], stored[4], stored[1], reason, stored[6]}

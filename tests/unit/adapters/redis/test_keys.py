@@ -27,6 +27,8 @@ def all_keys() -> list[str]:
         *KEYS.stream,
         *KEYS.closed,
         *KEYS.removed,
+        *KEYS.journal,
+        *KEYS.journal_state,
     ]
     return [*fixed, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
 
@@ -44,12 +46,13 @@ def test_keys_that_change_together_share_a_hash_tag() -> None:
     assert all(tag in each for each in together)
     topics = [KEYS.values[17], KEYS.stream[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
     assert all("{t17}" in each for each in topics)
+    assert all("{j7}" in each for each in (KEYS.journal[7], KEYS.journal_state[7]))
     assert all(len(re.findall(r"\{[^}]+\}", each)) == 1 for each in all_keys())
 
 
 def test_every_key_is_documented() -> None:
     assert module.__doc__ is not None
-    documented = set(re.findall(r"^``P:\{(?:s17|t17|nodes)\}:([a-z]+)", module.__doc__, re.MULTILINE))
+    documented = set(re.findall(r"^``P:\{(?:s17|t17|j7|nodes)\}:([a-z-]+)", module.__doc__, re.MULTILINE))
     assert {re.sub(r"^app:\{\w+\}:", "", name).split(":")[0] for name in all_keys()} == documented
 
 

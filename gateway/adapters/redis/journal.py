@@ -1,0 +1,64 @@
+"""The journal in the grid: implements ``gateway.ports.JournalStore``."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.adapters.redis import scripts
+from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.link import Link
+from gateway.core.types import NodeRef
+from gateway.ports import Appended, GridUnavailable, JournalBatch
+
+CUT_MOST: Final = 16
+"""Entries that one append cuts at most, because it has to look into each for what it counts: some 50 µs of Redis. More
+than it adds, so that a stream shrinks to a cap that was lowered."""
+
+PRODUCER_LIFE_MS: Final = 24 * 3_600_000
+"""Milliseconds after its last append for which a node incarnation is remembered: far longer than anybody asks again."""
+
+_INCARNATION_BYTES: Final = 8
+"""Of the random text that names an incarnation of a partition; there are few, and two that share one must not be."""
+
+
+class RedisJournal:
+    """The streams of the journal.
+
+    Args:
+        node: the node this process is, whose batches are numbered.
+        link: for commands, and to be told of a grid that does not fit.
+        keys: names of all keys.
+        length: entries that each partition keeps.
+    """
+
+    def __init__(self, *, node: NodeRef, link: Link, keys: Keys, length: int) -> None:
+        self._producer = node.incarnation
+        self._link = link
+        self._keys = keys
+        self._length = length
+
+    async def append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
+        """See ``JournalStore.append``."""
+        if not batches:
+            return []
+        keys, generation = self._keys, self._link.generation
+        replies = await self._link.batcher.submit(
+            [
+                scripts.JOURNAL_APPEND(
+                    *(keys.journal[each.partition], keys.journal_state[each.partition]),
+                    *(generation, self._producer, each.number, each.count, each.events),
+                    *(self._length, CUT_MOST, secrets.token_hex(_INCARNATION_BYTES), PRODUCER_LIFE_MS),
+                )
+                for each in batches
+            ],
+            patient=True,
+        )
+        if b"stale" in replies:
+            why = f"the grid is not of generation {generation} any more"
+            self._link.suspect(why)
+            raise GridUnavailable(why)
+        return [
+            reply if isinstance(reply, Exception) else Appended(reply[0] == 0, reply[1], reply[2]) for reply in replies
+        ]
