@@ -1,0 +1,51 @@
+"""The words and numbers of the fold, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.core import codes
+from gateway.core.journal import events
+
+OPENED: Final = events.SESSION_OPENED.name
+RESUMED: Final = events.SESSION_RESUMED.name
+DISCONNECTED: Final = events.SESSION_DISCONNECTED.name
+ORPHANED: Final = events.SESSION_ORPHANED.name
+FENCED: Final = events.SESSION_FENCED.name
+SLOW_CLOSED: Final = events.SESSION_SLOW_CLOSED.name
+CLOSED: Final = events.SESSION_CLOSED.name
+EXPIRED: Final = events.SESSION_EXPIRED.name
+REFUSED: Final = events.SESSION_REFUSED.name
+
+FACT_TYPES: Final = (OPENED, RESUMED, DISCONNECTED, ORPHANED, FENCED, SLOW_CLOSED, CLOSED, EXPIRED, REFUSED)
+"""The events of which rows are made. Changes of properties and selections say nothing of where a session was; there can
+be many, and they are left in bronze. The order is part of the state that a stream keeps: new ones go to the end."""
+
+MICROSECONDS: Final = 1000
+"""In a millisecond. Events are told in microseconds, lengths in milliseconds."""
+
+LONGEST_AWAY_MS: Final = 7 * 86_400_000
+"""What a client says it was away is believed up to the longest window that a gateway can be set to keep a session for
+(``window_maximum``): longer ago it had no session to come back to."""
+
+CREATED: Final = codes.Outcome.CREATED.value
+"""The rung of an interval that began with the session."""
+
+CONNECTED: Final = "connected"
+AWAY: Final = "away"
+ENDED: Final = "ended"
+
+CLOSED_END: Final = "closed"
+EXPIRED_END: Final = "expired"
+
+BY_CLIENT: Final = "client"
+BY_NODE: Final = "node"
+BY_SURVIVORS: Final = "survivors"
+
+NODE_DIED: Final = "node_died"
+"""Cause of a connection's end when its node could not tell one."""
+
+CONNECTION_LOST: Final = "connection_lost"
+SLOW: Final = codes.SLOW_CONSUMER.name
+CUT_OFF: Final = codes.FENCED.name
+PRESUMED: Final = "presumed"
