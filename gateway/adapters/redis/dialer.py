@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Self, TypeAlias
 
 from hiredis import pack_command
-from redis.asyncio.connection import AbstractConnection, Connection, ConnectKwargs, parse_url
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -30,7 +30,7 @@ class Dialer:
 
     Args:
         place: the grid's URL, read.
-        name: by which Redis lists the connections, for people who look there.
+        name: by which Redis lists the connections, for people who look there; None for none.
         timeout: seconds a connection may take to open.
         remap: where an address is to be reached, if not there.
 
@@ -41,16 +41,28 @@ class Dialer:
         ValueError: the URL cannot be read.
     """
 
-    def __init__(self, place: GridPlace, *, name: str, timeout: float, remap: Remap | None = None) -> None:
-        self._arguments: ConnectKwargs = parse_url(place.redis_url(*place.hosts[:1]))
+    def __init__(self, place: GridPlace, *, name: str | None, timeout: float, remap: Remap | None = None) -> None:
+        self._arguments: Mapping[str, Any] = parse_url(place.redis_url(*place.hosts[:1]))
         self._name = name
         self.timeout = timeout
         self._remap = remap or (lambda address: address)
 
-    @property
-    def tls_options(self) -> dict[str, Any]:
-        """Certificates and the like, as the URL gives them."""
-        return {name: value for name, value in self._arguments.items() if name.startswith("ssl_")}
+    @classmethod
+    def to_sentinels(cls, place: GridPlace, *, timeout: float, remap: Remap | None = None) -> Self:
+        """Make one that knows how to reach the Sentinels of a grid, whose user and password are not those of Redis.
+
+        It gives its connections no name: a Sentinel's user may need the right to ask for the master, and no other.
+        """
+        dialer = cls(place, name=None, timeout=timeout, remap=remap)
+        arguments: dict[str, Any] = {
+            "connection_class": SSLConnection if place.sentinel_tls else Connection,
+            "username": place.sentinel_username,
+            "password": place.sentinel_password,
+        }
+        if place.sentinel_tls:
+            arguments |= {name: value for name, value in dialer._arguments.items() if name.startswith("ssl_")}
+        dialer._arguments = arguments
+        return dialer
 
     async def dial(self, address: HostPort | None = None, *, protocol: int = RESP2) -> AbstractConnection:
         """Open a connection: connected, authenticated, with its database selected.

@@ -164,6 +164,8 @@ def _finder(place: GridPlace, dialer: Dialer, timeout: float, remap: Remap | Non
         case GridKind.SINGLE:
             return SingleFinder()
         case GridKind.SENTINEL:
-            return SentinelFinder(place, tls_options=dialer.tls_options, timeout=timeout * SENTINELS_SHARE, remap=remap)
+            return SentinelFinder(
+                place, dialer=Dialer.to_sentinels(place, timeout=timeout * SENTINELS_SHARE, remap=remap)
+            )
         case GridKind.CLUSTER:
             return ClusterFinder(place.hosts, dialer=dialer, tags=TAGS)

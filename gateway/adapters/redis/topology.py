@@ -11,12 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
-from redis.asyncio import Redis, Sentinel
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from gateway.adapters.redis.dialer import RESP2, Remap, why
+from gateway.adapters.redis.dialer import Dialer, converse, discard, why
 from gateway.adapters.redis.scripts import Command
 from gateway.ports import GridUnavailable
 from gateway.settings.grid_url import GridPlace
@@ -113,34 +110,15 @@ class SentinelFinder:
 
     Args:
         place: the grid's URL, read.
-        tls_options: certificates and the like, if the Sentinels are reached by TLS.
-        timeout: seconds within which a Sentinel must answer.
-        remap: where an address is to be reached, if not there.
+        dialer: reaches the Sentinels; a Sentinel must answer within its time limit.
     """
 
     mode = "standalone"
 
-    def __init__(
-        self, place: GridPlace, *, tls_options: dict[str, Any], timeout: float, remap: Remap | None = None
-    ) -> None:
+    def __init__(self, place: GridPlace, *, dialer: Dialer) -> None:
         self._master = place.master
-        self._timeout = timeout
-        seeds = [remap(each) if remap else each for each in place.hosts]
-        self._sentinels = Sentinel(  # type: ignore[no-untyped-call]
-            [(each.host, each.port) for each in seeds],
-            sentinel_kwargs=(tls_options if place.sentinel_tls else {})
-            | {
-                "ssl": place.sentinel_tls,
-                "username": place.sentinel_username,
-                "password": place.sentinel_password,
-                "socket_timeout": timeout,
-                "socket_connect_timeout": timeout,
-                "retry": Retry(NoBackoff(), 0),
-                "protocol": RESP2,
-                "decode_responses": True,
-            },
-        )
-        self._names: dict[Redis, HostPort] = dict(zip(self._sentinels.sentinels, place.hosts, strict=True))
+        self._sentinels = place.hosts
+        self._dialer = dialer
 
     async def find(self) -> Topology:
         """See ``Finder.find``."""
@@ -161,13 +139,13 @@ class SentinelFinder:
 
     async def _ask_all(self) -> tuple[list[_Answer], list[str]]:
         """Ask all Sentinels; returns what those said that answered in time, and why the others did not."""
-        asked = {asyncio.create_task(self._ask(each)): name for each, name in self._names.items()}
+        asked = {asyncio.create_task(self._ask(each)): each for each in self._sentinels}
         answers: list[_Answer] = []
         failures: list[str] = []
         pending = set(asked)
         try:
             while pending:
-                patience = LATECOMERS if answers else self._timeout
+                patience = LATECOMERS if answers else self._dialer.timeout
                 done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     break
@@ -183,20 +161,29 @@ class SentinelFinder:
             await asyncio.gather(*pending, return_exceptions=True)
         return answers, failures + [f"{asked[task]}: no answer in time" for task in pending]
 
-    async def _ask(self, sentinel: Redis) -> _Answer:
+    async def _ask(self, sentinel: HostPort) -> _Answer:
+        # A Sentinel is asked so seldom that a connection kept open would more often be broken than useful.
+        connection = await self._dialer.dial(sentinel)
         try:
-            state: Any = await sentinel.sentinel_master(self._master)
-            # While the other replicas are being told of a promotion, this names the new master already; the state
-            # still describes the old one.
-            place: Any = await sentinel.sentinel_get_master_addr_by_name(self._master)
+            async with asyncio.timeout(self._dialer.timeout):
+                # While the other replicas are being told of a promotion, the address is the new master's already; the
+                # state still describes the old one.
+                described, place = await converse(
+                    connection,
+                    [("SENTINEL", "MASTER", self._master), ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master)],
+                )
         finally:
-            # A Sentinel is asked so seldom that a connection kept open would more often be broken than useful.
-            await sentinel.connection_pool.disconnect()
+            await discard(connection)
         if place is None:
             raise RedisError("it has lost its master")
-        address = HostPort(str(place[0]), int(place[1]))
-        described = HostPort(str(state["ip"]), int(state["port"]))
-        return _Answer(address, int(state["config-epoch"]), bool(state["is_sdown"]) and address == described)
+        state = dict(zip(described[::2], described[1::2], strict=True))
+        address = _address(*place)
+        down = b"s_down" in state[b"flags"].split(b",") and address == _address(state[b"ip"], state[b"port"])
+        return _Answer(address, int(state[b"config-epoch"]), down)
+
+
+def _address(host: bytes, port: bytes) -> HostPort:
+    return HostPort(host.decode(), int(port))
 
 
 def _newest(answers: Sequence[_Answer]) -> HostPort:

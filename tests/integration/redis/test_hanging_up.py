@@ -14,10 +14,12 @@ import pytest
 from redis.asyncio.connection import Connection
 
 from gateway.adapters.redis import adoption, dialer, link
-from gateway.adapters.redis.topology import Topology
+from gateway.adapters.redis.topology import SentinelFinder, Topology
 from gateway.ports import GridState, GridUnavailable
+from gateway.settings.grid_url import read_grid_url
 from gateway.settings.values import HostPort
 from tests.integration.redis.support import Bench
+from tests.support.redis_sentinel import MASTER, SentinelServer
 from tests.support.redis_server import HOST, free_port
 
 
@@ -130,3 +132,29 @@ async def test_all_masters_are_connected_to_or_none(bench: Bench, made: list[Con
             await dialer.discard(each)
     else:
         assert isinstance(result, GridUnavailable)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a master", "no master"])
+async def test_sentinels_that_were_asked_are_hung_up_on(bench: Bench, made: list[Connection], *, known: bool) -> None:
+    with SentinelServer(bench.server, quorum=1) as sentinel:
+        address = f"{HOST}:{sentinel.port}"
+        place = read_grid_url(f"redis+sentinel://{address},{address}/{MASTER if known else 'nobody'}")
+        finder = SentinelFinder(place, dialer=dialer.Dialer.to_sentinels(place, timeout=3))
+        result: Any = None
+        for amount in count():
+            looking = asyncio.create_task(finder.find())
+            await turns(amount, over=looking.done)
+            over = looking.done()
+            for _ in range(2):
+                looking.cancel()
+                await asyncio.sleep(0)
+            (result,) = await asyncio.gather(looking, return_exceptions=True)
+            assert left_open(made) == 0, f"interrupted in turn {amount}"
+            if over:
+                break
+        assert len(made) > amount, "most interruptions met a dial or what follows it"
+        if known:
+            assert result == Topology((HostPort(HOST, bench.server.port),), {})
+        else:
+            assert isinstance(result, GridUnavailable)
+            assert "No such master" in str(result)
