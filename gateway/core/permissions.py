@@ -27,7 +27,7 @@ from gateway.core.errors import InvalidSelector
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selector_sets import Common, common, is_covered
 from gateway.core.selectors import ANY, Selector, matches, parse_selector
-from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, shown
+from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, is_reserved, shown
 from gateway.core.types import TopicPath
 
 K = TypeVar("K")
@@ -171,6 +171,7 @@ class Permissions:
         publish: topics that may be published to.
         properties: names of properties that may be set; ``*`` for all.
         publishes_all: whether every topic may be published to that is not the system's, so that nobody has to ask.
+        selects_all: likewise, whether everything may be selected.
     """
 
     __slots__ = (
@@ -184,6 +185,7 @@ class Permissions:
         "publishes_all",
         "roles",
         "select",
+        "selects_all",
     )
 
     def __init__(
@@ -199,6 +201,7 @@ class Permissions:
         self.publish = tuple(dict.fromkeys(publish))
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
+        self.selects_all = any(each.text == ANY for each in self.select)
         self._allowed: dict[Selector, Common] = {}
         self._may_select: dict[Selector, bool] = {}
         self._may_publish: dict[str, bool] = {}
@@ -209,6 +212,8 @@ class Permissions:
 
     def may_select(self, selector: Selector) -> bool:
         """Tell whether all that a selector matches may be selected; see ``selector_sets.is_covered``."""
+        if self.selects_all and not is_reserved(selector.text):
+            return True
         known = self._may_select.get(selector)
         if known is None:
             known = _remember(self._may_select, selector, is_covered(selector, self.select))
@@ -252,6 +257,8 @@ class Permissions:
             most: entries of the longest list that may come out; of an entry whose part has no room in it, nothing is
                 left.
         """
+        if self.selects_all and not selections.of_system:
+            return Narrowed(selections, ())
         withdrawn = [each.selector for each in selections if each.selects and not self.may_select(each.selector)]
         if not withdrawn:
             return Narrowed(selections, ())
@@ -302,6 +309,7 @@ class Policy:
         self.roles = dict(roles)
         self.default = frozenset(default)
         self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
+        self._everybodys = self.default.intersection(self.roles)
         self._names: dict[frozenset[str], tuple[str, ...]] = {}
         # Forgotten with the last session that has them.
         self._permissions: WeakValueDictionary[tuple[object, ...], Permissions] = WeakValueDictionary()
@@ -313,8 +321,10 @@ class Policy:
             principal: whose session it is.
             given: roles that the authenticator gave; those that the policy does not know mean nothing.
         """
-        named = self.default.union(given, self.principals.get(principal, ()))
-        return named.intersection(self.roles)
+        own = self.principals.get(principal)
+        if own is None and not given:
+            return self._everybodys
+        return self.default.union(given, own or ()).intersection(self.roles)
 
     def permissions_of(
         self, principal: str, given: Iterable[str] = (), properties: Mapping[str, str] | None = None
@@ -330,10 +340,12 @@ class Policy:
             The permissions; the same object for the same roles and values, as long as somebody keeps it.
         """
         roles = self.roles_of(principal, given)
-        values = {PRINCIPAL: principal}
-        if properties:
-            values |= {PROPERTY_PREFIX + name: value for name, value in properties.items()}
-        key = (roles, *map(values.get, self._open_names(roles)))
+        names = self._open_names(roles)
+        values: dict[str, str] = {}
+        if names:
+            values[PRINCIPAL] = principal
+            values |= {PROPERTY_PREFIX + name: value for name, value in (properties or {}).items()}
+        key = (roles, *map(values.get, names))
         found = self._permissions.get(key)
         if found is None:
             several = [self.roles[name] for name in sorted(roles)]

@@ -6,7 +6,7 @@ fixed, because the topics are the gateway's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import cache
 from typing import Final
 
@@ -21,9 +21,9 @@ CONSOLE_TOPICS: Final = "$console-topics"
 """May select all other topics: of administrators who may read topics."""
 
 
-def is_of_system(roles: Iterable[str]) -> bool:
+def is_of_system(roles: Collection[str]) -> bool:
     """Tell whether a session with these roles is one of the gateway's own kind, which only the admin port serves."""
-    return any(role.startswith(SYSTEM_SIGN) for role in roles)
+    return bool(roles) and any(role.startswith(SYSTEM_SIGN) for role in roles)
 
 
 def without_system_roles(roles: frozenset[str]) -> frozenset[str]:

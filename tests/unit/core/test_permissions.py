@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from weakref import ref
 
 import pytest
@@ -11,7 +12,8 @@ from gateway.core import permissions as module
 from gateway.core.errors import InvalidSelector
 from gateway.core.permissions import ADMIN_ACTIONS, OPEN, Permissions, Policy, Role, parse_template
 from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import parse_selector
+from gateway.core.selector_sets import is_covered
+from gateway.core.selectors import Selector, parse_selector
 from gateway.core.types import TopicPath
 
 
@@ -95,6 +97,25 @@ def test_without_a_policy_everything_is_allowed_but_the_system_s() -> None:
     assert not everybody.may_receive(TopicPath("$gateway/nodes/n1"))
     assert not everybody.may_publish(TopicPath("$gateway/nodes/n1"))
     assert OPEN.admin_actions(["everybody"]) == frozenset()
+
+
+def test_who_may_select_everything_is_judged_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def search(narrow: Selector, wide: Iterable[Selector]) -> bool:
+        asked.append(narrow.text)
+        return is_covered(narrow, wide)
+
+    monkeypatch.setattr(module, "is_covered", search)
+    everything = permissions("**", "$gateway/nodes/*")
+    assert everything.selects_all
+    texts = ("**", "*", "a", "a/**", "*/a", "**/a", "*/$a", "$gateway/**", "$gateway/nodes/n1", "$gateway/nodes/*")
+    for selector in map(parse_selector, texts):
+        assert everything.may_select(selector) == is_covered(selector, everything.select)
+    usual = Selections.from_wire(["+a", "+**/b", "-$gateway/x"])
+    assert everything.narrow(usual, most=100) == (usual, ())
+    assert narrowed(["+a", "+$gateway/**"], "**", "$gateway/nodes/*") == (["+a", "+$gateway/nodes/*"], ["$gateway/**"])
+    assert set(asked) == {"$gateway/**", "$gateway/nodes/n1", "$gateway/nodes/*"}
 
 
 # --- Administrators ---------------------------------------------------------------------------------------------------
