@@ -41,7 +41,7 @@ class Door(Protocol):
         """Have ``asking.let_in`` or ``asking.turn_away`` called, now or later, for a request that was found good."""
 
     def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
-        """Take over a connection that has been upgraded."""
+        """Take over a connection that has been upgraded, and be its reader from now on in the place of ``asking``."""
 
     def refused(self, asking: Asking, reason: Why) -> None:
         """Nothing comes of its request. It may linger until its client has read why."""
@@ -98,6 +98,7 @@ class Asking:
         # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
         if request is not None and self._reply(self._granted):
             self._let_go()
+            # Whoever reads it now replaces this reader: to remove it first would cost the loop four system calls.
             self._door.opened(self, self._connection, request)
         else:
             self._door.refused(self, Why.GONE)
@@ -117,6 +118,7 @@ class Asking:
             self._door.refused(self, reason)
             self._request = None
         self._let_go()
+        self._loop.remove_reader(self._connection.fileno())
         self._leave()
         self._connection.close()
 
@@ -130,7 +132,6 @@ class Asking:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        self._loop.remove_reader(self._connection.fileno())
         self._door.left(self)
 
     def _on_readable(self) -> None:
