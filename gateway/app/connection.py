@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from gateway.app.context import Context
@@ -158,28 +158,25 @@ class Connections:
 
         Those who come in at the admin port do not queue: they are few, and want to look at the storm.
         """
-        if inside:
-            return await self._traced(operation, opening)
-        try:
-            await self._turnstile.enter(returning=operation is Operation.RESUME)
-        except BaseException:
-            opening.close()
-            raise
-        try:
-            return await self._traced(operation, opening)
-        finally:
-            self._turnstile.leave()
-
-    async def _traced(self, operation: Operation, opening: Awaitable[Session]) -> Session:
-        with self._tracer.span(operation) as span:
+        if not inside:
             try:
-                session = await opening
-            except HandshakeRefused as refused:
-                span.note("refused", refused.error.code.value)
+                await self._turnstile.enter(returning=operation is Operation.RESUME)
+            except BaseException:
+                opening.close()
                 raise
-            span.note("session", session.id)
-            span.note("outcome", session.outcome.value)
-            return session
+        try:
+            with self._tracer.span(operation) as span:
+                try:
+                    session = await opening
+                except HandshakeRefused as refused:
+                    span.note("refused", refused.error.code.value)
+                    raise
+                span.note("session", session.id)
+                span.note("outcome", session.outcome.value)
+                return session
+        finally:
+            if not inside:
+                self._turnstile.leave()
 
     def _expect_word(self, link: Link) -> None:
         """Close the link unless it is heard in time; one timer serves all."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.app.clock import Clock
 from gateway.app.policy import NodePolicy, StormPolicy
@@ -32,6 +32,11 @@ CLAIM_BURST: Final = 0.02
 """Seconds' worth of a node's share that may be claimed together: some milliseconds of the grid's time."""
 
 
+_Waiting: TypeAlias = tuple["asyncio.Future[bool]", float]
+"""Somebody who waits: told whether it was let through, and until when it waits. One timer serves all, because a timeout
+for each costs as much as a tenth of what a claim does."""
+
+
 class Turnstile:
     """Lets first packets through, resumes first.
 
@@ -48,12 +53,15 @@ class Turnstile:
         self._clock = clock
         self._metrics = metrics
         self._inside = 0
-        self._returning: deque[asyncio.Future[None]] = deque()
-        self._new: deque[asyncio.Future[None]] = deque()
+        self._returning: deque[_Waiting] = deque()
+        self._new: deque[_Waiting] = deque()
         self._pace: TokenBucket | None = None
         self._paced_for = 0
         self._timer: asyncio.TimerHandle | None = None
-        metrics.watch(catalogue.GREETINGS_WAITING, lambda: len(self._returning) + len(self._new))
+        self._timer_at = 0.0
+        metrics.watch(
+            catalogue.GREETINGS_WAITING, lambda: sum(not turn.done() for turn, _ in (*self._returning, *self._new))
+        )
 
     async def enter(self, *, returning: bool) -> None:
         """Wait for one's turn; whoever enters has to ``leave``.
@@ -64,15 +72,19 @@ class Turnstile:
         if not self._returning and not self._new and self._wait() == 0:
             self._inside += 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        is_first = not self._returning and not self._new
         queue = self._returning if returning else self._new
-        queue.append(turn)
-        self._arm()
+        queue.append((turn, self._clock.monotonic() + GREETING_PATIENCE))
+        if is_first:
+            self._arm()
         try:
-            async with asyncio.timeout(GREETING_PATIENCE):
-                await turn
-        except TimeoutError:
-            self._give_up(turn, queue)
+            was_let_through = await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.leave()  # it was let through in the same moment
+            raise
+        if not was_let_through:
             self._metrics.add(catalogue.LIMITS_EXCEEDED, label="claim_rate")
             raise HandshakeRefused(
                 ErrorCode.TRY_LATER,
@@ -80,10 +92,7 @@ class Turnstile:
                 "takes on; try again",
                 TRY_LATER,
                 GREETING_PATIENCE,
-            ) from None
-        except asyncio.CancelledError:
-            self._give_up(turn, queue)
-            raise
+            )
 
     def leave(self) -> None:
         """The handshake is done, whatever came of it."""
@@ -95,12 +104,6 @@ class Turnstile:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _give_up(self, turn: asyncio.Future[None], queue: deque[asyncio.Future[None]]) -> None:
-        if turn.done() and not turn.cancelled():
-            self.leave()  # it was let through in the same moment
-        elif turn in queue:
-            queue.remove(turn)
 
     def _wait(self) -> float:
         """Take a place if there is one; else tell after how many seconds to look again, infinity for a departure."""
@@ -118,28 +121,43 @@ class Turnstile:
 
     def _next(self) -> None:
         while queue := self._returning or self._new:
-            turn = queue[0]
+            turn, _ = queue[0]
             if turn.done():
-                queue.popleft()
+                queue.popleft()  # cancelled
                 continue
             if self._wait() > 0:
                 self._arm()
                 return
             queue.popleft()
             self._inside += 1
-            turn.set_result(None)
+            turn.set_result(True)
 
     def _arm(self) -> None:
-        """Look again when the pace allows it; a departure looks anyway."""
-        if self._timer is not None or self._pace is None:
+        """Look again when the pace allows it, or somebody has waited for too long; a departure looks anyway."""
+        heads = [queue[0] for queue in (self._returning, self._new) if queue]
+        if not heads:
             return
-        wait = self._pace.wait(self._clock.monotonic())
-        if wait > 0:
-            self._timer = asyncio.get_running_loop().call_later(wait, self._on_time)
+        now = self._clock.monotonic()
+        at = min(until for _, until in heads)
+        if self._pace is not None and (wait := self._pace.wait(now)):
+            at = min(at, now + wait)
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None
+        now = self._clock.monotonic()
+        for queue in (self._returning, self._new):
+            while queue and queue[0][1] <= now:
+                turn, _ = queue.popleft()
+                if not turn.done():
+                    turn.set_result(False)
         self._next()
+        self._arm()
 
 
 class Comebacks:

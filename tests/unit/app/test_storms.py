@@ -10,7 +10,10 @@ from gateway.adapters.memory import MemoryMetrics
 from gateway.app import storms
 from gateway.app.clock import Clock
 from gateway.app.policy import StormPolicy
+from gateway.app.refusals import HandshakeRefused
 from gateway.app.storms import Turnstile
+from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import ErrorCode
 from tests.support.clock import VirtualClock, eventually
 
 RATE = 200.0
@@ -37,4 +40,52 @@ async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytes
         assert through() == burst + more, "no more while the clock stands still"
         clock.advance(nodes / RATE)
     await asyncio.gather(*claims)
+    turnstile.close()
+
+
+def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> Turnstile:
+    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=0.0, claims_at_once=1)
+    return Turnstile(policy, nodes=lambda: 1, clock=Clock(monotonic=clock), metrics=metrics)
+
+
+async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storms, "GREETING_PATIENCE", 0.01)
+    clock, metrics = VirtualClock(), MemoryMetrics()
+    turnstile = one_at_a_time(clock, metrics)
+    await turnstile.enter(returning=True)
+    early = [asyncio.create_task(turnstile.enter(returning=returning)) for returning in (True, False)]
+    await asyncio.sleep(0)
+    clock.advance(0.006)
+    late = asyncio.create_task(turnstile.enter(returning=True))
+    await asyncio.sleep(0)
+    assert metrics.gauge(catalogue.GREETINGS_WAITING) == 3
+    clock.advance(0.006)
+    for refused in await asyncio.gather(*early, return_exceptions=True):
+        assert isinstance(refused, HandshakeRefused)
+        assert refused.error.code is ErrorCode.TRY_LATER
+    assert not late.done()
+    turnstile.leave()
+    await late
+    turnstile.leave()
+    await turnstile.enter(returning=False)
+    assert metrics.gauge(catalogue.GREETINGS_WAITING) == 0
+    turnstile.close()
+
+
+@pytest.mark.parametrize("let_through", [False, True])
+async def test_whoever_leaves_the_line_takes_no_place(let_through: bool) -> None:
+    metrics = MemoryMetrics()
+    turnstile = one_at_a_time(VirtualClock(), metrics)
+    await turnstile.enter(returning=True)
+    one, other = (asyncio.create_task(turnstile.enter(returning=True)) for _ in range(2))
+    await asyncio.sleep(0)
+    if let_through:
+        turnstile.leave()
+    one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await one
+    if not let_through:
+        assert metrics.gauge(catalogue.GREETINGS_WAITING) == 1
+        turnstile.leave()
+    await other
     turnstile.close()
