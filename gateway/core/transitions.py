@@ -58,6 +58,9 @@ class State(Enum):
     CLOSED = "closed"
     """The session has ended."""
 
+    __hash__ = object.__hash__
+    """By identity: that of ``Enum`` is a function in Python, and states are looked up for every packet."""
+
 
 ATTACHED: Final = State.ATTACHED
 """For what is done for every packet: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
@@ -77,6 +80,9 @@ class Input(Enum):
     RESTART = "restart"
     OVERFLOW = "overflow"
     CLOSE = "close"
+
+    __hash__ = object.__hash__
+    """As for ``State``."""
 
 
 TRANSITIONS: Final[dict[State, dict[Input, State]]] = {

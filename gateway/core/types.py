@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType, TypeAlias
+from functools import lru_cache
+from typing import Final, NewType, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """Any JSON value."""
@@ -48,6 +49,10 @@ FIRST_GENERATION = GridGeneration(1)
 """The generation of a grid that was never lost."""
 
 
+_KNOWN_NODES: Final = 1024
+"""Texts remembered of which it is known what node they mean: the grid names an owner with each session."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class NodeRef:
     """One run of one node: what owns sessions, holds a lease and can be fenced.
@@ -64,6 +69,7 @@ class NodeRef:
         return f"{self.node}:{self.incarnation}"
 
     @classmethod
+    @lru_cache(_KNOWN_NODES)
     def parse(cls, text: str) -> NodeRef:
         """Read what ``str()`` wrote.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from gateway.catalogue import log_events as events
@@ -83,7 +84,9 @@ class Activity:
         self._log = log
         self._wall = wall
         self._columns: deque[Column] = deque(maxlen=COLUMNS)
-        self._happenings: deque[Happening] = deque(maxlen=RECENT)
+        self._column = Column(-INTERVAL, Counter())
+        self._happenings: deque[tuple[float, str, str, str | None]] = deque(maxlen=RECENT)
+        """Made into ``Happening`` when they are told, as nearly none is in a storm."""
         self._happened = 0
         self.resumes: Counter[str] = Counter()
         self.opened = 0
@@ -94,15 +97,16 @@ class Activity:
         """See ``EventLog.emit``."""
         self._log.emit(event, **fields)
         if event is events.RESUME_REFUSED:
-            self._resumed(REFUSED)
+            self._resumed(REFUSED, self._wall())
             return
         what = _TOLD.get(event)
         if what is None:
             return
         detail: str | None = None
+        now = self._wall()
         if event is events.SESSION_RESUMED:
             detail = str(fields["outcome"])
-            self._resumed(detail)
+            self._resumed(detail, now)
         elif event is events.SESSION_OPENED:
             self.opened += 1
         elif event is events.SESSION_ENDED:
@@ -111,14 +115,14 @@ class Activity:
         elif event is events.SLOW_CONSUMER_CLOSED:
             self.slow_closes += 1
         self._happened += 1
-        self._happenings.append(Happening(self._wall(), what, str(fields["session"]), detail))
+        self._happenings.append((now, what, str(fields["session"]), detail))
 
-    def _resumed(self, outcome: str) -> None:
+    def _resumed(self, outcome: str, now: float) -> None:
         self.resumes[outcome] += 1
-        begins = self._wall() // INTERVAL * INTERVAL
-        if not self._columns or self._columns[-1].begins != begins:
-            self._columns.append(Column(begins, Counter()))
-        self._columns[-1].counts[outcome] += 1
+        if not 0 <= now - self._column.begins < INTERVAL:
+            self._column = Column(now // INTERVAL * INTERVAL, Counter())
+            self._columns.append(self._column)
+        self._column.counts[outcome] += 1
 
     # --- What there is to tell ----------------------------------------------------------------------------------------
 
@@ -132,7 +136,7 @@ class Activity:
         Returns:
             The newest, in order, and how many more there were.
         """
-        happenings, happened = list(self._happenings), self._happened
+        happenings, happened = list(starmap(Happening, self._happenings)), self._happened
         self._happenings.clear()
         self._happened = 0
         return happenings, happened - len(happenings)
