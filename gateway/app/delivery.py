@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
@@ -246,12 +247,14 @@ class Delivery:
         match = self._index.match
         subscribers: tuple[Session, ...] = ()
         packets: list[Outgoing] = []
+        reached: list[tuple[Session, ...]] = []
         size = deliveries = 0
         for value, live in changes:
             matching = match(value.topic)
             if matching is not subscribers or size >= RUN_BYTES:
                 if packets:
                     self._flusher.deliver(Run(tuple(packets)), subscribers, more=True)
+                    reached.append(subscribers)
                     packets, size = [], 0
                 subscribers = matching
             if matching:
@@ -262,11 +265,12 @@ class Delivery:
                 deliveries += len(matching)
         if packets:
             self._flusher.deliver(Run(tuple(packets)), subscribers, more=False)
+            reached.append(subscribers)
         if deliveries:
             self._metrics.add(catalogue.DELIVERIES, deliveries)
             _, is_live = changes[-1]  # as are those with it
             if is_live:
-                self._flusher.mark_live()
+                self._flusher.mark_live(chain.from_iterable(reached))
 
     def _position_lost(self, number: int) -> None:
         self._log.emit(events.POSITION_LOST, partition=number)

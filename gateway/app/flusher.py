@@ -164,9 +164,14 @@ class Flusher:
         if self._update_arrived is None and self._scheduled:
             self._update_arrived = arrived
 
-    def mark_live(self) -> None:
-        """Note that sessions have just been sent updates that somebody has published, and not values from memory."""
-        self._delivered_at = self._clock.monotonic()
+    def mark_live(self, sessions: Iterable[Session]) -> None:
+        """Note that sessions have just been sent updates that somebody has published, and not values from memory.
+
+        What is kept for clients that are away delays nobody, so at least one of them has to be there; nearly always it
+        is the first that is looked at.
+        """
+        if any(session.link is not None for session in sessions):
+            self._delivered_at = self._clock.monotonic()
 
     def is_live(self) -> bool:
         """Tell whether updates that sessions wait for are on their way through this node: it has others to serve."""

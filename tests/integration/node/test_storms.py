@@ -94,6 +94,24 @@ async def test_live_updates_make_a_node_busy_and_values_from_memory_do_not() -> 
         assert flusher.is_live()
 
 
+async def test_updates_that_are_kept_for_clients_who_are_away_make_no_node_busy() -> None:
+    """Else a crowd whose sockets were cut would wait at the door of a node that has nobody else to serve."""
+    async with running_node() as node, RawClient(node.url) as one:
+        flusher = node.gateway.node.sessions.flusher
+        await one.hello()
+        async with RawClient(node.url) as two:
+            welcome = await two.hello("bob")
+            await two.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
+            await two.expect("reply")
+        session = node.gateway.node.sessions.get(welcome["session"])
+        assert session is not None
+        await eventually(lambda: not session.connected)
+        await one.send({"id": 1, "type": "publish", "request": 1, "topic": "a", "value": 1})
+        await one.expect("reply")
+        await eventually(lambda: session.machine.unacknowledged + session.machine.waiting > 1)
+        assert not flusher.is_live()
+
+
 async def test_the_welcome_advises_a_window_by_how_many_would_come_back() -> None:
     async with running_node(admission_rate=1.0, backoff_initial=0.05) as node, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(RawClient(node.url)) for _ in range(4)]
