@@ -69,19 +69,20 @@ class Turnstile:
         Raises:
             HandshakeRefused: it took too long.
         """
-        if not self._returning and not self._new and self._wait() == 0:
+        is_first = not self._returning and not self._new
+        wait = self._wait() if is_first else 0.0
+        if is_first and wait == 0:
             self._inside += 1
             return
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        is_first = not self._returning and not self._new
         queue = self._returning if returning else self._new
         queue.append((turn, self._clock.monotonic() + GREETING_PATIENCE))
         if is_first:
-            self._arm()
+            self._arm(wait)
         try:
             was_let_through = await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():
+            if not turn.cancelled() and turn.result():
                 self.leave()  # it was let through in the same moment
             raise
         if not was_let_through:
@@ -125,22 +126,21 @@ class Turnstile:
             if turn.done():
                 queue.popleft()  # cancelled
                 continue
-            if self._wait() > 0:
-                self._arm()
+            wait = self._wait()
+            if wait > 0:
+                self._arm(wait)
                 return
             queue.popleft()
             self._inside += 1
             turn.set_result(True)
 
-    def _arm(self) -> None:
-        """Look again when the pace allows it, or somebody has waited for too long; a departure looks anyway."""
-        heads = [queue[0] for queue in (self._returning, self._new) if queue]
-        if not heads:
-            return
+    def _arm(self, wait: float) -> None:
+        """Look again after *wait* seconds, or when somebody has waited for too long; a departure looks anyway.
+
+        Whoever asks a second time how long to wait may hear that it is time now, and then nobody would ever look.
+        """
         now = self._clock.monotonic()
-        at = min(until for _, until in heads)
-        if self._pace is not None and (wait := self._pace.wait(now)):
-            at = min(at, now + wait)
+        at = min(now + wait, *[queue[0][1] for queue in (self._returning, self._new) if queue])
         if self._timer is not None:
             if self._timer_at <= at:
                 return
@@ -157,7 +157,6 @@ class Turnstile:
                 if not turn.done():
                     turn.set_result(False)
         self._next()
-        self._arm()
 
 
 class Comebacks:

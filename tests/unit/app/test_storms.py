@@ -72,6 +72,20 @@ async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.
     turnstile.close()
 
 
+async def test_whoever_leaves_in_the_moment_of_the_refusal_had_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storms, "GREETING_PATIENCE", 0.0)
+    turnstile = one_at_a_time(VirtualClock(), MemoryMetrics())
+    await turnstile.enter(returning=True)
+    waiting = asyncio.create_task(turnstile.enter(returning=True))
+    await asyncio.sleep(0)
+    turnstile._on_time()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert turnstile._inside == 1
+    turnstile.close()
+
+
 @pytest.mark.parametrize("let_through", [False, True])
 async def test_whoever_leaves_the_line_takes_no_place(let_through: bool) -> None:
     metrics = MemoryMetrics()
