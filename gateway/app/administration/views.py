@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.app.session import Session
 from gateway.core.types import SessionId
 from gateway.ports import SessionRecord
@@ -24,19 +26,7 @@ def in_list(record: SessionRecord) -> SessionView:
 
 def alone(record: SessionRecord, *, live: LiveSession | None = None, note: str | None = None) -> SessionView:
     """Show a session by itself, with everything."""
-    return SessionView(
-        session=record.id,
-        principal=record.principal,
-        node=record.owner.node,
-        incarnation=record.owner.incarnation,
-        connected=record.connected,
-        properties=record.properties,
-        window=record.window,
-        epoch=record.epoch,
-        selections=record.selections,
-        live=live,
-        note=note,
-    )
+    return replace(in_list(record), selections=record.selections, live=live, note=note)
 
 
 def live(session: Session) -> LiveSession:
