@@ -11,29 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from typing import Final
 
 from benchmarks.cases.base import OURS, Row
+from charts import COLOURS, drawing
 
-_INCHES: Final = (7.2, 4.2)
-"""Fits the column of a rendered document."""
-_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-"""Okabe and Ito's, told apart by people who do not see all colours."""
 _MARKERS: Final = "osD^v"
-_STYLE: Final[dict[Any, Any]] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "session-gateway",
-    "font.family": "sans-serif",
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-}
-"""Text stays text, and the same numbers give the same file to the byte."""
+"""One for each line of a picture, so that it can be read without colours, too."""
 _LEAST_POINTS: Final = 2
 """For a line."""
 
@@ -73,12 +57,11 @@ def draw(file: Path, *, title: str, size: str, value: str, series: Sequence[Seri
     Raises:
         ValueError: there is nothing to draw, too many lines, or a number that is not above 0.
     """
-    if not 1 <= len(series) <= len(_COLOURS):
-        raise ValueError(f"a picture has 1 to {len(_COLOURS)} lines, not {len(series)}")
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=_INCHES, layout="constrained")
+    if not 1 <= len(series) <= len(_MARKERS):
+        raise ValueError(f"a picture has 1 to {len(_MARKERS)} lines, not {len(series)}")
+    with drawing(file) as figure:
         axes = figure.add_subplot()
-        for each, colour, marker in zip(series, _COLOURS, _MARKERS, strict=False):
+        for each, colour, marker in zip(series, COLOURS, _MARKERS, strict=False):
             sizes, measured = zip(*sorted(each.points), strict=True)
             exponent, factor = _fit(each.points)
             axes.plot(sizes, measured, marker, color=colour, label=f"{each.label}: grows as n^{exponent:.2f}")
@@ -90,8 +73,6 @@ def draw(file: Path, *, title: str, size: str, value: str, series: Sequence[Seri
         axes.set_ylabel(value)
         axes.set_title(title, loc="left", fontweight="bold")
         axes.legend(frameon=False)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

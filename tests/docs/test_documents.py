@@ -65,7 +65,7 @@ BREAKS: Final = re.compile(r"^[;|&()<>]+$")
 """Words of a shell line that end a command."""
 PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", "sudo"})
 """Words that may stand before a command."""
-PATHS: Final = re.compile(r"(?:gateway|lb|pipeline|tests|docs|scripts|deploy|benchmarks|loadtests)/[\w./-]*")
+PATHS: Final = re.compile(r"(?:gateway|lb|pipeline|tests|docs|scripts|deploy|benchmarks|charts|loadtests)/[\w./-]*")
 _PROVIDERS: Final = ("jwks_uri", "realm_access", "resource_access")
 FOREIGN: Final = ("test_", "haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", *_PROVIDERS)
 """How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
