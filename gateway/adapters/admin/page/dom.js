@@ -99,6 +99,32 @@ export function badge(word, kind) {
 }
 
 /**
+ * Make a panel about what was chosen in a list beside it. A button closes it, and so does Escape.
+ *
+ * @param {{title: HTMLElement, close: () => void}} head - The title has the id `panel-title`.
+ * @param {...Child} content
+ */
+export function panel({ title, close }, ...content) {
+  return el(
+    "section",
+    {
+      class: "card panel",
+      "aria-labelledby": "panel-title",
+      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+        if (event.key === "Escape") close();
+      },
+    },
+    el(
+      "div",
+      { class: "panel-head" },
+      title,
+      el("button", { type: "button", class: "icon-button", "aria-label": "Close this panel", title: "Close this panel (Esc)", onclick: close }, "×"),
+    ),
+    ...content,
+  );
+}
+
+/**
  * Tell the user something for a moment.
  *
  * @param {string} text

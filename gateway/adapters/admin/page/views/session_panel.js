@@ -6,7 +6,7 @@
 
 import { Refused } from "../api.js";
 import { confirm } from "../dialogs.js";
-import { badge, el } from "../dom.js";
+import { badge, el, panel } from "../dom.js";
 import { bytes, clock, count, duration, plain } from "../format.js";
 
 /** Milliseconds between two looks at the buffers and queues, which only the session's node knows. */
@@ -61,21 +61,8 @@ export class SessionPanel {
       ["Close…", "danger", () => this.#end()],
     ];
     this.#buttons = actions.map(([name, kind, act]) => el("button", { type: "button", class: `small ${kind}`, onclick: act }, name));
-    this.element = el(
-      "section",
-      {
-        class: "card panel",
-        "aria-labelledby": "panel-title",
-        onkeydown: (/** @type {KeyboardEvent} */ event) => {
-          if (event.key === "Escape") close();
-        },
-      },
-      el(
-        "div",
-        { class: "panel-head" },
-        this.#title,
-        el("button", { type: "button", class: "icon-button", "aria-label": "Close this panel", title: "Close this panel (Esc)", onclick: close }, "×"),
-      ),
+    this.element = panel(
+      { title: this.#title, close },
       this.#state,
       el("div", { class: "buttons start" }, ...this.#buttons),
       this.#facts,

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { el, say } from "../dom.js";
+import { el, panel, say } from "../dom.js";
 import { bytes, count, oneLine, plain } from "../format.js";
 import { VirtualList } from "../virtual.js";
 
@@ -319,21 +319,8 @@ export class Topics {
     const text = update === null ? "" : plain(JSON.stringify(update.value, null, 2)).replaceAll("\\u000a", "\n");
     const subscribers = kept ?? el("div", { class: "subscribers" }, el("button", { type: "button", class: "small", onclick: () => void this.#subscribers(branch) }, "Who is subscribed?"));
     this.#side.replaceChildren(
-      el(
-        "section",
-        {
-          class: "card panel",
-          "aria-labelledby": "panel-title",
-          onkeydown: (/** @type {KeyboardEvent} */ event) => {
-            if (event.key === "Escape") close();
-          },
-        },
-        el(
-          "div",
-          { class: "panel-head" },
-          el("h2", { id: "panel-title", class: "mono wrap" }, plain(branch.path)),
-          el("button", { type: "button", class: "icon-button", "aria-label": "Close this panel", onclick: close }, "×"),
-        ),
+      panel(
+        { title: el("h2", { id: "panel-title", class: "mono wrap" }, plain(branch.path)), close },
         el(
           "dl",
           { class: "facts" },
