@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.memory import MemoryGrid
 from gateway.app.requests import RequestLane
 from gateway.app.session import Session
 from gateway.core.packets import Ack, Reply
@@ -16,25 +15,8 @@ from gateway.core.session import SessionMachine, SessionPolicy
 from gateway.core.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, PacketId, RequestNumber, SessionId
 from gateway.ports import PublishCommand, SessionRecord
-from tests.support.nodes import TestNode, running_node
+from tests.support.nodes import TestNode
 from tests.support.raw_client import Packet, RawClient
-
-
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
-@pytest.fixture
-async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n1", memory=memory) as node:
-        yield node
-
-
-@pytest.fixture
-async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n2", memory=memory) as node:
-        yield node
 
 
 def publish(number: int, request: int | None = None, **fields: Any) -> Packet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,23 +15,6 @@ from gateway.core.types import TokenGeneration
 from gateway.ports import Ownership, SessionChanges, SessionGone
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
-
-
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
-@pytest.fixture
-async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n1", memory=memory) as node:
-        yield node
-
-
-@pytest.fixture
-async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n2", memory=memory) as node:
-        yield node
 
 
 async def opened(node: TestNode, *packets: dict[str, Any]) -> tuple[RawClient, dict[str, Any]]:

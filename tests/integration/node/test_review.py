@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.memory import MemoryGrid
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.app.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSION_FENCED
@@ -27,23 +27,6 @@ except ImportError:  # not there on every system
     pass
 else:
     LOOPS.append(uvloop.run)
-
-
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
-@pytest.fixture
-async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n1", memory=memory) as node:
-        yield node
-
-
-@pytest.fixture
-async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n2", memory=memory) as node:
-        yield node
 
 
 def subscribe(number: int, selector: str, **fields: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -25,23 +24,6 @@ from tests.support.raw_client import RawClient
 
 PRINCIPAL, SESSION, CREDENTIAL = RevocationKind.PRINCIPAL, RevocationKind.SESSION, RevocationKind.CREDENTIAL
 REVOKED = 4206
-
-
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
-@pytest.fixture
-async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n1", memory=memory) as node:
-        yield node
-
-
-@pytest.fixture
-async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n2", memory=memory) as node:
-        yield node
 
 
 @pytest.fixture(autouse=True)

@@ -12,17 +12,6 @@ from tests.support.raw_client import RawClient
 
 
 @pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
-@pytest.fixture
-async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n1", memory=memory) as node:
-        yield node
-
-
-@pytest.fixture
 async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
     async with running_node("n2", memory=memory, lease_renew=0.2) as node:
         yield node
