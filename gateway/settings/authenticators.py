@@ -13,13 +13,13 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
 from gateway.settings.declaration import Setting, declared_in, optional, setting
 from gateway.settings.errors import ConfigurationError, Problem, Unfit
+from gateway.settings.hosts import is_loopback
 from gateway.settings.kinds import Kind, Several, Switch, text_of
 from gateway.settings.places import File
 from gateway.settings.quantities import Seconds, Whole
@@ -393,16 +393,7 @@ def _check_address(file: Path, key: str, url: str | None, *, dev: bool) -> Itera
     if url is None or dev:
         return
     parts = urlsplit(url)
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         yield Problem(
             f"{file}: {key}", "it is http, which everybody on the way can read and change", "give an https URL"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -11,9 +11,7 @@ credentials ──► remembered? ──► asked already? ──► wait for a 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +21,8 @@ import orjson
 
 from gateway.adapters.authentication.attributes import check_properties, check_roles
 from gateway.adapters.authentication.claims import LONGEST_CREDENTIAL
-from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, place_of
+from gateway.adapters.authentication.credential_digests import CredentialDigests
+from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, give_up, place_of
 from gateway.adapters.authentication.principals import is_valid_principal
 from gateway.adapters.authentication.strict_json import read_object
 from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused, Identity
@@ -98,7 +97,7 @@ class CallbackAuthenticator:
         self._send_address = send_address
         self._ca_file = ca_file
         self._slots = asyncio.Semaphore(concurrency)
-        self._digest_key = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
+        self._digests = CredentialDigests()
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
         self._asking: dict[bytes, asyncio.Task[Identity]] = {}
         self._fetcher: Fetcher | None = None
@@ -120,11 +119,7 @@ class CallbackAuthenticator:
 
     async def close(self) -> None:
         """Give up what is being asked."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await give_up(self._asking.values())
         if self._fetcher is not None:
             await self._fetcher.close()
             self._fetcher = None
@@ -163,12 +158,8 @@ class CallbackAuthenticator:
         return self._clock() < known.until and (expires is None or self._now() < expires)
 
     def _digest(self, credentials: Credentials) -> bytes:
-        state = hashlib.blake2b(key=self._digest_key, digest_size=32)
         address = credentials.address if self._send_address else ""
-        for part in (credentials.principal, credentials.secret or "", address):
-            data = part.encode("utf-8", "surrogatepass")
-            state.update(len(data).to_bytes(4) + data)
-        return state.digest()
+        return self._digests.of(credentials.principal, credentials.secret or "", address)
 
     # --- One question -------------------------------------------------------------------------------------------------
 

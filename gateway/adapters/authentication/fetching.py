@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -81,6 +81,15 @@ class Fetcher:
     async def close(self) -> None:
         """Give up what is being asked."""
         await self._http.close()
+
+
+async def give_up(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks that ask something, and wait for them to end; what becomes of them is of no interest any more."""
+    asking = list(tasks)
+    for task in asking:
+        task.cancel()
+    if asking:
+        await asyncio.wait(asking)
 
 
 def place_of(url: str) -> str:

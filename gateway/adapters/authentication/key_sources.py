@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, place_of
+from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, give_up, place_of
 from gateway.adapters.authentication.key_sets import (
     LARGEST_FILE,
     Algorithm,
@@ -157,11 +157,7 @@ class UrlKeys:
 
     async def close(self) -> None:
         """See ``KeySource``."""
-        tasks = [task for task in (self._loop_task, self._asking) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await give_up(task for task in (self._loop_task, self._asking) if task is not None)
         if self._fetcher is not None:
             await self._fetcher.close()
             self._fetcher = None

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from gateway.adapters.authentication.credential_digests import CredentialDigests
 from gateway.adapters.authentication.secret_hashes import LONGEST_SECRET, SecretHash
 from gateway.adapters.authentication.users_file import StaticUser, read_users
 from gateway.ports import Credentials, CredentialsRefused, Identity
@@ -47,7 +48,7 @@ class StaticAuthenticator:
         self._users: Mapping[str, StaticUser] = {}
         self._nobody: SecretHash
         self._verified: OrderedDict[bytes, None] = OrderedDict()
-        self._digest_key = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
+        self._digests = CredentialDigests()
         self._slots = asyncio.Semaphore(concurrency)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=_BACKGROUND)
         self.reload()
@@ -87,7 +88,8 @@ class StaticAuthenticator:
             return None
         user = self._users.get(principal)
         hashed = self._nobody if user is None else user.hashed
-        digest = self._digest(principal, secret, hashed)
+        # The salt ties what is remembered to one line of one file.
+        digest = self._digests.of(principal, secret, hashed.salt)
         if user is not None and self._is_remembered(digest):
             return user.identity
         async with self._slots:
@@ -115,15 +117,6 @@ class StaticAuthenticator:
     def close(self) -> None:
         """Let the threads end; callers that still wait are cancelled."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _digest(self, principal: str, secret: str, hashed: SecretHash) -> bytes:
-        """Digest of credentials under this process's key; the salt ties it to one line of one file."""
-        state = hashlib.blake2b(key=self._digest_key, digest_size=32)
-        for part in (principal, secret):
-            data = part.encode("utf-8", "surrogatepass")
-            state.update(len(data).to_bytes(4) + data)
-        state.update(hashed.salt)
-        return state.digest()
 
     def _is_remembered(self, digest: bytes) -> bool:
         if digest not in self._verified:

@@ -16,6 +16,7 @@ import click
 import orjson
 
 from gateway.core.errors import GatewayError
+from gateway.settings.hosts import is_loopback
 
 DEFAULT_URL: Final = "http://127.0.0.1:9101"
 """Where the admin port listens if nobody says otherwise."""
@@ -217,7 +218,7 @@ def _checked(url: str) -> str:
         raise click.UsageError("--url is the address of an admin port, such as http://127.0.0.1:9101")
     if parts.username or parts.password:
         raise click.UsageError("a secret does not belong into --url, where others can see it")
-    if parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         click.echo(f"gateway: warning: the token goes to {parts.hostname} unencrypted", err=True)
     return f"{parts.scheme}://{parts.netloc}"
 
