@@ -1,0 +1,89 @@
+"""What a file says that ``auth`` names as ``http:FILE``: which service is asked, and how."""
+
+# ruff: noqa: RUF009 - the calls in the defaults make dataclass fields
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.settings.authenticators.kinds import Address
+from gateway.settings.authenticators.reading import check_address, read_file
+from gateway.settings.declaration import optional, setting
+from gateway.settings.errors import ConfigurationError, Problem
+from gateway.settings.kinds import Switch
+from gateway.settings.places import File
+from gateway.settings.quantities import Seconds, Whole
+
+_DAY: Final = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackSettings:
+    """`auth = "http:FILE"` asks a service that you run who a client is."""
+
+    url: str | None = optional(
+        Address(),
+        "Where each question is posted.",
+        absent="refuse to start",
+        reason="There is no default.",
+    )
+    timeout: float = setting(
+        Seconds(0.05, 30),
+        3.0,
+        "How long a client waits for the answer, a free slot included; then it is asked to come again.",
+        reason="Shorter than the 5 s that clients wait for a welcome.",
+    )
+    concurrency: int = setting(
+        Whole("questions", 1, 1000),
+        32,
+        "Questions that are asked at the same time.",
+        reason="At 10 ms a question, 3,200 clients a second; and no more than small services can take.",
+    )
+    remember: float = setting(
+        Seconds(0, _DAY),
+        60.0,
+        "How long a yes is remembered, so that a client that comes again with the same credentials costs no question; "
+        "0 for not at all. The callback may say less.",
+        reason="A storm of reconnects is over by then, and a withdrawn account is out a minute later.",
+    )
+    entries: int = setting(
+        Whole("answers", 1, 1_000_000),
+        100_000,
+        "Answers that are remembered; the oldest are forgotten first.",
+        reason="Some 50 MB at most, for more clients than a node has.",
+    )
+    bearer_file: Path | None = optional(
+        File(),
+        "File with a secret that is sent along as `Authorization: Bearer …`, so that the callback knows who asks.",
+        absent="nothing is sent",
+        reason="Not needed where nobody else can reach the callback.",
+    )
+    send_address: bool = setting(
+        Switch(),
+        False,
+        "Tell the callback the client's address, too. Answers are then remembered for that address alone.",
+        reason="Addresses are personal data, and most callbacks do not need them.",
+    )
+    ca_file: Path | None = optional(
+        File(),
+        "File with certificates in PEM that sign the certificate of url's host.",
+        absent="the system's trust store",
+        reason="Needed only for a private certificate authority.",
+    )
+
+
+def read_callback_settings(file: Path, *, dev: bool = False) -> CallbackSettings:
+    """Read a file that ``auth`` names as ``http:FILE``; see ``read_jwt_settings``.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    found = read_file(file, CallbackSettings)
+    problems = [*check_address(file, "url", found.url, dev=dev)]
+    if found.url is None:
+        problems.append(Problem(f"{file}: url", "there is no url", f"give {Address().accepts}"))
+    if problems:
+        raise ConfigurationError(problems)
+    return found
