@@ -10,9 +10,9 @@ order the events arrive, however often, and in how many pieces: in the stream, t
 job, that sees all of them at once. ``docs/explanation/pipeline.md`` tells the rules.
 """
 
-from pipeline.sessions.facts import FACT_COLUMNS, Fact, fact
+from pipeline.sessions.facts import Fact
 from pipeline.sessions.rules import FACT_TYPES
 from pipeline.sessions.state import SessionState
-from pipeline.sessions.tell import SessionRow, tell
+from pipeline.sessions.tell import SessionRow, Told, tell
 
-__all__ = ["FACT_COLUMNS", "FACT_TYPES", "Fact", "SessionRow", "SessionState", "fact", "tell"]
+__all__ = ["FACT_TYPES", "Fact", "SessionRow", "SessionState", "Told", "tell"]

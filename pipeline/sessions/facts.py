@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-from gateway.core.journal import read_event_id
+from typing import NamedTuple
 
 
 class Fact(NamedTuple):
@@ -46,19 +43,3 @@ class Fact(NamedTuple):
     principal: str | None = None
     client: str | None = None
     window_ms: int | None = None
-
-
-FACT_COLUMNS: Final = tuple("id" if name == "number" else name for name in Fact._fields)
-"""The columns of bronze that a fact is made of, in the order in which ``fact`` takes them; instants in microseconds."""
-
-_ID: Final = FACT_COLUMNS.index("id")
-
-
-def fact(values: Sequence[Any]) -> Fact:
-    """Make a fact of the ``FACT_COLUMNS`` of an event.
-
-    Raises:
-        BadRecord: the id is none; bronze holds no such event.
-    """
-    _, number = read_event_id(values[_ID])
-    return Fact._make((*values[:_ID], number, *values[_ID + 1 :]))
