@@ -68,6 +68,7 @@ class Asking:
         "_connection",
         "_door",
         "_granted",
+        "_has_read_all",
         "_loop",
         "_reader",
         "_request",
@@ -84,6 +85,7 @@ class Asking:
         self._request: Request | None = None
         """Found good: it waits to be let in."""
         self._granted = b""
+        self._has_read_all = False
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(REQUEST_TIMEOUT, self._on_late)
         self._loop.add_reader(connection.fileno(), self._on_readable)
@@ -98,7 +100,10 @@ class Asking:
         # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
         if request is not None and self._reply(self._granted):
             self._let_go()
-            # Whoever reads it now replaces this reader: to remove it first would cost the loop four system calls.
+            if not self._has_read_all:
+                self._loop.remove_reader(self._connection.fileno())
+            # Else whoever reads it now replaces this reader: to remove it first would cost the loop four system calls.
+            # Of what was not read, or a break behind it, uvloop tells a new reader, and not one in another's place.
             self._door.opened(self, self._connection, request)
         else:
             self._door.refused(self, Why.GONE)
@@ -137,10 +142,12 @@ class Asking:
     def _on_readable(self) -> None:
         # Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together
         # with the first half of a request, and of nothing after it. Who reads only that waits for the timer.
+        self._has_read_all = False
         for _ in range(READS_AT_ONCE):
             try:
                 data = self._connection.recv(HEAD_BYTES)
             except BlockingIOError:
+                self._has_read_all = True
                 return
             except SSLError:
                 self.end(Why.TLS)

@@ -72,6 +72,30 @@ async def test_a_break_right_behind_half_a_request_is_noticed(port: Port) -> Non
     assert refusals(port) == {"gone": 20}
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_break_right_behind_a_request_is_noticed(
+    port: Port, monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    """Also by the link, which takes the place of whoever has read the request."""
+    if waits:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(port.door, "admit", lambda visitor, **_: loop.call_soon(visitor.let_in))
+    early = text("x" * 1000)
+    for _ in range(20):
+        peer = await port.dial()
+        await eventually(lambda: len(port.server._requests) == 1)
+        peer.socket.send(REQUEST + b"\r\n" + early)
+        peer.reset()
+        await eventually(lambda: not (port.server._requests or port.server._waiting or port.server._links))
+    for reads in (1, asking_module.READS_AT_ONCE):
+        monkeypatch.setattr(asking_module, "READS_AT_ONCE", reads)
+        peer = await port.upgraded(early)
+        await peer.send(early)
+        await eventually(lambda: len(port.ears[-1].heard) == 2)
+        peer.reset()
+        await eventually(lambda: not port.server._links)
+
+
 async def test_who_hangs_up_while_it_waits_at_the_door_is_not_let_in_later(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
