@@ -20,6 +20,7 @@ from gateway import __version__
 from gateway.core.errors import GatewayError
 from gateway.settings import ConfigurationError
 from pipeline.cli.configuration import config
+from pipeline.cli.generating import generate
 from pipeline.cli.sentences import sentence_of
 from pipeline.errors import NotReady
 
@@ -36,7 +37,7 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
-for _command in (config,):
+for _command in (config, generate):
     program.add_command(_command)
 
 

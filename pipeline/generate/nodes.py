@@ -1,0 +1,189 @@
+"""What nodes tell of themselves: their lives, the grid, and once a minute what passed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from gateway.core.codes import ErrorCode
+from gateway.core.journal import EventType, events, journal_partition
+from gateway.core.types import NodeId
+from pipeline.generate.behaviour import BAD_TOKENS_PER_MINUTE
+from pipeline.generate.life import Lives
+from pipeline.generate.rows import NONE, Rows, length, rows, word
+from pipeline.generate.texts import node_name
+from pipeline.generate.units import MILLISECOND, MINUTE, NEVER, SECOND, Numbers, Times
+from pipeline.generate.world import World
+
+ROOTS: Final = (
+    ("prices", 0.62, 180),
+    ("orders", 0.17, 420),
+    ("chat", 0.13, 260),
+    ("news", 0.06, 900),
+    ("*", 0.02, 120),
+)
+"""Roots of topics: name, share of the deliveries, bytes of a value."""
+
+DELIVERIES_PER_CONNECTION: Final = 2.5
+"""A second."""
+
+PUBLISHES_PER_DELIVERY: Final = 0.02
+
+CPU_PER_DELIVERY: Final = 9.0
+"""Microseconds."""
+
+CPU_IDLE: Final = 0.004
+"""Share of a core that a node takes when nothing passes."""
+
+CPU_PER_CONNECTION: Final = 20.0
+"""Microseconds a second: pings, acknowledgements."""
+
+
+class Nodes:
+    """Tells the events of nodes.
+
+    Args:
+        world: with the nodes.
+        lives: of the sessions that they hold.
+    """
+
+    def __init__(self, world: World, lives: Lives) -> None:
+        self._world = world
+        self._lives = lives
+        self.streams: Final = np.array([journal_partition(NodeId(node_name(run.node))) for run in world.runs], np.int64)
+        self._attached = np.zeros(len(world.runs), np.int64)
+        self._held = np.zeros(len(world.runs), np.int64)
+        self._plan = self._planned()
+
+    def tell(self, random: np.random.Generator, begin: int, end: int) -> list[Rows]:
+        """Tell what happens to nodes from *begin* to *end*, both whole minutes after the journal's beginning."""
+        attached = _Counter(self._attached, self._lives.attached, end)
+        held = _Counter(self._held, self._lives.held, end)
+        told = [each for each in self._plan if begin <= each["at"][0] < end]
+        for each in told:
+            run = int(each["run"][0])
+            if "sessions" in each:
+                each["sessions"] = np.array([held.at(run, each["at"])[0]])
+            if "count" in each:
+                each["count"] = self._lives.orphans[each["peer"]]
+        for number, incarnation in enumerate(self._world.runs):
+            marks = np.arange(begin + MINUTE, end + MINUTE, MINUTE, dtype=np.int64) - SECOND + number * 7 * MILLISECOND
+            hangs = (incarnation.hangs <= marks) & (marks < incarnation.wakes)
+            awake = (marks > incarnation.begins) & (marks < incarnation.ends) & ~hangs
+            marks = marks[awake]
+            if len(marks):
+                told += self._traffic(random, number, marks, attached.at(number, marks), held.at(number, marks))
+                told.append(self._bad_tokens(random, number, marks))
+        self._attached, self._lives.attached = attached.rest()
+        self._held, self._lives.held = held.rest()
+        return told
+
+    def _traffic(
+        self, random: np.random.Generator, run: int, at: Times, connections: Numbers, held: Numbers
+    ) -> list[Rows]:
+        since = np.maximum(at - MINUTE, self._world.runs[run].begins)
+        seconds = (at - since) / SECOND
+        mean = connections * seconds * DELIVERIES_PER_CONNECTION
+        told, totals = [], np.zeros((3, len(at)), np.int64)
+        for name, share, size in ROOTS:
+            deliveries = random.poisson(mean * share)
+            publishes = random.poisson(deliveries * PUBLISHES_PER_DELIVERY)
+            volume = deliveries * size + random.integers(0, size, len(at))
+            totals += np.stack((deliveries, publishes, volume))
+            root = rows(
+                events.TRAFFIC_MEASURED, at, run, stream=int(self.streams[run]), root=word(name),
+                since=since, until=at, deliveries=deliveries, publishes=publishes, bytes=volume,
+            )  # fmt: skip
+            told.append({column: values[deliveries > 0] for column, values in root.items()})
+        deliveries, publishes, volume = totals
+        used = deliveries * CPU_PER_DELIVERY + seconds * (connections * CPU_PER_CONNECTION + CPU_IDLE * SECOND)
+        cpu = used * random.uniform(0.95, 1.05, len(at)) / MILLISECOND
+        told.append(
+            rows(
+                events.TRAFFIC_MEASURED, at, run, stream=int(self.streams[run]), since=since, until=at,
+                deliveries=deliveries, publishes=publishes, bytes=volume, connections=connections,
+                sessions=np.maximum(held, connections), cpu_ms=cpu.astype(np.int64),
+            )
+        )  # fmt: skip
+        return [each for each in told if length(each)]
+
+    def _bad_tokens(self, random: np.random.Generator, run: int, marks: Times) -> Rows:
+        at = np.repeat(marks, random.poisson(BAD_TOKENS_PER_MINUTE, len(marks)))
+        reasons = np.array([word(ErrorCode.TOKEN_INVALID), word(ErrorCode.TOKEN_EXPIRED)])
+        return rows(
+            events.SESSION_REFUSED,
+            at - random.integers(0, 30 * SECOND, len(at)),
+            run,
+            stream=int(self.streams[run]),
+            reason=random.choice(reasons, len(at)),
+        )
+
+    def _planned(self) -> list[Rows]:
+        """All that the plan of the world decides, one row each."""
+        told = []
+
+        def tell(kind: EventType, at: int, run: int, **columns: int) -> None:
+            told.append(rows(kind, np.array([at]), run, stream=int(self.streams[run]), **columns))
+
+        for number, run in enumerate(self._world.runs):
+            tell(events.NODE_STARTED, run.begins, number)
+            if run.drains < NEVER:
+                tell(events.NODE_DRAINING, run.drains, number, sessions=NONE)
+                tell(events.NODE_STOPPED, run.ends - MILLISECOND, number, sessions=NONE)
+            if run.lapses < NEVER:
+                times = {"peer": number, "since": run.lived, "until": run.lapses}
+                tell(events.NODE_LAPSED, run.lapses, run.heir, **times)
+                tell(events.NODE_TAKEN_OVER, run.lapses + SECOND // 2, run.heir, peer=number, count=NONE)
+            if run.hangs < NEVER:
+                tell(events.NODE_LEASE_LOST, run.wakes + MILLISECOND, number)
+        generation = 1
+        for outage in self._world.outages:
+            generation += outage.lost_writes
+            for number, run in enumerate(self._world.runs):
+                noticed = outage.begins + (number * 37 % 400) * MILLISECOND
+                back = outage.ends - (number * 53 % 200) * MILLISECOND
+                if run.begins < noticed and back < run.ends:
+                    tell(events.GRID_LOST, noticed, number)
+                    tell(
+                        events.GRID_REGAINED, back, number, generation=generation,
+                        lost_writes=int(outage.lost_writes), away_ms=(back - noticed) // MILLISECOND,
+                    )  # fmt: skip
+        return told
+
+
+class _Counter:
+    """How many each run had at any instant: the count before a slice, and what changed within.
+
+    Args:
+        before: for each run.
+        changes: instant, run, and +1 or -1; also of instants after the slice.
+        end: of the slice.
+    """
+
+    def __init__(self, before: Numbers, changes: list[tuple[Times, Numbers, int]], end: int) -> None:
+        at = np.concatenate([np.empty(0, np.int64), *(each[0] for each in changes)])
+        run = np.concatenate([np.empty(0, np.int64), *(each[1] for each in changes)])
+        by = np.repeat(np.array([each[2] for each in changes], np.int64), [len(each[0]) for each in changes])
+        later = at >= end
+        self._later = [(at[later & (by == sign)], run[later & (by == sign)], sign) for sign in (1, -1)]
+        order = np.argsort(at, kind="stable")
+        order = order[np.argsort(run[order].astype(np.uint16), kind="stable")]
+        at, run, by = at[order], run[order], by[order]
+        bounds = np.searchsorted(run, np.arange(len(before) + 1))
+        self._before = before
+        self._at = [at[low:high] for low, high in pairwise(bounds)]
+        self._sums = [np.cumsum(by[low:high]) for low, high in pairwise(bounds)]
+        self._end = end
+
+    def at(self, run: int, instants: Times) -> Numbers:
+        """Tell how many *run* had at these instants."""
+        places = np.searchsorted(self._at[run], instants, side="right")
+        count: Numbers = self._before[run] + np.concatenate(([0], self._sums[run]))[places]
+        return count
+
+    def rest(self) -> tuple[Numbers, list[tuple[Times, Numbers, int]]]:
+        """Return the counts at the end of the slice, and the changes that come later."""
+        end = np.array([self._end - 1])
+        return np.array([self.at(run, end)[0] for run in range(len(self._before))]), self._later
