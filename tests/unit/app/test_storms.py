@@ -14,6 +14,7 @@ from gateway.app.refusals import HandshakeRefused
 from gateway.app.storms import Turnstile
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
+from gateway.core.rates import CLOCK_ROUNDING
 from tests.support.clock import VirtualClock, eventually
 
 RATE = 200.0
@@ -102,4 +103,30 @@ async def test_whoever_leaves_the_line_takes_no_place(let_through: bool) -> None
         assert metrics.gauge(catalogue.GREETINGS_WAITING) == 1
         turnstile.leave()
     await other
+    turnstile.close()
+
+
+class Creeping(VirtualClock):
+    """A clock that goes on by itself between two looks at it, as real ones do."""
+
+    step = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
+    """Bug: whose timer came early asked a second time how long to wait, heard that it was time now, and set none."""
+    clock = Creeping()
+    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
+    turnstile = Turnstile(policy, nodes=lambda: 1, clock=Clock(monotonic=clock), metrics=MemoryMetrics())
+    for _ in range(int(RATE * storms.CLAIM_BURST)):
+        await turnstile.enter(returning=True)
+    waiting = asyncio.create_task(turnstile.enter(returning=True))
+    await asyncio.sleep(0)
+    # At its first look there are still some microseconds left, at the next there are none.
+    clock.step = 3 * CLOCK_ROUNDING
+    clock.advance(1 / RATE - 2 * clock.step)
+    await waiting
     turnstile.close()
