@@ -21,9 +21,9 @@ from gateway.core.rates import TokenBucket
 
 V = TypeVar("V")
 
-PACE_BURST: Final = 0.005
-"""Seconds' worth of admissions that may be made together: the work of one of them is a fraction of a millisecond, and
-nobody else shall wait for long."""
+PACE_BURST: Final = 0.04
+"""Seconds' worth of admissions that may be made together: two openings of the door (``gateway.app.admission``), so that
+one that comes late costs nobody his turn. It is the work of some milliseconds, and nobody shall wait for more."""
 
 LEAST_RETRY: Final = 1.0
 """Seconds after which a refused client comes back at the earliest: what HTTP can say, and long enough that a refusal,

@@ -46,6 +46,16 @@ class Visitor(Protocol):
 class Admission(Protocol):
     """Decides who may connect, and when."""
 
+    def accepted(self, connections: int) -> float:
+        """Count connections that were just accepted together, whatever they will ask for.
+
+        Args:
+            connections: how many.
+
+        Returns:
+            Seconds for which no further ones should be accepted: where they wait then, they cost nothing.
+        """
+
     def arrive(self, address: str) -> Visit:
         """Count a connection that asks for something.
 

@@ -11,11 +11,17 @@ class OpenDoor:
     Attributes:
         visits: connections that have arrived and not left.
         refuse_with: what arrivals are told instead, if it is set.
+        pause: seconds without new connections after some have been accepted.
     """
 
     def __init__(self) -> None:
         self.visits = 0
         self.refuse_with: TurnedAway | None = None
+        self.pause = 0.0
+
+    def accepted(self, connections: int) -> float:  # noqa: ARG002 - one is as good as many
+        """See the port."""
+        return self.pause
 
     def arrive(self, address: str) -> OpenDoor:  # noqa: ARG002 - all are welcome
         """See the port."""

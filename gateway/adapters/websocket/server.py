@@ -146,33 +146,46 @@ class WebSocketServer:
         self._listeners = []
 
     def _on_connections(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPT_BATCH):
-            try:
+        accepted = 0
+        try:
+            while accepted < ACCEPT_BATCH:
                 connection, peer = listener.accept()
-            except BlockingIOError:
-                return
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:
-                # No descriptors or memory: with the listener readable all the time, the loop would spin.
-                loop = asyncio.get_running_loop()
-                loop.call_exception_handler({"message": "no connection can be accepted", "exception": error})
-                loop.remove_reader(listener.fileno())
-                loop.call_later(ACCEPT_PAUSE, self._accept_again, listener)
-                return
+                accepted += 1
+                self._welcome(connection, peer[0])
+        except BlockingIOError:
+            pass
+        except ConnectionAbortedError:
+            pass  # there may be more, of which the loop will tell
+        except OSError as error:
+            # No descriptors or memory: with the listener readable all the time, the loop would spin.
+            loop = asyncio.get_running_loop()
+            loop.call_exception_handler({"message": "no connection can be accepted", "exception": error})
+            self._accept_later(listener, ACCEPT_PAUSE)
+            return
+        pause = self._admission.accepted(accepted) if accepted else 0.0
+        if pause:
+            self._accept_later(listener, pause)
+
+    def _welcome(self, connection: socket.socket, peer: str) -> None:
+        if len(self._requests) >= MOST_REQUESTS:
+            next(iter(self._requests)).end(UpgradeRefusal.CROWDED_OUT)
+        try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if len(self._requests) >= MOST_REQUESTS:
-                next(iter(self._requests)).end(UpgradeRefusal.CROWDED_OUT)
-            try:
-                self._ask(connection if self._tls is None else TlsConnection(connection, self._tls()), peer[0])
-            except OSError:
-                # It has ended before it was looked at.
-                connection.close()
-                self._count(UpgradeRefusal.GONE)
+            self._ask(connection if self._tls is None else TlsConnection(connection, self._tls()), peer)
+        except OSError:
+            # It has ended before it was looked at.
+            connection.close()
+            self._count(UpgradeRefusal.GONE)
 
     def _ask(self, connection: Connection, peer: str) -> None:
         self._requests[Asking(connection, peer, self)] = None
+
+    def _accept_later(self, listener: socket.socket, pause: float) -> None:
+        """Leave connections to the kernel for so many seconds."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.fileno())
+        loop.call_later(pause, self._accept_again, listener)
 
     def _accept_again(self, listener: socket.socket) -> None:
         if listener in self._listeners:
