@@ -184,6 +184,14 @@ class Frontend(Section):
         "port (Strict-Transport-Security). Set it if nothing else under that name is served without; 31536000 is a "
         "year, 0 takes it back.",
     )
+    connection_rate: StrictInt | None = Field(
+        default=None,
+        ge=1,
+        description="Connections that are accepted in a second; more wait in the kernel, which holds up to "
+        "`net.core.somaxconn`. A crowd that returns in the same moment keeps HAProxy busy for a tenth of a millisecond "
+        "each, through which the updates of all others have to wait. As many as this may come together, so that half "
+        "of what all nodes let in (`admission_rate`) is a good value for one thread; without it there is no limit.",
+    )
     accept_proxy: StrictBool = Field(
         default=False,
         description="True if another proxy stands before HAProxy and tells client addresses by the PROXY protocol; "

@@ -34,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "off": {"stickiness": "off"},
     "syslog": {"log": "127.0.0.1:514"},
     "no statistics": {"statistics": {"bind": ""}},
+    "a bounded rate of connections": {"frontend": {"connection_rate": 500}},
     "several binds": {"frontend": {"bind": ["127.0.0.1:8080", "[::1]:8080", "*:8081"], "accept_proxy": True}},
     "process": {"process": {"connections": 100, "user": "nobody"}},
     "one IPv6 node": {"nodes": [NODE | {"host": "::1"}]},
