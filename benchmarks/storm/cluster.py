@@ -45,8 +45,9 @@ class Cluster:
         grid: a connection to Redis.
     """
 
-    def __init__(self, folder: Path, placement: Placement) -> None:
+    def __init__(self, folder: Path, placement: Placement, *, connection_rate: int | None = None) -> None:
         """Describe a cluster; ``running`` starts it."""
+        self._connection_rate = connection_rate
         self._folder = folder
         self._placement = placement
         self._listen: dict[str, int] = {}
@@ -161,7 +162,7 @@ class Cluster:
         topology = lb.topology.build(
             {
                 "runtime_socket": _RUNTIME_SOCKET,
-                "frontend": {"bind": [f"{HOST}:{self._entry}"]},
+                "frontend": {"bind": [f"{HOST}:{self._entry}"], "connection_rate": self._connection_rate},
                 "checks": {"interval": _CHECK_SECONDS},
                 "process": {"connections": _CONNECTIONS},
                 "nodes": [
@@ -202,6 +203,7 @@ def running(
     nodes: Iterable[str] = NODES,
     settings: Mapping[str, str] | None = None,
     balancer: bool = True,
+    connection_rate: int | None = None,
 ) -> Iterator[Cluster]:
     """Run a cluster for the length of the block and leave nothing behind.
 
@@ -210,12 +212,13 @@ def running(
         nodes: names of the nodes.
         settings: of ``gateway serve`` that are not the default, by flag without the dashes.
         balancer: whether HAProxy stands before them, by the configuration that ``lb render`` writes.
+        connection_rate: connections a second that HAProxy accepts; all that come if None.
 
     Raises:
         SystemUnavailable: redis-server or haproxy is not installed.
         SystemFailed: a part did not come up.
     """
     with scratch_folder("storm") as folder:
-        cluster = Cluster(folder, placement)
+        cluster = Cluster(folder, placement, connection_rate=connection_rate)
         with cluster.start(nodes, settings or {}, balancer=balancer):
             yield cluster

@@ -2,13 +2,15 @@
 
 A node with thousands of sessions is killed. All of them come back, through HAProxy, to the two nodes that are left;
 these have sessions of their own, which receive updates all the while. Measured is what an update takes to reach them:
-before, and until the last client has returned. Three times: without storm control, with it and clients that all come in
-the very same moment, and with it and clients that spread their return as they were advised.
+before, and until the last client has returned. In four variants: without storm control; with it, and clients that all
+come in the very same moment; the same with a load balancer that holds them back; and clients that spread their return
+as they were advised.
 """
 
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import signal
@@ -27,7 +29,7 @@ from benchmarks.measure import process_cpu
 from benchmarks.placement import Placement
 from benchmarks.processes import PinnedProcess, scratch_folder
 from benchmarks.storm.cluster import Cluster, running
-from benchmarks.storm.crowd import all_topics, allow_descriptors
+from benchmarks.storm.crowd import all_topics, allow_descriptors, bound_to
 from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.returning import ReturningCrowd
 from benchmarks.storm.scenarios import PREPARING_AT_ONCE, publish_everything, warm_up
@@ -36,10 +38,6 @@ LOST: Final = "n3"
 """The node that is killed."""
 LEFT: Final = ("n1", "n2")
 """The nodes that serve the established sessions, and then everybody."""
-BEFORE: Final = 5.0
-"""Seconds of quiet before the storm."""
-AFTER: Final = 3.0
-"""Seconds that are shown after the last has returned."""
 MOST_TIMES: Final = 5.0
 """By what the 99th percentile may rise during a storm (issue of operability, acceptance 3)."""
 MOST_REDIS: Final = 0.5
@@ -53,24 +51,44 @@ _NANO: Final = 1e9
 _MILLI: Final = 1e3
 _DESCRIPTORS_PER_SESSION: Final = 3
 _DESCRIPTORS: Final = 2_000
-_NICE: Final = 5
-"""By what the storm's clients are put back behind the gateway's processes, which share their core: in reality they run
-on machines of their own."""
 
 FILE: Final = Path(__file__).with_name("control.json")
 """What is drawn in the documentation."""
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "figures" / "storms.svg"
 
 OFF: Final[Mapping[str, str]] = {"admission-rate": "0", "claim-rate": "0", "claims-at-once": "0"}
-HALF: Final[Mapping[str, str]] = {"admission-rate": "400"}
+HALF: Final[Mapping[str, str]] = {"admission-rate": "300"}
 """Both nodes share one core here, so each gets half the rate that a node with a core of its own has by default."""
 
-VARIANTS: Final[Mapping[str, tuple[Mapping[str, str], bool, str]]] = {
-    "off": (OFF, False, "no storm control, all at once"),
-    "at-once": (HALF, False, "storm control, all at once"),
-    "advised": (HALF, True, "storm control, spread as advised"),
+HELD: Final = 300
+"""Connections a second that HAProxy accepts: half of what both nodes let in, since as many may come together."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How storms are met.
+
+    Attributes:
+        title: what it is called.
+        settings: of the nodes, by flag without the dashes.
+        advised: whether clients wait before they come back, as they were advised.
+        connection_rate: connections a second that HAProxy accepts; all that come if None.
+        promised: whether those who never left must be served as is promised.
+    """
+
+    title: str
+    settings: Mapping[str, str]
+    advised: bool = False
+    connection_rate: int | None = None
+    promised: bool = True
+
+
+VARIANTS: Final[Mapping[str, Variant]] = {
+    "off": Variant("no storm control, all at once", OFF, promised=False),
+    "nodes": Variant("storm control of the nodes, all at once", HALF, promised=False),
+    "held": Variant("storm control of nodes and HAProxy, all at once", HALF, connection_rate=HELD),
+    "advised": Variant("storm control of the nodes, spread as advised", HALF, advised=True),
 }
-"""Settings of the nodes, whether clients follow the advice, and what it is called."""
 
 
 @dataclass
@@ -117,7 +135,7 @@ class Outcome:
         found = [self.failure] if self.failure else []
         if self.returned < self.sessions:
             found.append(f"{self.returned} of {self.sessions} returned")
-        if self.times > MOST_TIMES:
+        if self.times > MOST_TIMES and VARIANTS[self.variant].promised:
             found.append(f"the 99th percentile rose by {self.times:.1f} and not at most {MOST_TIMES:g}")
         if self.redis > MOST_REDIS:
             found.append(f"Redis used {self.redis:.2f} of a core and not at most {MOST_REDIS:g}")
@@ -125,7 +143,7 @@ class Outcome:
 
     def line(self) -> str:
         """Write it for people."""
-        told = f"{VARIANTS[self.variant][2]}: {self.returned}/{self.sessions} returned in {self.seconds:.2f} s"
+        told = f"{VARIANTS[self.variant].title}: {self.returned}/{self.sessions} returned in {self.seconds:.2f} s"
         refused = ", ".join(f"{count} x {why}" for why, count in sorted(self.refusals.items())) or "nobody refused"
         return (
             f"{told}; p99 {self.before['p99']:.2f} -> {self.during['p99']:.2f} ms ({self.times:.1f} times), "
@@ -143,12 +161,24 @@ class Plan:
         established: sessions that stay.
         topics: that they follow, each one of them.
         rate: updates per second of each topic.
+        before: seconds of quiet before the storm.
+        after: seconds that are shown after the last has returned.
+        warm: whether sessions come and go on the nodes that are left before anything is measured.
+        nice: by what the priority of the clients that come back is lowered for good, below that of all else that shares
+            their core: in reality, clients have machines of their own.
+        direct: whether the established sessions are connected to the nodes themselves, and not through HAProxy: what
+            they notice then is the nodes' own part.
     """
 
     sessions: int = 3_000
     established: int = 300
     topics: int = 20
     rate: float = 20.0
+    before: float = 5.0
+    after: float = 3.0
+    warm: bool = True
+    nice: int = 5
+    direct: bool = False
 
 
 class _Sampler:
@@ -180,49 +210,58 @@ class _Sampler:
         self.returns.append((now, self.crowd.phase.current))
 
 
-def storm(variant: str, plan: Plan) -> Outcome:
+def storm(name: str, variant: Variant, plan: Plan) -> Outcome:
     """Let it happen.
+
+    Args:
+        name: of the variant.
+        variant: how it is met.
+        plan: how large it is.
 
     Raises:
         SystemFailed: it could not be prepared.
     """
-    settings, advised, _ = VARIANTS[variant]
     allow_descriptors(plan.sessions * _DESCRIPTORS_PER_SESSION + _DESCRIPTORS)
     placement = Placement.of_this_machine()
-    with scratch_folder("control") as folder, running(placement, nodes=(*LEFT, LOST), settings=settings) as cluster:
-        os.sched_setaffinity(0, {placement.others})
-        crowd = ReturningCrowd()
+    with (
+        scratch_folder("control") as folder,
+        running(
+            placement, nodes=(*LEFT, LOST), settings=variant.settings, connection_rate=variant.connection_rate
+        ) as cluster,
+        bound_to(placement.others),
+        contextlib.closing(ReturningCrowd()) as crowd,
+    ):
         topics = all_topics(plan.sessions)
         publish_everything(cluster, crowd, topics, node=LOST)
-        warm_up(cluster, crowd, plan.sessions, LEFT)
+        if plan.warm:
+            warm_up(cluster, crowd, plan.sessions, LEFT)
         out = folder / "witness"
         crowd.add(plan.sessions)
         crowd.arrive(cluster.direct(LOST), expected="created", at_once=PREPARING_AT_ONCE)
         crowd.settle()
         with _witness(cluster, placement, plan, out) as witness:
-            crowd.idle(_until_advised(advised))
-            os.nice(_NICE)
+            crowd.idle(_until_advised(variant.advised))
+            os.nice(plan.nice)
             sampler = _Sampler(cluster, crowd)
-            crowd.loop.run(_after(BEFORE), seconds=BEFORE + 5, tick=sampler.tick, every=_EVERY)
+            crowd.loop.run(_after(plan.before), seconds=plan.before + 5, tick=sampler.tick, every=_EVERY)
             failure = ""
             cluster.kill(LOST)
             crowd.cut()
             began = time.monotonic()
-            phase = crowd.return_all(cluster.entry, advised=advised, members=crowd.members)
+            phase = crowd.return_all(cluster.entry, advised=variant.advised, members=crowd.members)
             try:
                 crowd.loop.run(
                     lambda: phase.current >= phase.wanted, seconds=_STORM_SECONDS, tick=sampler.tick, every=_EVERY
                 )
-                crowd.loop.run(_after(AFTER), seconds=AFTER + 5, tick=sampler.tick, every=_EVERY)
+                crowd.loop.run(_after(plan.after), seconds=plan.after + 5, tick=sampler.tick, every=_EVERY)
             except StormFailed as failed:
                 failure = str(failed)
             witness.process.send_signal(signal.SIGTERM)
             witness.process.wait()
-        crowd.close()
         failure = failure or out.with_name(out.name + ".failure").read_text()
         samples = array.array("q")
         samples.frombytes(out.read_bytes())
-    return _outcome(variant, plan, sampler, samples, began=began, failure=failure)
+    return _outcome(name, plan, sampler, samples, began=began, failure=failure)
 
 
 def _until_advised(advised: bool) -> float:
@@ -236,9 +275,10 @@ def _after(seconds: float) -> Any:
 
 
 def _witness(cluster: Cluster, placement: Placement, plan: Plan, out: Path) -> PinnedProcess:
+    ports = [(cluster.direct(node) if plan.direct else cluster.entry)[1] for node in LEFT]
     process = PinnedProcess(
         [
-            *(sys.executable, "-m", "benchmarks.storm.witness", str(cluster.entry[1]), ",".join(LEFT), str(out)),
+            *(sys.executable, "-m", "benchmarks.storm.witness", ",".join(map(str, ports)), ",".join(LEFT), str(out)),
             *("--sessions", str(plan.established), "--topics", str(plan.topics), "--rate", str(plan.rate)),
         ],
         core=placement.others,
@@ -256,13 +296,13 @@ def _outcome(
     phase = crowd.phase
     finished = phase.finished if phase.current else began + _STORM_SECONDS
     pairs = [(at / _NANO - began, took / _NANO * _MILLI) for at, took in zip(samples[::2], samples[1::2], strict=True)]
-    before = sorted(took for at, took in pairs if -BEFORE <= at < 0)
+    before = sorted(took for at, took in pairs if -plan.before <= at < 0)
     # By when they were published: an update that comes late because of the storm counts, though it be over.
     during = sorted(took for at, took in pairs if 0 <= at - took / _MILLI <= finished - began)
     buckets: dict[int, list[float]] = {}
     for at, took in pairs:
-        if -BEFORE <= at <= finished - began + AFTER:
-            buckets.setdefault(int((at + BEFORE) / _BUCKET), []).append(took)
+        if -plan.before <= at <= finished - began + plan.after:
+            buckets.setdefault(int((at + plan.before) / _BUCKET), []).append(took)
     waits = sorted(phase.waits)
     return Outcome(
         variant=variant,
@@ -275,7 +315,7 @@ def _outcome(
         redis=round(max((redis for at, redis, _, _ in sampler.cores if at >= began), default=0.0), 3),
         refusals=dict(sorted(crowd.refusals.items())),
         latencies=[
-            (round(number * _BUCKET - BEFORE + _BUCKET / 2, 3), round(_percentile(sorted(some), 0.99), 3))
+            (round(number * _BUCKET - plan.before + _BUCKET / 2, 3), round(_percentile(sorted(some), 0.99), 3))
             for number, some in sorted(buckets.items())
         ],
         returns=[(round(at - began, 3), count if at >= began else 0) for at, count in sampler.returns],
@@ -301,20 +341,23 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 
 
 @click.command()
-@click.option("--only", type=click.Choice(list(VARIANTS)), help="One of the three.")
+@click.option("--only", type=click.Choice(list(VARIANTS)), help="One of them.")
 @click.option("--sessions", default=Plan.sessions, show_default=True, help="Sessions that come back.")
 @click.option("--established", default=Plan.established, show_default=True, help="Sessions that stay.")
 @click.option("--runs", default=1, show_default=True, help="How often each; kept is the one in the middle.")
-@click.option("--keep", is_flag=True, help="Keep the results, and draw the picture of the documentation.")
+@click.option("--keep", is_flag=True, help="Keep the results in place of former ones, and draw.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
-def main(*, only: str | None, sessions: int, established: int, runs: int, keep: bool, as_json: bool) -> None:
+@click.option("--direct", is_flag=True, help="Connect those who stay to the nodes themselves: what is the nodes' part?")
+def main(
+    *, only: str | None, sessions: int, established: int, runs: int, direct: bool, keep: bool, as_json: bool
+) -> None:
     """Measure what a storm of returning clients does to those who never left.
 
     Exits with 1 if storm control did not keep what it promises.
     """
-    plan = Plan(sessions=sessions, established=established)
+    plan = Plan(sessions=sessions, established=established, direct=direct)
     if as_json and only is not None:
-        print(json.dumps(asdict(storm(only, plan))))
+        print(json.dumps(asdict(storm(only, VARIANTS[only], plan))))
         return
     outcomes = []
     for variant in [only] if only else VARIANTS:
@@ -323,9 +366,10 @@ def main(*, only: str | None, sessions: int, established: int, runs: int, keep: 
             print(each.line(), flush=True)
         outcomes.append(some[len(some) // 2])
     if keep:
-        write(outcomes, FILE)
+        kept = {each.variant: each for each in [*(load(FILE) if FILE.exists() else []), *outcomes]}
+        write([kept[each] for each in VARIANTS if each in kept], FILE)
         draw(load(FILE), PICTURE)
-    faults = [f"{each.variant}: {fault}" for each in outcomes if each.variant != "off" for fault in each.faults()]
+    faults = [f"{each.variant}: {fault}" for each in outcomes for fault in each.faults()]
     for fault in faults:
         print(fault)
     sys.exit(1 if faults else 0)
@@ -336,6 +380,7 @@ def _alone(variant: str, plan: Plan) -> Outcome:
     command = [
         *(sys.executable, "-m", "benchmarks.storm.control", "--only", variant, "--json"),
         *("--sessions", str(plan.sessions), "--established", str(plan.established)),
+        *(["--direct"] if plan.direct else []),
     ]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return Outcome(**json.loads(text))
@@ -357,7 +402,7 @@ def draw(outcomes: Sequence[Outcome], file: Path) -> None:
     """Draw them; see ``benchmarks.storm.picture``."""
     from benchmarks.storm.picture import draw_storms  # noqa: PLC0415 - matplotlib is slow to load, and seldom needed
 
-    draw_storms(outcomes, {name: text for name, (_, _, text) in VARIANTS.items()}, MOST_TIMES, file)
+    draw_storms(outcomes, {name: variant.title for name, variant in VARIANTS.items()}, MOST_TIMES, file)
 
 
 if __name__ == "__main__":

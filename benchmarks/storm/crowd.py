@@ -7,7 +7,7 @@ import resource
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -255,13 +255,18 @@ def allow_descriptors(wanted: int) -> None:
 
 
 @contextmanager
-def crowd_on(core: int) -> Iterator[Crowd]:
-    """Bind this process to a core for the length of the block, and yield an empty crowd that is cut at its end."""
+def bound_to(core: int) -> Iterator[None]:
+    """Bind this process to a core for the length of the block."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
-    crowd = Crowd()
     try:
-        yield crowd
+        yield
     finally:
-        crowd.close()
         os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def crowd_on(core: int) -> Iterator[Crowd]:
+    """Bind this process to a core for the length of the block, and yield an empty crowd that is cut at its end."""
+    with bound_to(core), closing(Crowd()) as crowd:
+        yield crowd

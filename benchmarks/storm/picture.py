@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from charts import BLUE, GREY, ORANGE, VERMILION, drawing
+from charts import BLUE, GREEN, GREY, ORANGE, VERMILION, drawing
 
 if TYPE_CHECKING:
     from benchmarks.storm.control import Outcome
 
 _HEIGHT: Final = 6.6
 """Inches, for two pairs of axes."""
-_FROM_BAD_TO_GOOD: Final = (VERMILION, ORANGE, BLUE)
+_FROM_BAD_TO_GOOD: Final = (VERMILION, ORANGE, GREEN, BLUE)
 _LEFT: Final = -2.0
 _SHOWN_AFTER: Final = 1.0
 

@@ -29,16 +29,21 @@ _FOREVER: Final = 3600.0
 
 
 class Witness(Member):
-    """Notes each update."""
+    """Notes each update, and misses none."""
 
     __slots__ = ()
 
     def _update(self, packet: dict[str, Any]) -> None:
+        topic, version = packet["topic"], packet["version"]
+        known = self._versions.get(topic)
         super()._update(packet)
+        if packet.get("snapshot"):
+            return
+        if known is not None and version != known + 1:
+            self._fail(f"was sent version {version} of {topic} after version {known}")
         _, sent, received = self.latest
-        if not packet.get("snapshot"):
-            SAMPLES.append(received)
-            SAMPLES.append(received - sent)
+        SAMPLES.append(received)
+        SAMPLES.append(received - sent)
 
 
 SAMPLES: Final = array.array("q")
@@ -46,14 +51,17 @@ SAMPLES: Final = array.array("q")
 
 
 @click.command()
-@click.argument("port", type=int)
+@click.argument("ports")
 @click.argument("nodes")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--sessions", type=int, required=True)
 @click.option("--topics", type=int, required=True)
 @click.option("--rate", type=float, required=True, help="Updates per second of each topic.")
-def main(port: int, nodes: str, out: Path, *, sessions: int, topics: int, rate: float) -> None:
-    """Witness a storm; makes the file OUT.ready when everything flows, and OUT at the end."""
+def main(ports: str, nodes: str, out: Path, *, sessions: int, topics: int, rate: float) -> None:
+    """Witness a storm; makes the file OUT.ready when everything flows, and OUT at the end.
+
+    PORTS has one for each of NODES, of the load balancer or of the node itself.
+    """
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     allow_descriptors(sessions + _DESCRIPTORS)
@@ -61,16 +69,16 @@ def main(port: int, nodes: str, out: Path, *, sessions: int, topics: int, rate: 
     names = [f"live/{number}" for number in range(topics)]
     crowd.goals = dict.fromkeys(names, 0)
     hints = nodes.split(",")
-    address = ("127.0.0.1", port)
+    addresses = [("127.0.0.1", int(port)) for port in ports.split(",")]
     publisher = Publisher(crowd.loop, "witness-publisher")
-    publisher.connect(address, hint=hints[0])
+    publisher.connect(addresses[0], hint=hints[0])
     for name in names:
         crowd.goals[name] = 1
     publisher.publish_all((name, 1) for name in names)
     for number in range(sessions):
         topic = names[number % topics]
         crowd.members.append(Witness(crowd.loop, crowd, f"witness-{number}", Interest((topic,), (topic,))))
-    for place, hint in enumerate(hints):
+    for place, (address, hint) in enumerate(zip(addresses, hints, strict=True)):
         crowd.arrive(address, expected="created", hint=hint, members=crowd.members[place :: len(hints)], at_once=100)
     if astray := {member.node for member in crowd.members} - set(hints):
         raise SystemExit(f"sessions that should stay were taken in by {', '.join(sorted(astray))}, which is to die")
