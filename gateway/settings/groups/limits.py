@@ -198,8 +198,8 @@ class StormSettings:
         600.0,
         "Clients that a node lets in while it delivers updates; others wait, those who come back first, or are "
         "answered 503. A node with nothing to deliver lets them in as fast as it can. 0 sets no limit.",
-        reason="A third of a core, at some 0.6 ms for each client; the rest is for those who are connected: whoever asks "
-        "something of a node that is nearly full waits in line.",
+        reason="A third of a core, at some 0.6 ms for each client; the rest is for those who are connected, as what a "
+        "node sends that is nearly full comes late.",
     )
     admission_wait: float = setting(
         Seconds(0, 60),
