@@ -24,6 +24,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     # A journal of any size is small beside what Spark's 200 partitions are meant for; adaptive execution joins those
     # that are too small, never those of state, whose number is fixed for the life of a checkpoint.
     "spark.sql.adaptive.enabled": "true",
+    # Instants as every reader of Parquet knows them, and not as the 96 bits of old, which have no zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A bar that draws over the pipeline's own progress is of no use.
     "spark.ui.showConsoleProgress": "false",
     # Errors come with the place in Python, not with a hundred lines of the JVM.
