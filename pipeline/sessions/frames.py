@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from gateway.core.journal import FIELDS, FieldKind
 from pipeline.schemas import SILVER
 from pipeline.sessions.facts import Fact
-from pipeline.sessions.rules import FACT_TYPES
+from pipeline.sessions.rules import FACT_TYPES, LAST_MOMENT
 from pipeline.sessions.state import SessionState
 from pipeline.sessions.tell import tell
 
@@ -31,7 +31,7 @@ def _fact_columns() -> list[Column]:
         if name == "number":
             column = sf.substring_index("id", "-", -1).cast("long")
         elif FIELDS[name].kind is FieldKind.INSTANT:
-            column = sf.unix_micros(name)
+            column = sf.least(sf.greatest(sf.unix_micros(name), sf.lit(0)), sf.lit(LAST_MOMENT))
         else:
             column = sf.col(name)
         columns.append(column.alias(name))
@@ -104,7 +104,7 @@ def fold_sorted(batches: Iterable[pa.RecordBatch], heard_until_ms: int) -> Itera
         batches: ``session`` and the columns of ``Fact``.
         heard_until_ms: see ``tell``.
     """
-    schema = to_arrow_schema(SILVER)
+    schema = to_arrow_schema(SILVER, timezone="UTC")
     told = chain.from_iterable(zip(*(each.to_pylist() for each in batch.columns), strict=True) for batch in batches)
     rows = []
     for session, facts in groupby(told, key=lambda values: values[0]):

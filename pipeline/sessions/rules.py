@@ -24,6 +24,10 @@ be many, and they are left in bronze. The order is part of the state that a stre
 MICROSECONDS: Final = 1000
 """In a millisecond. Events are told in microseconds, lengths in milliseconds."""
 
+LAST_MOMENT: Final = 253_402_300_799_999_999
+"""The last microsecond of the year 9999, which everything that reads tables can still hold. A clock that is further
+astray is taken for that, and one before 1970 for 1970."""
+
 LONGEST_AWAY_MS: Final = 7 * 86_400_000
 """What a client says it was away is believed up to the longest window that a gateway can be set to keep a session for
 (``window_maximum``): longer ago it had no session to come back to."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
+from random import Random
 
 from hypothesis import strategies as st
 
+from gateway.core.journal import VERSION, Record
+from gateway.core.journal.events import TRAFFIC_MEASURED
 from pipeline.sessions import Fact
 from pipeline.sessions.rules import (
     CLOSED,
@@ -54,43 +58,87 @@ class Teller:
         return self.tell(ORPHANED, at, by, epoch, peer=dead, peer_incarnation=f"{dead}.1", **bounds)
 
 
+def live(chance: Random, teller: Teller, now: float = 0.0) -> list[Fact]:
+    """Live one session at random: clocks that differ, nodes that die, clients that lie, and events that are missing."""
+    begun = len(teller.facts)
+    node = chance.choice(NODES)
+    teller.opened(now, node, window_ms=chance.choice([None, 1_000, 60_000]))
+    epoch = 1
+    for _ in range(chance.randint(0, 4)):
+        now += chance.randint(0, 20)
+        _lose(chance, teller, now, node, epoch)
+        gone = now
+        now += chance.randint(0, 20)
+        if chance.random() < 0.3:
+            teller.tell(REFUSED, now, chance.choice(NODES), epoch, reason="stale_attempt")
+        previous, node = node, chance.choice(NODES)
+        epoch += 1
+        away_ms = chance.choice([None, round((now - gone) * 1000), -1, 10**12, 10**6])
+        teller.resumed(now, node, epoch, peer=previous, away_ms=away_ms, resent=1, lost=chance.choice([None, 2]))
+        if previous != node and chance.random() < 0.5:
+            teller.tell(FENCED, now + 1, previous, epoch - 1)
+    now += chance.randint(0, 90)
+    _end(chance, teller, now, node, epoch)
+    told = teller.facts[begun:]
+    missing = chance.choice([0.0, 0.0, 0.3])
+    kept = [each for each in told if chance.random() >= missing] or told
+    teller.facts[begun:] = kept
+    return kept
+
+
+def _lose(chance: Random, teller: Teller, now: float, node: str, epoch: int) -> None:
+    match chance.choice(["lost", "slow", "died", "silent"]):
+        case "lost":
+            teller.disconnected(now, node, epoch, cause=chance.choice([None, "going_away"]), deduplicated=1)
+        case "slow":
+            teller.tell(SLOW_CLOSED, now, node, epoch)
+            if chance.random() < 0.5:
+                teller.disconnected(now, node, epoch, cause="slow_consumer")
+        case "died":
+            survivor = chance.choice([each for each in NODES if each != node])
+            teller.orphaned(now + 2, survivor, node, epoch, since=now - 1, until=now + 1)
+
+
+def _end(chance: Random, teller: Teller, now: float, node: str, epoch: int) -> None:
+    match chance.choice(["closed", "expired", "lost", "connected"]):
+        case "closed":
+            teller.tell(CLOSED, now, node, epoch, reason="done")
+        case "expired":
+            teller.tell(EXPIRED, now, node, epoch)
+        case "lost":
+            teller.disconnected(now, node, epoch)
+
+
 @st.composite
 def lives(draw: st.DrawFn) -> list[Fact]:
-    """Draw the events of one session, as they are written: clocks that differ, and events that are missing."""
-    skew = {node: draw(st.integers(-5, 5)) * SECOND for node in NODES}
-    teller = Teller(skew=skew)
-    now = 0.0
-    node = draw(st.sampled_from(NODES))
-    teller.opened(now, node, window_ms=draw(st.sampled_from([None, 1_000, 60_000])))
-    epoch = 1
-    for _ in range(draw(st.integers(0, 4))):
-        now += draw(st.integers(0, 20))
-        match draw(st.sampled_from(["lost", "slow", "died", "silent"])):
-            case "lost":
-                teller.disconnected(now, node, epoch, cause=draw(st.sampled_from([None, "going_away"])), deduplicated=1)
-            case "slow":
-                teller.tell(SLOW_CLOSED, now, node, epoch)
-                if draw(st.booleans()):
-                    teller.disconnected(now, node, epoch, cause="slow_consumer")
-            case "died":
-                survivor = draw(st.sampled_from([each for each in NODES if each != node]))
-                teller.orphaned(now + 2, survivor, node, epoch, since=now - 1, until=now + 1)
-        gone = now
-        now += draw(st.integers(0, 20))
-        if draw(st.booleans()):
-            teller.tell(REFUSED, now, draw(st.sampled_from(NODES)), epoch, reason="stale_attempt")
-        previous, node = node, draw(st.sampled_from(NODES))
-        epoch += 1
-        away_ms = draw(st.sampled_from([None, round((now - gone) * 1000), -1, 10**12, 10**6]))
-        teller.resumed(
-            now, node, epoch, peer=previous, away_ms=away_ms, resent=1, lost=draw(st.sampled_from([None, 2]))
-        )
-        if previous != node and draw(st.booleans()):
-            teller.tell(FENCED, now + 1, previous, epoch - 1)
-    if draw(st.booleans()):
-        teller.tell(
-            draw(st.sampled_from([CLOSED, EXPIRED])), now + draw(st.integers(0, 90)), node, epoch, reason="done"
-        )
-    dropped = draw(st.sets(st.integers(0, len(teller.facts) - 1)))
-    kept = [each for index, each in enumerate(teller.facts) if index not in dropped]
-    return kept or teller.facts
+    """Draw the events of one session."""
+    chance = draw(st.randoms(use_true_random=False))
+    return live(chance, Teller(skew={node: chance.randint(-5, 5) * SECOND for node in NODES}))
+
+
+def records(chance: Random, sessions: int, *, seconds: float) -> list[Record]:
+    """Live many sessions: what the nodes write, each in the order of its numbers, in about the order of time.
+
+    Args:
+        chance: decides everything.
+        sessions: how many.
+        seconds: in which they are opened.
+    """
+    skew = {node: chance.randint(-2, 2) * SECOND for node in NODES}
+    told: list[tuple[Fact, str | None]] = []
+    for number in range(sessions):
+        told += [(each, f"s{number}") for each in live(chance, Teller(skew=skew), chance.uniform(0, seconds))]
+    clock = Teller(skew=skew)
+    for node in NODES:
+        for minute in range(int(seconds / 60) + 2):
+            told.append((clock.tell(TRAFFIC_MEASURED.name, 60.0 * minute, node), None))
+    told.sort(key=lambda each: each[0].at)
+    numbers = {node: count(1) for node in NODES}
+    return [record_of(fact._replace(number=next(numbers[fact.node])), session) for fact, session in told]
+
+
+def record_of(fact: Fact, session: str | None) -> Record:
+    """The event of which a fact is made."""
+    told = {name: value for name, value in fact._asdict().items() if value is not None and name != "number"}
+    own = {} if session is None else {"session": session}
+    return {"version": VERSION, "id": f"{fact.incarnation}-{fact.number}", **own, **told}
