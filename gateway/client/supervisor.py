@@ -264,6 +264,7 @@ class Supervisor:
             oldest=machine.oldest,
             principal=None if self._shown is None else self._credentials.principal,
             secret=self._shown,
+            away=round((self._clock() - self._lost_at) * 1000),
         )
 
     def rejected(self) -> None:

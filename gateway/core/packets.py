@@ -94,6 +94,8 @@ class Resume:
         oldest: id of the oldest session packet the client can still resend; the next id to be used if none is kept.
         principal: who shows fresh credentials; None if the secret shall tell, or there is none.
         secret: fresh proof, in the place of credentials that have ended or will soon (protocol 5.9); None for none.
+        away: milliseconds since the client noticed the loss of its connection, by its own clock; None if it does not
+            tell. Nobody relies on it.
     """
 
     token: str = field(repr=False)
@@ -102,6 +104,7 @@ class Resume:
     oldest: PacketId
     principal: str | None = None
     secret: str | None = field(default=None, repr=False)
+    away: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

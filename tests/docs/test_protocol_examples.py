@@ -99,6 +99,9 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "resume-with-fresh-credentials": Resume(
         token="token-1", attempt=Attempt(4), received=PacketId(41), oldest=PacketId(17), secret="s3cret-2"
     ),
+    "resume-with-time-away": Resume(
+        token="token-1", attempt=Attempt(5), received=PacketId(41), oldest=PacketId(17), away=1840
+    ),
     "resume-without-buffers": Resume(
         token="token-1", attempt=Attempt(1795249200123), received=PacketId(0), oldest=PacketId(codec.MAX_NUMBER)
     ),

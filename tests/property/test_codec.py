@@ -22,6 +22,7 @@ from gateway.core.codec import (
     json_text,
     number,
 )
+from gateway.core.codec.fields import MAX_MEASURE
 from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 from gateway.core.errors import RemoteProtocolError, RequestRefused
 from gateway.core.packets import (
@@ -90,6 +91,7 @@ client_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         oldest=ids,
         principal=st.none() | text,
         secret=st.none() | text,
+        away=st.none() | st.integers(0, MAX_MEASURE),
     ),
 )
 server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(

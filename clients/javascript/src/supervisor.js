@@ -328,7 +328,8 @@ export class Supervisor {
     this.#keep();
     this.#machine.resume();
     const { received, oldest } = this.#machine;
-    const resume = { type: "resume", token: this.#token, attempt: this.#attempt, received, oldest };
+    const away = Math.round((this.#environment.now() - this.#lostAt) * 1000);
+    const resume = { type: "resume", token: this.#token, attempt: this.#attempt, received, oldest, away };
     return this.#shown === null ? resume : { ...resume, principal: this.#credentials.principal, secret: this.#shown };
   }
 

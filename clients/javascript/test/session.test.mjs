@@ -143,7 +143,9 @@ test("a cut connection is taken up where it was: the same numbers, once", async 
   const recovered = new Promise((resolve) => session.addEventListener("recovery", ({ detail }) => resolve(detail), { once: true }));
   const connection = await comeBack(network, { outcome: "reattached", token: "token-2", received: 1, resent: 2 });
   assert.equal(connection.url, "wss://gateway.example/v1/connect?node=n1");
-  assert.deepEqual(connection.packets[0], { type: "resume", token: "token-1", attempt: 1, received: 1, oldest: 2 });
+  const { away, ...resume } = connection.packets[0];
+  assert.deepEqual(resume, { type: "resume", token: "token-1", attempt: 1, received: 1, oldest: 2 });
+  assert.ok(Number.isInteger(away) && away > 0 && away < 60_000, `milliseconds since the loss, not ${away}`);
   assert.deepEqual(connection.packets.slice(1), [
     { type: "ack", received: 1 },
     { id: 2, type: "publish", request: 2, topic: "t", value: 2 },
@@ -380,6 +382,7 @@ test("a page that is loaded again goes on with its session, as one without its b
   const resume = reloaded.last.packets[0];
   assert.deepEqual([resume.type, resume.token, resume.received, resume.oldest], ["resume", "token-1", 0, Number.MAX_SAFE_INTEGER]);
   assert.ok(resume.attempt > 1_795_000_000_000);
+  assert.equal("away" in resume, false, "a page that was loaded anew has measured nothing");
   reloaded.last.say({ ...WELCOME, outcome: "failed_over", token: "token-9", selections: ["+a"] });
   const again = await opening;
   void again.publish("t", 2);

@@ -12,6 +12,9 @@ from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
 
+MAX_MEASURE: Final = 31 * 24 * 3_600_000
+"""Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
+
 Object: TypeAlias = dict[str, Any]
 """A packet, or an object within one, as the parser of JSON makes it."""
 
@@ -44,6 +47,12 @@ def read_count(packet: Object, name: str, *, least: int = 0) -> int:
 def read_optional_count(packet: Object, name: str, default: int | None) -> int | None:
     """Read a count; *default* if it is absent, None if it is null, which says that it is unknown."""
     return default if name not in packet else None if packet[name] is None else read_count(packet, name)
+
+
+def read_measure(packet: Object, name: str, *, most: int = MAX_MEASURE) -> int | None:
+    """Read what the other side has measured and nobody relies on: None unless it is an integer from 0 to *most*."""
+    value = packet.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
 def read_seconds(packet: Object, name: str) -> float:

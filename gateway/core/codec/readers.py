@@ -13,6 +13,7 @@ from gateway.core.codec.fields import (
     read_error_code,
     read_failover_reason,
     read_flag,
+    read_measure,
     read_object,
     read_optional_count,
     read_optional_seconds,
@@ -69,6 +70,7 @@ def _resume(packet: Object) -> Resume:
         oldest=PacketId(read_count(packet, "oldest", least=1)),
         principal=read_optional_text(packet, "principal"),
         secret=read_optional_text(packet, "secret"),
+        away=read_measure(packet, "away"),
     )
 
 

@@ -22,6 +22,7 @@ from gateway.core.codec import (
     json_text,
     number,
 )
+from gateway.core.codec.fields import MAX_MEASURE
 from gateway.core.codes import PROTOCOL_ERROR, ErrorCode
 from gateway.core.errors import RemoteProtocolError, RequestRefused
 from gateway.core.packets import (
@@ -243,6 +244,14 @@ def test_a_resume() -> None:
     assert from_client(type="resume", token="t", attempt=2, received=5, oldest=3) == Resume(
         token="t", attempt=Attempt(2), received=PacketId(5), oldest=PacketId(3)
     )
+
+
+@pytest.mark.parametrize("away", [0, 1840, MAX_MEASURE, None, -1, MAX_MEASURE + 1, 10**30, 1.5, "1840", True, [1], {}])
+def test_a_resume_is_never_refused_for_how_long_its_client_says_it_was_away(away: object) -> None:
+    """4.2.1: whatever is no integer from 0 to 2678400000 is taken for absent."""
+    resume = from_client(type="resume", token="t", attempt=2, received=5, oldest=3, away=away)
+    assert isinstance(resume, Resume)
+    assert resume.away == (away if away in (0, 1840, MAX_MEASURE) else None)
 
 
 # --- Values of topics ---------------------------------------------------------------------------------------------
