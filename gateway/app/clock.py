@@ -25,11 +25,13 @@ class Clock:
     Attributes:
         monotonic: seconds that never go back; for deadlines.
         wall: seconds since 1970, UTC; for tokens, which other nodes read.
+        cpu: seconds of processor time that this process has taken.
         random: a number in [0, 1), for jitter.
         session_id: a new session id.
     """
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+    cpu: Callable[[], float] = time.process_time
     random: Callable[[], float] = random.random
     session_id: Callable[[], SessionId] = _new_session_id

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.app.background import Background
 from gateway.app.clock import Clock
+from gateway.app.journal import Journal
 from gateway.app.limits import Limits
 from gateway.app.policy import NodePolicy
 from gateway.app.storms import Comebacks
@@ -28,6 +29,7 @@ class Context:
         log: where events go.
         tracer: where spans go.
         limits: what clients may use.
+        journal: where the facts are told that people ask for afterwards.
         comebacks: what clients are advised about coming back.
     """
 
@@ -39,5 +41,6 @@ class Context:
     metrics: Metrics
     log: EventLog
     limits: Limits
+    journal: Journal
     comebacks: Comebacks
     tracer: Tracer = NO_TRACER

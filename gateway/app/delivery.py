@@ -60,6 +60,7 @@ class Delivery:
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
+        self._traffic = context.journal.traffic
         self._sessions = sessions
         self._flusher = sessions.flusher
         self._roots = (
@@ -167,6 +168,9 @@ class Delivery:
         for topic, partition in found.items():
             session.machine.submit_run(partition.snapshot(partition.values[topic]), snapshot=True)
         self._metrics.add(catalogue.DELIVERIES, len(found))
+        if self._traffic is not None:
+            for topic, partition in found.items():
+                self._traffic.delivered(topic, len(partition.values[topic].value), 1)
         return True
 
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
@@ -216,6 +220,8 @@ class Delivery:
                     if value is not None and (value.value or selector is None):
                         session.machine.submit_run(partition.snapshot(value), snapshot=True)
                         sent += 1
+                        if self._traffic is not None:
+                            self._traffic.delivered(topic, len(value.value), 1)
         if sent:
             self._metrics.add(catalogue.DELIVERIES, sent)
             self._flusher.mark(session)
@@ -244,7 +250,7 @@ class Delivery:
 
     def _changed(self, changes: Sequence[Change]) -> None:
         """Send updates to those who select them; a run of updates for the same sessions is made once for all."""
-        match = self._index.match
+        match, traffic = self._index.match, self._traffic
         subscribers: tuple[Session, ...] = ()
         packets: list[Outgoing] = []
         reached: list[tuple[Session, ...]] = []
@@ -263,6 +269,8 @@ class Delivery:
                 packets.append(Outgoing(topic, body))
                 size += len(body)
                 deliveries += len(matching)
+                if traffic is not None:
+                    traffic.delivered(topic, len(text), len(matching))
         if packets:
             self._flusher.deliver(Run(tuple(packets)), subscribers, more=False)
             reached.append(subscribers)

@@ -39,6 +39,7 @@ class Drain:
         self._policy = context.policy
         self._clock = context.clock
         self._log = context.log
+        self._journal = context.journal
         self._sessions = sessions
         self._persistence = persistence
         self._moves = moves
@@ -57,6 +58,7 @@ class Drain:
         plan = self._policy.drain
         end = self._clock.monotonic() + plan.timeout
         self._log.emit(events.DRAIN_STARTED, sessions=self._sessions.connected())
+        self._journal.node_draining(self._sessions.connected())
         moves: dict[Session, asyncio.Task[None]] = {}
         # Looked at again and again, because a hello or resume that is being answered now brings a session later, and
         # clients leave for many reasons: a look at all of them costs less than being told of each.

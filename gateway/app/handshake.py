@@ -89,6 +89,7 @@ class Handshake:
         self._comebacks = context.comebacks
         self._metrics = context.metrics
         self._log = context.log
+        self._journal = context.journal
         self._persistence = persistence
         self._sessions = sessions
         self._delivery = sessions.delivery
@@ -162,6 +163,7 @@ class Handshake:
         self._metrics.add(catalogue.SESSIONS_OPENED)
         self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
+        self._journal.opened(session, session.properties[CLIENT_TYPE_PROPERTY])
         return session
 
     # --- Resume -------------------------------------------------------------------------------------------------------
@@ -178,21 +180,27 @@ class Handshake:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
         """
         began = self._clock.monotonic()
+        claims: TokenClaims | None = None
         try:
-            session = await self._resume(packet, link, inside=inside)
+            claims = self._read_token(packet)
+            session = await self._resume(claims, packet, link, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
             self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label="refused")
             self._log.emit(events.RESUME_REFUSED, reason=refused.error.code.value, address=link.address)
+            if not inside:
+                self._journal.refused(None if claims is None else claims.session, refused.error.code, packet.away)
             raise
         self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label=session.outcome.value)
         return session
 
-    async def _resume(self, packet: Resume, link: Link, *, inside: bool) -> Session:
+    def _read_token(self, packet: Resume) -> TokenClaims:
         try:
-            claims = self._signer.verify(packet.token, now=self._clock.wall())
+            return self._signer.verify(packet.token, now=self._clock.wall())
         except TokenRefused as error:
             raise refusal(error.reason) from None
+
+    async def _resume(self, claims: TokenClaims, packet: Resume, link: Link, *, inside: bool) -> Session:
         if not self._revocations.loaded:
             raise grid_unavailable()
         if self._revocations.is_revoked(session=claims.session):
@@ -243,6 +251,7 @@ class Handshake:
         withdrawn = self._authorisation.enforce(session)
         if session.link is not None:
             old = session.link
+            self._journal.disconnected(session, SUPERSEDED.code)
             self._sessions.close_link(old, SUPERSEDED)
             session.link = None
             self._sessions.flusher.forget(session)
@@ -260,7 +269,16 @@ class Handshake:
                 session, link, Outcome.REATTACHED, resent=resent, conflated=conflated, withdrawn=withdrawn
             )
             self._sessions.flusher.flush(session)
-            self._resumed(session, Outcome.REATTACHED, None, self._me)
+            self._resumed(session, None, self._me)
+            self._journal.resumed(
+                session,
+                reason=None,
+                away=packet.away,
+                resent=resent,
+                conflated=conflated,
+                lost=0,
+                previous=self._me,
+            )
             if was_muted:
                 self._greeter.activate(session)
             return True
@@ -275,7 +293,17 @@ class Handshake:
             session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None, withdrawn=withdrawn
         )
         self._sessions.flusher.flush(session)
-        self._resumed(session, Outcome.FAILED_OVER, reason, claimed.previous if claimed else self._me)
+        previous = claimed.previous if claimed else self._me
+        self._resumed(session, reason, previous)
+        self._journal.resumed(
+            session,
+            reason=reason.value,
+            away=packet.away,
+            resent=None,
+            conflated=None,
+            lost=lost,
+            previous=previous,
+        )
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
         self._greeter.activate(session)
         return True
@@ -343,7 +371,16 @@ class Handshake:
         if not self._delivery.restore(session):
             self._greeter.activate(session)
         self._sessions.flusher.flush(session)
-        self._resumed(session, Outcome.FAILED_OVER, FailoverReason.OTHER_NODE, result.previous)
+        self._resumed(session, FailoverReason.OTHER_NODE, result.previous)
+        self._journal.resumed(
+            session,
+            reason=FailoverReason.OTHER_NODE.value,
+            away=packet.away,
+            resent=None,
+            conflated=None,
+            lost=None,
+            previous=result.previous,
+        )
         self._claims.tell(Ownership(session.id, result.previous, session.epoch))
         return session
 
@@ -352,7 +389,8 @@ class Handshake:
         if not inside and is_of_system(roles):
             raise refusal(ErrorCode.SESSION_UNKNOWN)
 
-    def _resumed(self, session: Session, outcome: Outcome, reason: FailoverReason | None, previous: NodeRef) -> None:
+    def _resumed(self, session: Session, reason: FailoverReason | None, previous: NodeRef) -> None:
+        outcome = session.outcome
         self._metrics.add(catalogue.RESUMES, label=outcome.value)
         if reason is FailoverReason.GAP:
             self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")

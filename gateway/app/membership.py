@@ -13,6 +13,7 @@ from gateway.app.recovery import Recovery
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import ErrorCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import NodeRef
 from gateway.ports import GridUnavailable, LeaseLost, LeaseTable
@@ -46,6 +47,7 @@ class Membership:
         self._metrics = context.metrics
         self._comebacks = context.comebacks
         self._log = context.log
+        self._journal = context.journal
         self._sessions = sessions
         self._recovery = recovery
         self._presence = presence
@@ -103,20 +105,24 @@ class Membership:
 
     async def _take_over(self, lapsed: NodeRef) -> None:
         within = TAKEOVER_LEASES * self._policy.lease
-        if not await self._grid.nodes.take_over(lapsed, by=self._me, within=within):
+        lease = await self._grid.nodes.take_over(lapsed, by=self._me, within=within)
+        if lease is None:
             return
         self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
+        self._journal.node_lapsed(lapsed, lease)
         sessions = 0
         for partition in range(SESSION_PARTITIONS):
             while True:
                 found = await self._grid.sessions.orphan(lapsed, partition, limit=ORPHAN_BATCH)
                 sessions += found.looked_at
+                self._journal.orphaned(found.orphaned, lapsed, lease)
                 if found.looked_at < ORPHAN_BATCH:
                     break
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
         self._metrics.add(catalogue.TAKEOVERS)
         self._comebacks.orphaned(sessions)
         self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=sessions)
+        self._journal.taken_over(lapsed, sessions)
         if self._reports is not None:
             await self._reports.bury(lapsed)
 
@@ -137,6 +143,7 @@ class Membership:
                 ):
                     for ended in batch:
                         self._log.emit(events.SESSION_ENDED, session=ended.session, reason="expired")
+                        self._journal.ended_elsewhere(ended.session, ended.epoch, ErrorCode.SESSION_EXPIRED)
                         self._metrics.add(catalogue.SESSIONS_ENDED, label="expired")
             except GridUnavailable:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -18,6 +18,8 @@ from gateway.app.context import Context
 from gateway.app.drain import Drain
 from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.handshake import Authorities, Handshake
+from gateway.app.journal import Journal, JournalOptions
+from gateway.app.journal.minutes import measure
 from gateway.app.limits import Limits
 from gateway.app.membership import Membership
 from gateway.app.moving import Moves
@@ -29,11 +31,13 @@ from gateway.app.presence import Presence
 from gateway.app.recovery import Recovery
 from gateway.app.requests import Requests
 from gateway.app.revocation import Revocations
+from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.app.storms import Comebacks, Turnstile
 from gateway.app.tracing import NO_TRACER
 from gateway.catalogue import metrics as catalogue
 from gateway.core.permissions import Policy
+from gateway.core.system_roles import is_of_system
 from gateway.core.types import NodeRef
 from gateway.ports import (
     Authenticator,
@@ -70,6 +74,7 @@ class Node:
         authorisation_policy: who may do what; None for everything but the system's topics.
         tracer: where spans go.
         directory: of all principals, if there is one.
+        journal: how the session journal is written; None to write none.
 
     Attributes:
         me: as given.
@@ -96,6 +101,7 @@ class Node:
         authorisation_policy: Policy | None = None,
         tracer: Tracer = NO_TRACER,
         directory: Directory | None = None,
+        journal: JournalOptions | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         log = activity
@@ -110,6 +116,7 @@ class Node:
             log=log,
             tracer=tracer,
             limits=Limits(policy, clock=clock, metrics=metrics, log=log),
+            journal=Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log),
             comebacks=Comebacks(
                 policy,
                 sessions=lambda: len(self.sessions),
@@ -214,6 +221,10 @@ class Node:
         self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
+        journal = self._context.journal
+        if journal.writer is not None:
+            self._background.forever(journal.writer.run, "journal")
+            self._background.forever(self._measure_traffic, "traffic")
         self._background.once(self._join(), "join")
 
     async def _join(self) -> None:
@@ -225,6 +236,7 @@ class Node:
             except GridUnavailable:
                 await asyncio.sleep(JOIN_RETRY)
         self._joined = True
+        self._context.journal.node_started()
         self.presence.tell_soon()  # ready, as it was not when it joined
         self._background.forever(self._membership.keep_lease, "lease")
         self._background.forever(self._membership.reap, "reaper")
@@ -306,6 +318,7 @@ class Node:
             await asyncio.wait([self._drain_task])
         if self._may_leave:
             self._may_leave = await self._drain.let_consoles_go()
+        held = len(self.clients())
         self._moves.close()
         self.door.close()
         self._turnstile.close()
@@ -313,11 +326,17 @@ class Node:
         self.sessions.close()
         await self._background.close()
         await self.sessions.delivery.replicas.close()
+        self._context.journal.node_stopped(held)
+        await self._context.journal.close()
         if self._may_leave:
             await self._reports.farewell()
             with suppress(GridUnavailable):  # then the lease lapses by itself
                 await self._context.grid.nodes.leave(self.me)
         await self._context.grid.close()
+
+    def clients(self) -> list[Session]:
+        """List the sessions that are not consoles of administrators."""
+        return [session for session in self.sessions if not is_of_system(session.roles)]
 
     # --- Numbers ------------------------------------------------------------------------------------------------------
 
@@ -328,6 +347,13 @@ class Node:
             lag = self.presence.lag = max(0.0, self._context.clock.monotonic() - before - LAG_SAMPLE)
             self._context.metrics.observe(catalogue.EVENT_LOOP_LAG_SECONDS, lag)
 
+    async def _measure_traffic(self) -> None:
+        await measure(
+            self._context,
+            connections=lambda: len(self.connections) - (self.sessions.connected() - _connected(self.clients())),
+            sessions=lambda: len(self.clients()),
+        )
+
     def _watch_gauges(self) -> None:
         sessions, watch = self.sessions, self._context.metrics.watch
         watch(catalogue.SESSIONS, sessions.connected, label="connected")
@@ -336,3 +362,7 @@ class Node:
         watch(catalogue.OUTBOX_PACKETS, lambda: sum(each.machine.waiting for each in sessions))
         watch(catalogue.BLOCKED_SESSIONS, lambda: sessions.flusher.blocked)
         watch(catalogue.DRAINING, lambda: float(self.draining))
+
+
+def _connected(sessions: Iterable[Session]) -> int:
+    return sum(session.connected for session in sessions)

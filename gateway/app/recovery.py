@@ -48,6 +48,7 @@ class Recovery:
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
+        self._journal = context.journal
         self._sessions = sessions
         self._persistence = persistence
         self._delivery = sessions.delivery
@@ -61,6 +62,7 @@ class Recovery:
     async def watch(self) -> None:
         """Follow the grid's state for ever."""
         async for change in self._grid.changes():
+            self._journal.grid_changed(change)
             if change.state is not GridState.UP:
                 continue
             if change.lost_writes:
@@ -77,6 +79,7 @@ class Recovery:
         """
         self._log.emit(events.LEASE_LOST, node=str(self._me))
         self._metrics.add(catalogue.LEASE_LOST)
+        self._journal.lease_lost()
         # First of all, because with the lease comes the right to write (P3).
         for session in self._sessions:
             session.unsaved = True
@@ -166,6 +169,7 @@ class Recovery:
         with suppress(Fenced, SessionGone):
             await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
             self._log.emit(events.SESSION_DISCONNECTED, session=session, code=None)
+            self._journal.strayed(session, record.epoch)
 
     def _drop_refused(
         self, sessions: Sequence[Session], rights: Sequence[Ownership], results: Sequence[Restored]

@@ -179,6 +179,7 @@ class Requests:
         self._metrics = context.metrics
         self._tracer = context.tracer
         self._log = context.log
+        self._journal = context.journal
         self._persistence = persistence
         self._sessions = sessions
         self._delivery = sessions.delivery
@@ -287,6 +288,8 @@ class Requests:
             for result in results:
                 if isinstance(result, Published):
                     self._delivery.lag.published(result.event, started)
+            if self._journal.traffic is not None:
+                self._journal.traffic.accepted(commands, results)
         for number, refusal in refused:
             if refusal.code is ErrorCode.VALUE_TOO_LARGE:
                 self._limits.count("limit_value_bytes")
@@ -352,6 +355,7 @@ class Requests:
         if answered:
             session.reply_run(receipts.bodies, min(answered), max(answered))
             if duplicates:
+                session.deduplicated += duplicates
                 self._metrics.add(catalogue.PUBLISHES, duplicates, label="duplicate")
             if duplicates < len(answered):
                 self._metrics.add(catalogue.PUBLISHES, len(answered) - duplicates, label="published")
@@ -381,6 +385,7 @@ class Requests:
         check_properties({name: value for name, value in properties.items() if name != CLIENT_TYPE_PROPERTY})
         await self._persistence.change(session, SessionChanges(properties=properties))
         session.properties = properties
+        self._journal.properties_changed(session, request.changes)
         session.reply(Reply(request=request.request))
 
     # --- Credentials --------------------------------------------------------------------------------------------------

@@ -128,6 +128,7 @@ class Revocations:
         self._background = context.background
         self._metrics = context.metrics
         self._log = context.log
+        self._journal = context.journal
         self._sessions = sessions
         self._persistence = persistence
         self._table = RevocationTable()
@@ -244,6 +245,7 @@ class Revocations:
         """End a session that this node has claimed and found to be revoked."""
         self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
         self._log.emit(events.SESSION_ENDED, session=right.session, reason=ErrorCode.REVOKED.value)
+        self._journal.ended_elsewhere(right.session, right.epoch, ErrorCode.REVOKED)
         self._background.once(self._end([right]), "end-revoked")
 
     def end_held(self, session: Session) -> None:

@@ -27,6 +27,7 @@ class Selecting:
         self, context: Context, persistence: Persistence, delivery: Delivery, authorisation: Authorisation
     ) -> None:
         self._limits = context.limits
+        self._journal = context.journal
         self._persistence = persistence
         self._delivery = delivery
         self._authorisation = authorisation
@@ -42,6 +43,7 @@ class Selecting:
         selector = parse_selector(request.selector)
         async with session.selecting:
             wanted = self._wanted(session, request, selector)
+            changes = wanted != session.selections
             while True:
                 before, permissions = session.selections, session.permissions
                 await self._delivery.prepare(session, wanted)
@@ -54,6 +56,9 @@ class Selecting:
                 wanted = self._wanted(session, request, selector)
             self._delivery.select(session, wanted)
             self._limits.recount(session)
+            if changes:
+                sign = "+" if isinstance(request, Subscribe) else "-"
+                self._journal.selections_changed(session, [sign + selector.text])
             session.reply(Reply(request=request.request))
             if isinstance(request, Subscribe):
                 await self._delivery.send_snapshot(session, selector)

@@ -85,6 +85,7 @@ class Session:
         account: what its principal uses of this node, if that is limited.
         counted: its selections as far as they are counted there.
         told: what its client was last advised about coming back.
+        deduplicated: its publishes on this connection that were in the grid already.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
     """
 
@@ -102,6 +103,7 @@ class Session:
         "credential_expires",
         "credential_notice",
         "credential_told",
+        "deduplicated",
         "dropped",
         "ending",
         "epoch",
@@ -156,6 +158,7 @@ class Session:
         self.counted = 0
         self.told: Backoff | None = None
         self.conflated = 0
+        self.deduplicated = 0
         self.renew_at = 0.0
         self.credential_due = inf
         self.credential_notice = 0.0

@@ -79,6 +79,7 @@ class Sessions:
         self._limits = context.limits
         self._comebacks = context.comebacks
         self._log = context.log
+        self._journal = context.journal
         self._persistence = persistence
         self._signer = signer
         self._sessions: dict[SessionId, Session] = {}
@@ -119,7 +120,7 @@ class Sessions:
         self._limits.recount(session)
         session.moving = False
         session.paused = False
-        session.conflated = 0
+        session.conflated = session.deduplicated = 0
         session.renew_at = self._clock.monotonic() + self._policy.token_renewal
         self.expiry.arm(session)
         self.reschedule(session)
@@ -134,6 +135,7 @@ class Sessions:
         """*link* is over; unless the session has another one already, its window starts."""
         if session.link is not link:
             return
+        self._journal.disconnected(session, link.close_code)
         session.link = None
         self.flusher.forget(session)
         if session.dropped:
@@ -190,6 +192,7 @@ class Sessions:
         if session.dropped:
             return
         self._log.emit(events.SESSION_FENCED, session=session.id)
+        self._journal.fenced(session)
         self.drop(session, FENCED)
 
     def fail(self, session: Session, bug: Exception) -> None:
@@ -197,6 +200,7 @@ class Sessions:
         self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
         link = session.link
         if link is not None:
+            self._journal.disconnected(session, INTERNAL_ERROR.code)
             session.link = None  # first of all, as nothing more can be written for it
             self.close_link(link, INTERNAL_ERROR)
         if not session.dropped:
@@ -219,6 +223,7 @@ class Sessions:
         name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
         self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
+        self._journal.ended(session, reason)
         self.drop(session, code, farewell=Bye(name))
 
     def revoke(self, session: Session) -> Ownership | None:
@@ -233,6 +238,7 @@ class Sessions:
         session.ending = True
         self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=ErrorCode.REVOKED.value)
+        self._journal.ended(session, ErrorCode.REVOKED)
         self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
         return right
 
@@ -278,6 +284,7 @@ class Sessions:
         self._log.emit(
             events.SLOW_CONSUMER_CLOSED, session=session.id, packets=machine.waiting, bytes=machine.waiting_bytes
         )
+        self._journal.slow_closed(session)
         self.close_link(link, SLOW_CONSUMER)
         self.detach(session, link)
 

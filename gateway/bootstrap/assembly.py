@@ -36,6 +36,7 @@ from gateway.bootstrap.parts import (
     effective_configuration,
     event_log,
     grid_of,
+    journal_of,
     server_tls,
     tls_to_nodes,
 )
@@ -99,6 +100,7 @@ class Gateway:
             directory=self._authentication.directory,
             authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
             tracer=self._tracer or NO_TRACER,
+            journal=journal_of(settings),
         )
         self._reloading = Reloading(
             self.node,

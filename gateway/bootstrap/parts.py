@@ -6,15 +6,20 @@ import socket
 import time
 from ssl import SSLContext, create_default_context
 
+from gateway import __version__
 from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.redis import RedisGrid
 from gateway.adapters.tls import ServerTls
+from gateway.app.journal import JournalOptions
+from gateway.app.journal.principals import hashed_with
 from gateway.catalogue.log_events import Level
 from gateway.core.types import NodeRef
 from gateway.ports import EventLog, Grid, Metrics
 from gateway.ports.administration import SettingView
-from gateway.settings import SETTINGS, HostPort, Settings
+from gateway.settings import SETTINGS, ConfigurationError, HostPort, Settings
+from gateway.settings.errors import Problem
+from gateway.settings.keyfile import read_keys
 
 
 def event_log(settings: Settings) -> StructuredEventLog:
@@ -45,7 +50,10 @@ def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, me
     """Make the node's way to the grid: Redis, or if none is configured *memory* or a memory of its own."""
     if settings.grid is None:
         server = memory or MemoryGridServer(
-            now=time.monotonic, stream_length=settings.stream_length, topic_depth=settings.topic_depth
+            now=time.monotonic,
+            stream_length=settings.stream_length,
+            journal_length=settings.journal_length,
+            topic_depth=settings.topic_depth,
         )
         return MemoryGrid(server, node=me)
     return RedisGrid(
@@ -55,9 +63,33 @@ def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, me
         metrics=metrics,
         log=log,
         stream_length=settings.stream_length,
+        journal_length=settings.journal_length,
         timeout=settings.grid_timeout,
         topic_depth=settings.topic_depth,
     )
+
+
+def journal_of(settings: Settings) -> JournalOptions | None:
+    """Say how the session journal is written; None if none is.
+
+    Raises:
+        ConfigurationError: the key for hashed principals cannot be used; the message does not repeat it.
+    """
+    if not settings.journal:
+        return None
+    file = settings.journal_principals_key_file
+    if file is None:
+        return JournalOptions(release=__version__)
+    keys, problems = read_keys(file, "journal_principals_key_file")
+    if len(keys) > 1:
+        problems.append(
+            Problem(
+                "journal_principals_key_file", f"{file} holds {len(keys)} keys", "leave one: hashes must not change"
+            )
+        )
+    if problems:
+        raise ConfigurationError(problems)
+    return JournalOptions(release=__version__, principals=hashed_with(keys[0].reveal().encode()))
 
 
 def effective_configuration(settings: Settings) -> tuple[SettingView, ...]:

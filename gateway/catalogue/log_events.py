@@ -302,5 +302,19 @@ KEYS_KEPT = LogEvent(
     ("error",),
 )
 
+JOURNAL_FULL = LogEvent(
+    "journal_full",
+    Level.WARNING,
+    "Events of the session journal are dropped from now on, because the grid does not take them; sessions are served "
+    "as ever. The journal will tell how many. See to the grid.",
+    ("reason",),
+)
+JOURNAL_INCOMPLETE = LogEvent(
+    "journal_incomplete",
+    Level.WARNING,
+    "The node stopped before the grid had taken the last events of the session journal; so many are missing there.",
+    ("events",),
+)
+
 LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))
 """All of them, in the order of this file."""

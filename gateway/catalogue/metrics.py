@@ -387,5 +387,36 @@ CERTIFICATE_EXPIRY = Metric(
     ("clients", "admin"),
 )
 
+JOURNAL_GRID_AWAY: Final = "grid_away"
+JOURNAL_GRID_REFUSES: Final = "grid_refuses"
+JOURNAL_TOO_SLOW: Final = "too_slow"
+JOURNAL_STOPPED: Final = "stopped"
+"""Why an event of the journal was dropped: the grid was away, refused to write, or took less than there was; or the
+node stopped."""
+
+JOURNAL_EVENTS = Metric("gateway_journal_events_total", Kind.COUNTER, "Events of the session journal in the grid.")
+JOURNAL_DROPPED = Metric(
+    "gateway_journal_dropped_total",
+    Kind.COUNTER,
+    "Events of the session journal that were dropped, by why there was no room for them. The journal tells it, too.",
+    "reason",
+    (JOURNAL_GRID_AWAY, JOURNAL_GRID_REFUSES, JOURNAL_TOO_SLOW, JOURNAL_STOPPED),
+)
+JOURNAL_WAITING = Metric("gateway_journal_waiting_events", Kind.GAUGE, "Events of the session journal not yet written.")
+JOURNAL_CUT = Metric(
+    "gateway_journal_cut_total",
+    Kind.COUNTER,
+    "Events that journal_length cut to make room for this node's: unread, before their reader had them, or unclaimed, "
+    "while no reader had ever read any.",
+    "state",
+    ("unread", "unclaimed"),
+)
+JOURNAL_APPEND_SECONDS = Metric(
+    "gateway_journal_append_seconds",
+    Kind.HISTOGRAM,
+    "Time for the grid to take what had gathered for the journal; nobody waits for it.",
+    buckets=LATENCY_BUCKETS,
+)
+
 METRICS: Final[tuple[Metric, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """All of them, in the order of this file."""

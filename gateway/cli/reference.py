@@ -15,6 +15,7 @@ import orjson
 from gateway.catalogue.log_events import LOG_EVENTS, Level
 from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS, Kind, Metric
 from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
+from gateway.cli.journal_reference import journal_page
 from gateway.cli.pages import code, page, table
 from gateway.core.codes import (
     AT_ONCE_RANGE,
@@ -252,6 +253,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "authentication.md": authentication_page,
     "close-codes.md": close_codes_page,
     "configuration.md": configuration_page,
+    "journal.md": journal_page,
     "logs.md": logs_page,
     "metrics.md": metrics_page,
 }

@@ -405,6 +405,7 @@ class Stack:
             "token_keys_file": self._token_keys,
             "admin_tokens_file": self._admins,
             "trusted_proxies": f"{LOOPBACK}/32",
+            "journal": "true",
             **self.options.node_settings,
             **settings,
         }

@@ -12,6 +12,7 @@ from typing import Final
 from gateway.settings.errors import Problem
 from gateway.settings.groups.tls import check_tls
 from gateway.settings.model import SETTINGS, Settings
+from gateway.settings.values import PrincipalNames
 
 LEASE_RENEWALS: Final = 2
 """Renewals that must fit into a lease: one may fail without costing it."""
@@ -80,6 +81,7 @@ def check(settings: Settings, place: Place) -> Iterator[Problem]:
     yield from _ports(settings, place)
     yield from _keys(settings, place)
     yield from check_tls(settings, place)
+    yield from _journal(settings, place)
     if settings.auth is None and not settings.dev:
         yield Problem(
             "auth",
@@ -116,6 +118,23 @@ def _ports(settings: Settings, place: Place) -> Iterator[Problem]:
         other = taken.setdefault((where.host, where.port), name)
         if other != name:
             yield Problem(_places(place, other, name), f"{other} and {name} are both {where}", "give each its own port")
+
+
+def _journal(settings: Settings, place: Place) -> Iterator[Problem]:
+    file = settings.journal_principals_key_file
+    if settings.journal and settings.journal_principals is PrincipalNames.HASHED and file is None:
+        yield Problem(
+            _places(place, "journal_principals"),
+            "there is no key to hash principals with",
+            "give --journal-principals-key-file FILE (`openssl rand -hex 32` makes a key), the same on all nodes, or "
+            "journal_principals plain",
+        )
+    if file is not None and settings.journal_principals is PrincipalNames.PLAIN:
+        yield Problem(
+            _places(place, "journal_principals_key_file", "journal_principals"),
+            "there is a key to hash principals with, and they are to be told as they are",
+            "give --journal-principals hashed, or remove the key",
+        )
 
 
 def _keys(settings: Settings, place: Place) -> Iterator[Problem]:

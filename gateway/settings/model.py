@@ -16,6 +16,7 @@ from gateway.settings.groups import (
     AccessSettings,
     DrainSettings,
     GridSettings,
+    JournalSettings,
     LimitSettings,
     LogSettings,
     MetricsSettings,
@@ -30,6 +31,7 @@ from gateway.settings.values import AnonymousUsers, ways_of
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
+    JournalSettings,
     MetricsSettings,
     LogSettings,
     DrainSettings,
@@ -95,6 +97,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     _group(DrainSettings, "Drain"),
     _group(LogSettings, "Log"),
     _group(MetricsSettings, "Metrics and traces"),
+    _group(JournalSettings, "Journal"),
 )
 """All settings, in the order of the reference page."""
 

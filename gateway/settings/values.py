@@ -17,6 +17,13 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class PrincipalNames(StrEnum):
+    """How the journal names principals."""
+
+    PLAIN = "plain"
+    HASHED = "hashed"
+
+
 class LogLevel(StrEnum):
     """The least severe log events that are written."""
 

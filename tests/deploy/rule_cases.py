@@ -151,6 +151,19 @@ CASES: Final[dict[str, Case]] = {
         ({'gateway_log_lines_dropped_total{node="n1"}': still(500)},),
         NODE,
     ),
+    "GatewayJournalIncomplete": Case(
+        {
+            'gateway_journal_dropped_total{node="n1",reason="grid_away"}': "0x15 500x5",
+            'gateway_journal_cut_total{node="n1",state="unread"}': still(0),
+        },
+        (
+            {
+                'gateway_journal_dropped_total{node="n1",reason="grid_away"}': still(500),
+                'gateway_journal_cut_total{node="n1",state="unread"}': still(7),
+                'gateway_journal_cut_total{node="n1",state="unclaimed"}': grows(100),
+            },
+        ),
+    ),
     "GatewayIdentityAway": Case(
         {'gateway_events_total{node="n1",event="authentication_unavailable"}': grows(2)},
         ({'gateway_events_total{node="n1",event="authentication_unavailable"}': still(9)},),

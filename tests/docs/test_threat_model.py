@@ -59,5 +59,6 @@ def test_the_interfaces_are_those_of_the_gateway() -> None:
         "Grid",
         "Files and environment",
         "Logs and metrics",
+        "Session journal",
         "Console",
     ]

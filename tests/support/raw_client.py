@@ -119,9 +119,10 @@ class RawClient:
         await self.send({"type": "hello", "principal": principal, **fields})
         return await self.expect("welcome")
 
-    async def resume(self, token: str, *, attempt: int, received: int = 0, oldest: int = 1) -> Packet:
+    async def resume(self, token: str, *, attempt: int, received: int = 0, oldest: int = 1, **fields: Any) -> Packet:
         """Resume and return the welcome, or the error."""
-        await self.send({"type": "resume", "token": token, "attempt": attempt, "received": received, "oldest": oldest})
+        resume = {"type": "resume", "token": token, "attempt": attempt, "received": received, "oldest": oldest}
+        await self.send(resume | fields)
         while True:
             packet = await self.receive()
             if packet["type"] in {"welcome", "error"}:

@@ -16,6 +16,7 @@ from gateway.app.sessions import Sessions
 from gateway.core import filters
 from gateway.core.codes import SESSION_CLOSED, ErrorCode
 from gateway.core.packets import Notice, NoticeCode
+from gateway.core.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeId, SessionId
 from gateway.ports import Fenced, GridUnavailable, NodeEntry, Ownership, SessionRecord
 from gateway.ports.administration import BadParameter, Conflict, HeldElsewhere, Page, SessionView
@@ -33,6 +34,7 @@ class ClusterSessions:
 
     def __init__(self, context: Context, persistence: Persistence, sessions: Sessions, moves: Moves) -> None:
         self._me = context.me
+        self._journal = context.journal
         self._grid = context.grid
         self._persistence = persistence
         self._sessions = sessions
@@ -140,6 +142,8 @@ class ClusterSessions:
             await self._persistence.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED)
         except Fenced:
             raise Conflict("another node has claimed the session just now; ask again") from None
+        if not is_of_system(record.roles):
+            self._journal.ended_elsewhere(record.id, record.epoch, ErrorCode.SESSION_CLOSED)
         # The message of a claim: a session with a lower epoch than that is not the node's any more.
         await self._grid.nodes.tell_claimed(record.owner, Ownership(record.id, record.owner, Epoch(record.epoch + 1)))
 

@@ -1,14 +1,17 @@
-"""What a node tells of itself: its log, its metrics, its traces."""
+"""What a node tells of itself: its log, its metrics, its traces, its journal."""
 
 # ruff: noqa: RUF009 - the calls in the defaults make dataclass fields
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from gateway.settings.declaration import setting
+from gateway.settings.declaration import optional, setting
 from gateway.settings.kinds import OneOf, Several, Switch, Word
-from gateway.settings.values import LogFormat, LogLevel
+from gateway.settings.places import File
+from gateway.settings.quantities import Whole
+from gateway.settings.values import LogFormat, LogLevel, PrincipalNames
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,4 +50,36 @@ class MetricsSettings:
         "Send OpenTelemetry spans of connects, resumes, claims and publishes. Needs the extra otel; where they go, and "
         "how many, is said by the OTEL_… variables of every OpenTelemetry program.",
         reason="Somebody has to be there to receive them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalSettings:
+    """The [session journal](journal.md): what happened to which session, kept in the grid until it is read."""
+
+    journal: bool = setting(
+        Switch(),
+        False,
+        "Write the session journal to the grid.",
+        reason="It holds who was connected when, which is personal data: somebody has to want it, and to read it.",
+    )
+    journal_length: int = setting(
+        Whole("entries", 100, 10_000_000),
+        10_000,
+        "Entries that each of the 16 streams of the journal keeps in the grid, whether they were read or not. An entry "
+        "holds what one node has told in half a second, 64 KiB at most. The same on all nodes.",
+        reason="A few hours of an ordinary day, in some hundred MB; whoever reads the journal needs minutes of it.",
+    )
+    journal_principals: PrincipalNames = setting(
+        OneOf(PrincipalNames),
+        PrincipalNames.PLAIN,
+        "How the journal names principals: plain as they are, or hashed as HMAC-SHA256 with a key.",
+        reason="After an incident people ask who was affected. Where they must not know, hashed still tells how many.",
+    )
+    journal_principals_key_file: Path | None = optional(
+        File(),
+        "File with the key for hashed principals, one line; `openssl rand -hex 32` makes one. The same on all nodes, "
+        "and for as long as sessions are to be told of the same principal.",
+        absent="none; hashed refuses to start without it",
+        reason="Without a key whoever knows the names could find the hash of each.",
     )

@@ -1,0 +1,35 @@
+"""Tells the journal about once a minute what has passed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from gateway.app.context import Context
+
+INTERVAL: Final = 60.0
+"""Seconds between two records of traffic."""
+
+
+async def measure(context: Context, *, connections: Callable[[], int], sessions: Callable[[], int]) -> None:
+    """Tell of the traffic for ever.
+
+    Args:
+        context: of the node.
+        connections: tells how many are open, consoles left out.
+        sessions: tells how many are held, consoles left out.
+    """
+    clock, journal = context.clock, context.journal
+    while journal.traffic is not None:
+        since, before = clock.wall(), clock.cpu()
+        await asyncio.sleep(INTERVAL)
+        everything, roots = journal.traffic.take()
+        journal.measured(
+            since,
+            everything,
+            roots,
+            connections=connections(),
+            sessions=sessions(),
+            cpu=clock.cpu() - before,
+        )

@@ -1,0 +1,263 @@
+"""What nodes write into the journal, from the wire to the streams: every event where its fact arises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.app.journal import minutes, writer
+from gateway.core.journal import EVENT_TYPES, JOURNAL_PARTITIONS, Record, event_type, read_event_id, read_records
+from gateway.settings.values import PrincipalNames
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write soon, and measure often."""
+    monkeypatch.setattr(writer, "GATHER", 0.01)
+    monkeypatch.setattr(minutes, "INTERVAL", 0.1)
+
+
+@pytest.fixture
+def memory() -> MemoryGridServer:
+    return MemoryGridServer()
+
+
+def records(memory: MemoryGridServer, *names: str) -> list[Record]:
+    """Read the journal, partition by partition, events of *names* only if there are any."""
+    found: list[Record] = []
+    for partition in range(JOURNAL_PARTITIONS):
+        stream = memory.journal(partition)
+        for entry in () if stream is None else stream.entries:
+            for each in read_records(entry.events):
+                assert isinstance(each, dict), each
+                kind = event_type(each["type"])
+                assert kind is not None
+                known = {"version", "id", "type", "at", "node", "incarnation", "release", "session", "epoch"}
+                assert each.keys() <= known | set(kind.fields), each
+                found.append(each)
+    return [each for each in found if not names or each["type"] in names]
+
+
+async def told(memory: MemoryGridServer, name: str, where: Callable[[Record], bool] = lambda _: True) -> Record:
+    """Wait until an event is in the journal, and return the last one."""
+    await eventually(lambda: any(map(where, records(memory, name))))
+    return [each for each in records(memory, name) if where(each)][-1]
+
+
+@asynccontextmanager
+async def journalled(name: str, memory: MemoryGridServer, **settings: Any) -> AsyncIterator[TestNode]:
+    async with running_node(name, memory=memory, journal=True, **settings) as node:
+        yield node
+
+
+async def test_the_life_of_a_session(memory: MemoryGridServer) -> None:
+    async with journalled("n1", memory) as n1, journalled("n2", memory) as n2:
+        async with RawClient(n1.url) as raw:
+            welcome = await raw.hello("alice", client="test/1", window=30)
+            session = welcome["session"]
+            await raw.send({"type": "subscribe", "id": 1, "request": 1, "selector": "a/**"})
+            await raw.expect("reply")
+            await raw.send({"type": "properties", "id": 2, "request": 2, "set": {"team": "a secret team", "x": None}})
+            await raw.expect("reply")
+            await raw.send({"type": "publish", "id": 3, "request": 3, "topic": "a/b", "value": "a secret value"})
+            await raw.expect("reply")
+            await raw.cut()
+        async with RawClient(n1.url) as raw:
+            again = await raw.resume(welcome["token"], attempt=1, away=1840, received=1, oldest=4)
+            assert again["outcome"] == "reattached"
+            await raw.ws.close(code=4000)
+        await told(memory, "session_disconnected", lambda each: each["cause"] == "going_away")
+        async with RawClient(n2.url) as raw:
+            over = await raw.resume(again["token"], attempt=2, away=-1)
+            assert over["outcome"] == "failed_over"
+            await raw.send({"type": "bye"})
+            await raw.closed()
+        await told(memory, "session_closed")
+        mine = [each for each in records(memory) if each.get("session") == session]
+        token_free = orjson.dumps(records(memory)).decode()
+        first = n1.gateway.me
+    kinds = [each["type"] for each in mine if each["type"] != "session_fenced"]
+    assert kinds == [
+        *("session_opened", "session_selections_changed", "session_properties_changed", "session_disconnected"),
+        *("session_resumed", "session_disconnected", "session_resumed", "session_closed"),
+    ]
+    opened, selected, changed, lost, back, left, failed_over, closed = (
+        each for each in mine if each["type"] != "session_fenced"
+    )
+    assert (opened["principal"], opened["client"], opened["window_ms"]) == ("alice", "test/1", 30_000)
+    assert (selected["names"], selected["count"]) == (["+a/**"], 1)
+    assert (sorted(changed["names"]), changed["count"]) == (["team", "x"], 2)
+    assert (lost["cause"], lost["deduplicated"]) == ("connection_lost", 0)
+    assert (back["rung"], back["away_ms"], back["lost"], back["peer"]) == ("reattached", 1840, 0, "n1")
+    assert back["resent"] == 3
+    assert (left["cause"], left["code"]) == ("going_away", 4000)
+    assert (failed_over["rung"], failed_over["reason"], failed_over["node"]) == ("failed_over", "other_node", "n2")
+    assert "away_ms" not in failed_over, "what a client cannot have measured is not told"
+    assert "lost" not in failed_over
+    assert (failed_over["peer"], failed_over["peer_incarnation"]) == ("n1", first.incarnation)
+    assert closed["reason"] == "session_closed"
+    assert [each["epoch"] for each in (opened, back, failed_over)] == [1, 2, 3]
+    for secret in (welcome["token"], again["token"], over["token"], "a secret value", "a secret team"):
+        assert secret not in token_free
+
+
+async def test_numbers_have_no_hole_and_a_restarted_node_counts_anew(memory: MemoryGridServer) -> None:
+    for _ in range(2):
+        async with journalled("n1", memory) as node:
+            for _ in range(5):
+                async with RawClient(node.url) as raw:
+                    await raw.hello()
+            await eventually(lambda: len(list(node.gateway.node.sessions)) >= 5)
+            await told(memory, "session_disconnected")
+    numbers: dict[str, list[int]] = {}
+    for each in records(memory):
+        incarnation, number = read_event_id(each["id"])
+        numbers.setdefault(incarnation, []).append(number)
+    assert len(numbers) == 2
+    for found in numbers.values():
+        assert sorted(found) == list(range(1, len(found) + 1))
+    assert len(records(memory, "node_started")) == len(records(memory, "node_stopped")) == 2
+
+
+async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
+    quick = {"lease": 1.0, "lease_renew": 0.2}
+    async with journalled("n1", memory, **quick) as n1, journalled("n2", memory, **quick) as n2:
+        async with RawClient(n1.url) as raw:
+            welcome = await raw.hello()
+            grid = n1.gateway.node._context.grid
+            assert isinstance(grid, MemoryGrid)
+            grid.cut()
+            orphaned = await told(memory, "session_orphaned")
+            lapsed = await told(memory, "node_lapsed")
+            taken = await told(memory, "node_taken_over")
+            grid.mend()
+            await told(memory, "grid_regained")
+        dead, survivor = n1.gateway.me, n2.gateway.me
+    assert orphaned["session"] == welcome["session"]
+    assert orphaned["epoch"] == 1
+    for each in (orphaned, lapsed):
+        assert (each["node"], each["peer"], each["peer_incarnation"]) == (survivor.node, "n1", dead.incarnation)
+        assert each["until"] - each["since"] == 1_000_000
+        assert each["since"] < each["until"] <= each["at"]
+    assert taken["count"] == 1
+    # What the node told while it was alone is there all the same, under its own name.
+    assert [each["node"] for each in records(memory, "grid_lost", "node_lease_lost")] == ["n1", "n1"]
+
+
+async def test_refusals_name_the_session_only_if_the_token_is_genuine(memory: MemoryGridServer) -> None:
+    async with journalled("n1", memory) as node:
+        async with RawClient(node.url) as raw:
+            welcome = await raw.hello()
+            await raw.send({"type": "bye"})
+            await raw.closed()
+        async with RawClient(node.url) as raw:
+            await raw.resume(welcome["token"], attempt=1, away=5)
+            await raw.closed()
+        genuine = await told(memory, "session_refused")
+        async with RawClient(node.url) as raw:
+            await raw.resume("no-token", attempt=1)
+            await raw.closed()
+        forged = await told(memory, "session_refused", lambda each: each["reason"] == "token_invalid")
+    assert (genuine["session"], genuine["reason"], genuine["away_ms"]) == (welcome["session"], "session_closed", 5)
+    assert "session" not in forged
+
+
+async def test_traffic_is_measured_and_expiry_told(memory: MemoryGridServer) -> None:
+    async with journalled("n1", memory, reap_interval=0.2) as node:
+        async with RawClient(node.url) as reader, RawClient(node.url) as publisher:
+            await reader.hello("reader", window=0.2)
+            await reader.send({"type": "subscribe", "id": 1, "request": 1, "selector": "**"})
+            await reader.expect("reply")
+            await publisher.hello("publisher", window=0.2)
+            await publisher.send({"type": "publish", "id": 1, "request": 1, "topic": "a/b", "value": 12345})
+            await reader.expect("update")
+            root = await told(memory, "traffic_measured", lambda each: each.get("root") == "a")
+            whole = await told(memory, "traffic_measured", lambda each: each.get("connections") == 2)
+        await told(memory, "session_expired")
+    assert (root["deliveries"], root["publishes"], root["bytes"]) == (1, 1, 5)
+    assert (whole["sessions"], "root" in whole) == (2, False)
+    assert whole["since"] < whole["until"]
+    assert "cpu_ms" in whole
+
+
+async def test_a_superseded_connection_is_told_before_the_resume(memory: MemoryGridServer) -> None:
+    async with journalled("n1", memory) as node, RawClient(node.url) as first, RawClient(node.url) as second:
+        welcome = await first.hello()
+        await second.resume(welcome["token"], attempt=1)
+        await told(memory, "session_resumed")
+    causes = [each.get("cause", each["type"]) for each in records(memory, "session_disconnected", "session_resumed")]
+    assert causes[:2] == ["superseded", "session_resumed"]
+
+
+async def test_a_drain_is_told(memory: MemoryGridServer) -> None:
+    async with journalled("n1", memory) as node, RawClient(node.url) as raw:
+        await raw.hello()
+        drain = asyncio.create_task(node.gateway.drain())
+        draining = await told(memory, "node_draining")
+        await raw.ws.close()
+        await drain
+    assert draining["sessions"] == 1
+    (stopped,) = records(memory, "node_stopped")
+    assert stopped["sessions"] == 1, "it waits for its client, at whichever node that comes to"
+
+
+async def test_principals_can_be_hashed(memory: MemoryGridServer, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef0123456789abcdef\n")
+    hashed = {"journal_principals": PrincipalNames.HASHED, "journal_principals_key_file": key}
+    async with journalled("n1", memory, **hashed) as node:
+        for _ in range(2):
+            async with RawClient(node.url) as raw:
+                await raw.hello("alice")
+        await eventually(lambda: len(records(memory, "session_opened")) == 2)
+    one, other = records(memory, "session_opened")
+    assert one["principal"] == other["principal"]
+    assert one["principal"].startswith("hmac:")
+    assert "alice" not in orjson.dumps(records(memory)).decode()
+
+
+async def test_nothing_is_written_unless_it_is_asked_for(memory: MemoryGridServer) -> None:
+    async with running_node("n1", memory=memory) as node, RawClient(node.url) as raw:
+        await raw.hello()
+    assert records(memory) == []
+
+
+async def test_a_grid_that_takes_no_journal_slows_nobody(
+    memory: MemoryGridServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delivery goes on as ever while every append hangs."""
+    async with journalled("n1", memory) as node:
+        hung = asyncio.Event()
+
+        async def hang(_batches: object) -> list[Any]:
+            hung.set()
+            await asyncio.get_running_loop().create_future()
+            return []
+
+        async with RawClient(node.url) as raw:
+            monkeypatch.setattr(node.gateway.node._context.grid.journal, "append", hang)
+            await raw.hello()
+            await raw.send({"type": "subscribe", "id": 1, "request": 1, "selector": "a/**"})
+            await raw.expect("reply")
+            await hung.wait()
+            for number in range(2, 50):
+                await raw.send({"type": "publish", "id": number, "request": number, "topic": "a/b", "value": number})
+                update = await raw.expect("update")
+                assert update["value"] == number
+        monkeypatch.undo()
+
+
+def test_every_event_is_declared_where_it_can_be_told() -> None:
+    """No event of the schema is forgotten by the recorder."""
+    source = Path(__file__).parents[3] / "gateway/app/journal/recorder.py"
+    text = source.read_text()
+    assert [name for name in EVENT_TYPES if f"happened.{name.upper()}" not in text] == []
