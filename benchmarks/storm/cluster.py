@@ -150,7 +150,7 @@ class Cluster:
             "trusted-proxies": f"{HOST}/32",
             **settings,
         }
-        flags = [part for name, value in arguments.items() for part in (f"--{name}", value)]
+        flags = [part for name, value in arguments.items() for part in (f"--{name}", value) if part]
         return PinnedProcess(
             [sys.executable, "-m", "gateway", "serve", *flags],
             core=self._placement.server,
@@ -210,7 +210,7 @@ def running(
     Args:
         placement: cores.
         nodes: names of the nodes.
-        settings: of ``gateway serve`` that are not the default, by flag without the dashes.
+        settings: of ``gateway serve`` that are not the default, by flag without the dashes; nothing for a switch.
         balancer: whether HAProxy stands before them, by the configuration that ``lb render`` writes.
         connection_rate: connections a second that HAProxy accepts; all that come if None.
 

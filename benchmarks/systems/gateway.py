@@ -40,7 +40,8 @@ def node_arguments(name: str, *, port: int, admin: int, redis_port: int, extra: 
         port: for clients, on 127.0.0.1.
         admin: port for readiness and metrics.
         redis_port: of its grid.
-        extra: more settings by their flag without dashes in front, such as ``{"ping-interval": "5"}``.
+        extra: more settings by their flag without dashes in front, such as ``{"ping-interval": "5"}``; nothing for a
+            switch.
     """
     settings = {
         **BENCHMARK_SETTINGS,
@@ -50,7 +51,13 @@ def node_arguments(name: str, *, port: int, admin: int, redis_port: int, extra: 
         "grid": f"redis://{HOST}:{redis_port}/0",
         **extra,
     }
-    return [sys.executable, "-m", "gateway", "serve", *(f"--{flag}={value}" for flag, value in settings.items())]
+    return [
+        sys.executable,
+        "-m",
+        "gateway",
+        "serve",
+        *(f"--{flag}={value}" if value else f"--{flag}" for flag, value in settings.items()),
+    ]
 
 
 def node_environment() -> dict[str, str]:
