@@ -56,7 +56,7 @@ class Greeter:
     def make(self, record: SessionRecord) -> Session:
         """Make a session of its record; nobody else knows of it yet."""
         session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=self._grid.generation)
-        session.lane = self._requests.lane(session)
+        session.lane = self._requests.lane()
         session.permissions = self._authorisation.permissions_of(session)
         return session
 

@@ -287,7 +287,7 @@ class Handshake:
         machine.restart(now, generation=session.generation)
         # The client asks again for all that it has no answer to, what is being worked on here included.
         session.lane.abandon()
-        session.lane = self._requests.lane(session)
+        session.lane = self._requests.lane()
         session.forget_answers()
         self._greeter.welcome(
             session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None, withdrawn=withdrawn

@@ -87,15 +87,16 @@ def _may_be_asked_anew(run: Iterable[Work]) -> bool:
 class RequestLane:
     """The unanswered requests of one session, in order.
 
+    It does not hold the session, which holds it: the two would stay, once the session has ended, until the collector of
+    cycles comes round, which is seldom (``gateway.garbage``).
+
     Args:
-        session: whose requests.
         execute: executes the first requests of a queue and removes them from it.
     """
 
-    __slots__ = ("_execute", "_queue", "_session", "_space", "_task")
+    __slots__ = ("_execute", "_queue", "_space", "_task")
 
-    def __init__(self, session: Session, execute: Callable[[Session, deque[Work]], Awaitable[None]]) -> None:
-        self._session = session
+    def __init__(self, execute: Callable[[Session, deque[Work]], Awaitable[None]]) -> None:
         self._execute = execute
         self._queue: deque[Work] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -111,11 +112,11 @@ class RequestLane:
             return self._queue[0].request
         return None
 
-    def put(self, work: Work) -> None:
-        """Add a request at the end."""
+    def put(self, session: Session, work: Work) -> None:
+        """Add a request of the session whose lane this is at the end."""
         self._queue.append(work)
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"requests-{self._session.id}")
+            self._task = asyncio.create_task(self._run(session), name=f"requests-{session.id}")
 
     async def idle(self) -> None:
         """Wait until every request has been answered."""
@@ -138,10 +139,10 @@ class RequestLane:
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
-    async def _run(self) -> None:
+    async def _run(self, session: Session) -> None:
         try:
             while self._queue:
-                await self._execute(self._session, self._queue)
+                await self._execute(session, self._queue)
                 if self._space is not None:
                     self._space.set()
                 # Not every step waits for the grid, and one client's requests must not hold up everybody else.
@@ -186,20 +187,20 @@ class Requests:
         self._selecting = Selecting(context, persistence, self._delivery, authorisation)
         self._place = lru_cache(KNOWN_TOPICS)(self._find_place)
 
-    def lane(self, session: Session) -> RequestLane:
-        """Make the lane of a new session."""
-        return RequestLane(session, self._execute)
+    def lane(self) -> RequestLane:
+        """Make the lane of a session."""
+        return RequestLane(self._execute)
 
     def accept(self, session: Session, work: Work) -> None:
         """Take a request in; its reply comes when it has been executed."""
         if isinstance(work, Malformed):
             self._refuse(session, work.request, RequestRefused(work.message))
         elif isinstance(work, Bye) or work.resubmitted:
-            session.lane.put(work)
+            session.lane.put(session, work)
         elif session.refusing or not self._persistence.available:
             self._refuse_for_now(session, work.request, "the grid is away")
         else:
-            session.lane.put(work)
+            session.lane.put(session, work)
 
     # --- Execution ----------------------------------------------------------------------------------------------------
 

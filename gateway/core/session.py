@@ -221,7 +221,8 @@ class SessionMachine(Sender):
                 else:
                     handed_on.append(self._accept(packet))
         except RemoteProtocolError as violation:
-            handed_on.append(violation)
+            # Its trace leads to this very list, and the packets and the connection would stay with it.
+            handed_on.append(violation.with_traceback(None))
         return handed_on
 
     def receive_ack(self, received: PacketId, now: float) -> bool:

@@ -154,7 +154,10 @@ class Connection:
             if not self._calls:
                 self._idle.set()
         if answer.error is not None:
-            raise answer.error
+            try:
+                raise answer.error
+            finally:
+                del answer  # which holds the error, whose trace holds it
         return cast("T", answer.value)
 
     async def _execute(self, step: Step) -> Answer:

@@ -23,6 +23,7 @@ from typing import Final, Protocol, TypeAlias
 from gateway.adapters.memory.journal_table import JournalStream
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.state import GridData
+from gateway.core.errors import GatewayError
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridUnavailable, Ownership, StreamPosition, TopicValue
 
@@ -223,6 +224,9 @@ class MemoryGridServer:
         revision = self._data.revocations.revision
         try:
             answer = Answer(step(self._data, self._now()))
+        except GatewayError as error:
+            # What a grid says; its trace would hold the answer, and that the error.
+            answer = Answer(error=error.with_traceback(None))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the caller, who may wait elsewhere
             answer = Answer(error=error)
         if news := self._data.topics.take_news():

@@ -120,10 +120,8 @@ def close_code(payload: bytes) -> int | None:
     code = int.from_bytes(payload[:_STATUS_BYTES], "big")
     if len(payload) < _STATUS_BYTES or (code not in _SENDABLE and code not in _OF_LIBRARIES):
         raise FrameError(Rule.CLOSE, Breach.PROTOCOL_ERROR, "a close frame has a code that nobody may send")
-    try:
-        payload[_STATUS_BYTES:].decode()
-    except UnicodeDecodeError:
-        raise FrameError(Rule.NOT_UTF_8, Breach.INVALID_TEXT, "the reason of a close frame is not UTF-8") from None
+    if not _is_utf_8(payload[_STATUS_BYTES:]):
+        raise FrameError(Rule.NOT_UTF_8, Breach.INVALID_TEXT, "the reason of a close frame is not UTF-8")
     return code
 
 
@@ -277,12 +275,21 @@ class FrameReader:
 
 def _text(payload: bytes) -> bytes:
     """Let UTF-8 pass (section 8.1). A message is bounded, so it is early enough to look at it when it is whole."""
-    if not payload.isascii():
-        try:
-            payload.decode()
-        except UnicodeDecodeError:
-            raise FrameError(Rule.NOT_UTF_8, Breach.INVALID_TEXT, "a text message is not UTF-8") from None
+    if not (payload.isascii() or _is_utf_8(payload)):
+        raise FrameError(Rule.NOT_UTF_8, Breach.INVALID_TEXT, "a text message is not UTF-8")
     return payload
+
+
+def _is_utf_8(text: bytes) -> bool:
+    """Tell it, and be done with the error: one that is raised meanwhile would hold this one, and its trace the buffers.
+
+    ``from None`` only hides it.
+    """
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _unmask(payload: bytes, mask: bytes, size: int) -> bytes:

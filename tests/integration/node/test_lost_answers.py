@@ -130,7 +130,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     async def never(_session: Session, queue: object) -> None:
         raise AssertionError("nothing is executed here")
 
-    session.lane = RequestLane(session, never)
+    session.lane = RequestLane(never)
     for request in (1, 3, 2):
         session.reply(Reply(request=RequestNumber(request)))
         machine.flush(1000)

@@ -206,7 +206,8 @@ def test_a_reason_must_be_text() -> None:
     assert caught.value.code == Breach.INVALID_TEXT
 
 
-def test_a_violation_is_held_by_nobody() -> None:
+@pytest.mark.parametrize("data", [b"\x81\x00", from_client(1, b"\xed\xa0\x80")], ids=["unmasked", "no text"])
+def test_a_violation_is_held_by_nobody(data: bytes) -> None:
     """Its trace would hold the buffers of its connection until the collector comes round, which is seldom."""
     gc.collect()
     gc.disable()
@@ -217,7 +218,7 @@ def test_a_violation_is_held_by_nobody() -> None:
 
         def violate() -> weakref.ref[Buffers]:
             held = Buffers()
-            _, error = FrameReader(100).feed(b"\x81\x00")
+            _, error = FrameReader(100).feed(data)
             assert error is not None
             return weakref.ref(held)
 
