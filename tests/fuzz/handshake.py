@@ -9,9 +9,9 @@ import orjson
 
 from tests.fuzz import templates
 from tests.fuzz.engine import Case, Finding
-from tests.fuzz.mutation import cut, mutate_bytes
+from tests.fuzz.mutation import mutate_bytes
 from tests.fuzz.node import NodeUnderWatch
-from tests.fuzz.wire import PATIENCE, TEXT, Wire, frame
+from tests.fuzz.wire import PATIENCE, TEXT, Wire, frame, steps
 
 _OLD_TOKEN = "eyJzIjoieCJ9.ZGVhZA.bm90LWEtc2lnbmF0dXJl"
 """Has the form of a token."""
@@ -65,8 +65,7 @@ class HandshakeFuzzer:
                 data += frame(first, payload, mask=mask)
         if random.random() < 0.25:
             data = mutate_bytes(random, data)
-        steps: Case = [["send", piece.decode("latin-1")] for piece in cut(random, data)]
-        return [*steps, ["reset"]] if random.random() < 0.05 else steps
+        return steps(random, data)
 
     async def run(self, case: Case) -> None:
         """Say it, and hear what is answered."""
@@ -76,13 +75,8 @@ class HandshakeFuzzer:
                 await wire.dial()
                 if not await wire.upgrade():
                     raise Finding(f"a good upgrade was refused: {wire.answer!r}")
-                for step in case:
-                    if step[0] == "reset":
-                        wire.reset()
-                        return
-                    if not await wire.send(step[1].encode("latin-1")):
-                        break
-                wire.half_close()
+                if not await wire.play(case):
+                    return
                 await wire.to_end()
         except TimeoutError:
             raise Finding(f"not ended within {PATIENCE:g} s") from None

@@ -9,9 +9,9 @@ from random import Random
 from typing import Final
 
 from tests.fuzz.engine import Case, Finding
-from tests.fuzz.mutation import INTERESTING_BYTES, cut, mutate_bytes
+from tests.fuzz.mutation import INTERESTING_BYTES, mutate_bytes
 from tests.fuzz.node import NodeUnderWatch
-from tests.fuzz.wire import PATIENCE, Wire, frame
+from tests.fuzz.wire import PATIENCE, Wire, frame, steps
 
 _DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 
@@ -135,8 +135,7 @@ class UpgradeFuzzer:
             data = mutate_bytes(random, data)
         if random.random() < 0.03:
             data = random.choice(INTERESTING_BYTES) * random.randrange(3000)
-        steps: Case = [["send", piece.decode("latin-1")] for piece in cut(random, data)]
-        return [*steps, ["reset"]] if random.random() < 0.05 else steps
+        return steps(random, data)
 
     async def run(self, case: Case) -> None:
         """Send it, and look at the answer."""
@@ -144,13 +143,8 @@ class UpgradeFuzzer:
         try:
             async with asyncio.timeout(PATIENCE):
                 await wire.dial()
-                for step in case:
-                    if step[0] == "reset":
-                        wire.reset()
-                        return
-                    if not await wire.send(step[1].encode("latin-1")):
-                        break
-                wire.half_close()
+                if not await wire.play(case):
+                    return
                 answer = b""
                 try:
                     while more := await wire.reader.read(65_536):

@@ -6,7 +6,11 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from typing import Final
+from random import Random
+from typing import Any, Final
+
+from tests.fuzz.engine import Case
+from tests.fuzz.mutation import cut
 
 PATIENCE: Final = 60.0
 """Seconds until a connection that ought to have ended counts as hanging: generous, for machines under load."""
@@ -41,6 +45,16 @@ def frame(first: int, payload: bytes, *, mask: bytes = b"\0\0\0\0") -> bytes:
     )
 
 
+RESET: Final = "reset"
+"""Step of a case: break the connection."""
+
+
+def steps(random: Random, data: bytes) -> Case:
+    """Draw how a network brings bytes: in which pieces, and whether the connection breaks behind them."""
+    pieces: Case = [["send", piece.decode("latin-1")] for piece in cut(random, data)]
+    return [*pieces, [RESET]] if random.random() < 0.05 else pieces
+
+
 class Wire:
     """One connection.
 
@@ -58,9 +72,10 @@ class Wire:
         self.answer = b""
         self.code: int | None = None
 
-    async def dial(self) -> None:
-        """Connect."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+    async def dial(self, connected: socket.socket | None = None) -> None:
+        """Connect, or go on with a socket that is."""
+        where: dict[str, Any] = {"host": "127.0.0.1", "port": self._port} if connected is None else {"sock": connected}
+        self._reader, self._writer = await asyncio.open_connection(**where)
 
     @property
     def reader(self) -> asyncio.StreamReader:
@@ -108,6 +123,17 @@ class Wire:
         """Take frames in until the connection has ended."""
         while await self.frame():
             pass
+
+    async def play(self, case: Case) -> bool:
+        """Send what the steps say, then say that nothing more comes; False if the last one broke the connection."""
+        for action, *data in case:
+            if action == RESET:
+                self.reset()
+                return False
+            if not await self.send(data[0].encode("latin-1")):
+                break
+        self.half_close()
+        return True
 
     def half_close(self) -> None:
         """Say that nothing more comes."""
