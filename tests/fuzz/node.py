@@ -46,6 +46,8 @@ SETTINGS: Final[dict[str, str]] = {
     "trusted_proxies": "127.0.0.1",
     "limit_message_bytes": "16384",
     "limit_value_bytes": "4096",
+    # What is published stays for as long as the stream is long, which has nothing to do with leaks.
+    "stream_length": "1000",
     "log_format": "json",
 }
 """Of the node: small limits, so that they are met, and short windows, so that sessions end."""

@@ -105,6 +105,7 @@ def test_a_scenario_adds_to_what_holds_for_every_one_and_overrides_it(tmp_path: 
         ("storm = 1", "storm must be a table"),
         ("[storm.at_most]\nrecoveries = true", "must be a number, not True"),
         ('[storm.at_most]\nrecoveries = "few"', "must be a number, not 'few'"),
+        ("[storm.at_most]\nrecoveries = []", "must be a number, not []"),
         ("[storm", "is no TOML"),
     ],
 )
@@ -112,6 +113,13 @@ def test_a_file_that_is_wrong_says_where(tmp_path: Path, text: str, complaint: s
     with pytest.raises(InvalidThresholds, match=r"slo\.toml") as caught:
         load(written(tmp_path, text), "storm")
     assert complaint in str(caught.value)
+
+
+def test_a_file_that_is_not_utf_8_is_no_toml(tmp_path: Path) -> None:
+    file = tmp_path / "slo.toml"
+    file.write_bytes(b"[storm.at_most]\nrecoveries = 0 # caf\xe9\n")
+    with pytest.raises(InvalidThresholds, match="is no TOML"):
+        load(file, "storm")
 
 
 def test_a_missing_file_is_no_verdict(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def test_a_mistake_is_told_with_place_value_and_remedy(environment: dict[str, st
         ("windw_default = 1", "gateway.toml: windw_default: there is no such setting; did you mean window_default?"),
         ("[window]\ndefault = 1", "gateway.toml: window: there are no tables; keys are flat; write window_default"),
         ("lease = true", "gateway.toml: lease: True is not a duration; give seconds"),
+        ("claim_rate = []", "gateway.toml: claim_rate: [] is not a number; give a number"),
         ("lease = ", "gateway.toml: the file is not TOML: "),
         ('token_keys_file = "absent"', "absent cannot be read (No such file or directory); name a file"),
     ],
