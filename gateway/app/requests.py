@@ -318,7 +318,8 @@ class Requests:
                 if asks:
                     self._authorisation.check_publish(session, topic)
             except RequestRefused as reason:
-                refused.append((request.request, reason))
+                # Its trace leads to this very list, and the session and what it published would stay with it.
+                refused.append((request.request, reason.with_traceback(None)))
             else:
                 touched.add(partition)
                 commands.append(PublishCommand(right, request.request, settled, topic, request.value, stored, most))

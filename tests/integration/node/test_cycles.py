@@ -48,6 +48,9 @@ async def asks_for_what_is_refused(client: RawClient) -> None:
     for number, selector in enumerate(("", "a//b", "**/x/**/y\0"), 1):
         await client.send({"id": number, "type": "subscribe", "request": number, "selector": selector})
         await client.expect("reply")
+    for number, topic in enumerate(("", "a/*", "$gateway/x"), 4):
+        await client.send({"id": number, "type": "publish", "request": number, "topic": topic, "value": 1})
+        await client.expect("reply")
     await client.send({"type": "bye"})
     await client.closed()
 
