@@ -21,6 +21,7 @@ from gateway.core.errors import GatewayError
 from gateway.settings import ConfigurationError
 from pipeline.cli.configuration import config
 from pipeline.cli.generating import generate
+from pipeline.cli.gold import gold
 from pipeline.cli.sentences import sentence_of
 from pipeline.errors import NotReady
 
@@ -37,7 +38,7 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
-for _command in (config, generate):
+for _command in (config, generate, gold):
     program.add_command(_command)
 
 

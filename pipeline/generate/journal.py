@@ -94,8 +94,9 @@ class Slice:
     Attributes:
         number: of the slice, from 0.
         world: whose runs the events name.
-        rows: columns; beside what was told ``number`` (of the event's id), ``entry`` (its sequence in the stream),
-            ``generation_of_entry`` and ``line``. In the order of streams, entries and lines.
+        rows: columns; beside what was told ``number`` (of the event's id), ``flush`` (when its node appended it),
+            ``generation_of_entry``, ``entry`` (its sequence in the stream) and ``line``. In the order of streams,
+            entries and lines.
     """
 
     number: int
@@ -205,7 +206,6 @@ class _Writer:
         new |= line % EVENTS_PER_ENTRY == 0
         table["line"] = _count_from(new)
         self._sequence(table, new)
-        del table["flush"]
         return table
 
     def _sequence(self, table: Rows, new: NDArray[np.bool_]) -> None:

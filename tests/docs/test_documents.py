@@ -45,6 +45,7 @@ from pipeline.configuration import FILE_VARIABLE as PIPELINE_FILE
 from pipeline.configuration import SETTINGS as PIPELINE_SETTINGS
 from pipeline.configuration import load as load_pipeline
 from pipeline.configuration import variable as pipeline_variable
+from pipeline.gold.tables import TABLES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -67,9 +68,10 @@ PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", 
 """Words that may stand before a command."""
 PATHS: Final = re.compile(r"(?:gateway|lb|pipeline|tests|docs|scripts|deploy|benchmarks|charts|loadtests)/[\w./-]*")
 _PROVIDERS: Final = ("jwks_uri", "realm_access", "resource_access")
-FOREIGN: Final = ("test_", "haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", *_PROVIDERS)
+FOREIGN: Final = ("test_", "haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", "spark.", *_PROVIDERS)
 """How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
-redis-py's options in URLs, Linux, identity providers; and tests, which ``test_threat_model`` compares."""
+redis-py's options in URLs, Linux, Spark's settings, identity providers; and tests, which ``test_threat_model``
+compares."""
 AUTHENTICATOR_READERS: Final = {"issuer": read_jwt_settings, "url": read_callback_settings}
 """What reads a file for ``auth``, by a key that each of them has."""
 SUFFIXES: Final = frozenset({"cfg", "lua", "md", "py", "toml", "yml"})
@@ -419,6 +421,7 @@ def known_names() -> frozenset[str]:
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
     names |= {each.name for each in CLOSE_CODES}
     names |= {*journal.FIELDS, *journal.EVENT_TYPES}
+    names |= {name for each in TABLES.values() for name in (each.name, *(column.name for column in each.columns))}
     names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}
     for kind in vars(packets).values():
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):

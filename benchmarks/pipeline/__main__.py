@@ -1,0 +1,101 @@
+"""``python -m benchmarks.pipeline``: generate journals of growing size, run the pipeline over each, and compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from benchmarks.machine import commit, machine
+from benchmarks.pipeline.measure import measure
+from benchmarks.plots import Series, draw, slope
+
+SIZES: Final = (1_000_000, 10_000_000, 50_000_000)
+"""Events; of growth, two orders of magnitude say enough."""
+
+STEPS: Final = ("silver", "gold")
+"""What is done from bronze to silver to gold."""
+
+MEMORY: Final = "3g"
+"""Heap of the driver, at every size: what does not fit has to be spilled, as it would be on a real machine."""
+
+FIGURES: Final = Path(__file__).parents[2] / "docs" / "explanation" / "figures"
+
+
+@click.command()
+@click.option("--events", "sizes", multiple=True, type=int, default=SIZES, show_default=True, help="Sizes to measure.")
+@click.option(
+    "--scratch", type=click.Path(path_type=Path), required=True, help="Folder for lakes; 3 GB for the largest."
+)
+@click.option("--json", "file", type=click.Path(path_type=Path), required=True, help="Where results are kept, by size.")
+@click.option("--figures/--no-figures", default=False, help="Draw the pictures of the documentation.")
+def main(sizes: Sequence[int], scratch: Path, file: Path, *, figures: bool) -> None:
+    """Measure the pipeline; sizes that were measured before stay in the file."""
+    results = json.loads(file.read_text()) if file.exists() else {}
+    for events in sizes:
+        results[str(events)] = _measure(events, scratch / f"lake-{events}")
+        results["machine"] = {**machine(), "commit": commit()}
+        file.write_text(json.dumps(results, indent=1))
+    measured = {int(size): result for size, result in results.items() if size.isdecimal()}
+    click.echo(_table(measured))
+    if figures:
+        _draw(measured)
+
+
+def _measure(events: int, lake: Path) -> dict[str, Any]:
+    shutil.rmtree(lake, ignore_errors=True)
+    pipeline = [sys.executable, "-m", "pipeline"]
+    taken = {"generate": measure([*pipeline, "generate", "--events", f"{events}", "--lake", f"{lake}"])}
+    memory, local = f"spark.driver.memory={MEMORY}", {"SPARK_LOCAL_IP": "127.0.0.1"}
+    taken["silver"] = measure([sys.executable, "-m", "benchmarks.pipeline.silver", f"{lake}", memory], local)
+    taken["gold"] = measure([*pipeline, "gold", "--lake", f"{lake}", "--spark-conf", memory], local)
+    taken["duckdb"] = measure([sys.executable, "-m", "benchmarks.pipeline.duckdb_gold", f"{lake}"])
+    files = {
+        layer: [each.stat().st_size for each in (lake / layer).rglob("*.parquet")]
+        for layer in ("bronze", "silver", "gold")
+    }
+    return {
+        "taken": {name: asdict(each) for name, each in taken.items()},
+        "files": {layer: {"count": len(sizes), "bytes": sum(sizes)} for layer, sizes in files.items()},
+        "cores": os.cpu_count(),
+    }
+
+
+def _table(measured: dict[int, dict[str, Any]]) -> str:
+    lines = [
+        "| events | step | seconds | CPU, s | events/s and core | memory, MiB | of it JVM | of it Python |",
+        "| --: | --- | --: | --: | --: | --: | --: | --: |",
+    ]
+    for events, result in sorted(measured.items()):
+        for step, taken in result["taken"].items():
+            sizes = (taken["peak_bytes"], taken["peak_jvm_bytes"], taken["peak_python_bytes"])
+            lines.append(
+                f"| {events:,} | {step} | {taken['seconds']:.1f} | {taken['cpu_seconds']:.1f} | "
+                f"{events / taken['cpu_seconds']:,.0f} | {' | '.join(f'{size / 2**20:,.0f}' for size in sizes)} |"
+            )
+    return "\n".join(lines)
+
+
+def _draw(measured: dict[int, dict[str, Any]]) -> None:
+    for name, title, value, unit in (
+        ("seconds", "Time from events to gold", "seconds", 1),
+        ("peak_bytes", "Most memory of all processes", "MiB", 2**20),
+    ):
+        series = [
+            Series(step, [(size, result["taken"][step][name] / unit) for size, result in measured.items()])
+            for step in (*STEPS, "duckdb")
+        ]
+        draw(FIGURES / f"pipeline-{value.lower()}.svg", title=title, size="events", value=value, series=series)
+        for each in series:
+            click.echo(f"{each.label}: {name} grows as n^{slope(each.points):.2f}")
+
+
+if __name__ == "__main__":
+    main()

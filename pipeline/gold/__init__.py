@@ -1,0 +1,28 @@
+"""Gold: the tables that answer questions, made of events and sessions.
+
+Each transformation takes data frames and gives one; ``job`` alone reads and writes. What the columns mean stands in
+``tables``, from which the reference page is made.
+"""
+
+from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
+from pipeline.gold.loads import capacity, traffic
+from pipeline.gold.losses import days_of_runs, losses
+from pipeline.gold.objectives import objectives
+from pipeline.gold.slow_consumers import slow_consumers
+from pipeline.gold.storms import storms
+from pipeline.gold.tables import TABLES, GoldTable
+
+__all__ = [
+    "TABLES",
+    "GoldTable",
+    "capacity",
+    "days_of_runs",
+    "found_incidents",
+    "incident_sessions",
+    "incidents",
+    "losses",
+    "objectives",
+    "slow_consumers",
+    "storms",
+    "traffic",
+]

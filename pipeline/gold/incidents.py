@@ -1,0 +1,169 @@
+"""Incidents: deaths, hangs and drains of nodes, found in what nodes tell, and the sessions that they touched."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from gateway.core.journal import events
+from pipeline.gold.shaping import away, rungs, shaped, share, stints
+from pipeline.gold.tables import INCIDENT_SESSIONS, INCIDENTS
+from pipeline.gold.words import CLOSED, DEATH, DRAIN, EXPIRED, HANG, SLACK_SECONDS, UNSAID
+
+
+def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
+    """Find the incidents, without what became of sessions.
+
+    A node *died* if a survivor says that its lease lapsed or that its sessions were orphaned, or if it began anew
+    without having stopped. If it told anything after its lease had lapsed, it only *hung*. It was *drained* if it says
+    so.
+
+    Args:
+        days: of runs, from ``days_of_runs``.
+        bronze: events.
+
+    Returns:
+        The first columns of ``incidents``; a row for each.
+    """
+    lives = _lives(days)
+    lapses = _lapses(bronze)
+    vanished = (
+        lives.join(lapses.select("incarnation"), "incarnation", "left_anti")
+        .where(f.col("next_started_at").isNotNull() & f.col("stopped_at").isNull())
+        .select(
+            f.lit(DEATH).alias("kind"), "node", "incarnation", "release", f.col("last_at").alias("begins"),
+            f.col("next_started_at").alias("ends"), f.lit(None).cast("string").alias("noticed_by"),
+        )
+    )  # fmt: skip
+    told = lives.select(
+        "incarnation", "release", "lease_lost_at", "last_at", "stopped_at", f.col("node").alias("own_name")
+    )
+    # Whoever stopped as planned and could not say goodbye to the grid is no dead node.
+    gone = lapses.join(told, "incarnation", "left").where(f.col("stopped_at").isNull())
+    lapsed = gone.select(
+        f.when(f.col("lease_lost_at") >= f.col("since"), HANG).otherwise(DEATH).alias("kind"),
+        f.coalesce("node", "own_name").alias("node"),
+        "incarnation",
+        "release",
+        # It lived for as long as it told anything: survivors know less of that than its own events.
+        f.when(f.col("lease_lost_at") >= f.col("since"), f.col("since"))
+        .otherwise(f.greatest("since", f.least("last_at", "until")))
+        .alias("begins"),
+        f.coalesce("taken_over_at", "until").alias("ends"),
+        "noticed_by",
+    )
+    drained = lives.where(f.col("draining_at").isNotNull()).select(
+        f.lit(DRAIN).alias("kind"), "node", "incarnation", "release", f.col("draining_at").alias("begins"),
+        f.col("stopped_at").alias("ends"), f.lit(None).cast("string").alias("noticed_by"),
+    )  # fmt: skip
+    return (
+        lapsed.unionByName(vanished)
+        .unionByName(drained)
+        .withColumn("incident", f.concat_ws("-", "kind", "incarnation"))
+        .withColumn("date", f.to_date("begins"))
+    )
+
+
+def incident_sessions(found: DataFrame, silver: DataFrame) -> DataFrame:
+    """List the sessions that incidents touched, and what became of each.
+
+    A death or a hang touches those whose connection to the node ended then, or has not ended, and of whose loss the
+    node itself said nothing. A drain touches all that were connected to the node while it lasted, but for those that
+    ended on their own.
+
+    Args:
+        found: from ``found_incidents``.
+        silver: sessions.
+    """
+    stint, back = f.col("stint"), f.col("next")
+    slack = f.expr(f"INTERVAL {SLACK_SECONDS} SECONDS")
+    ends = f.coalesce("ends", "begins")
+    there = (stint["begins"] <= ends) & (stint["ends"].isNull() | (stint["ends"] >= f.col("begins") - slack))
+    unsaid = stint["cause"].isNull() | stint["cause"].isin(*UNSAID)
+    own_end = f.coalesce(stint["cause"].isin(CLOSED, EXPIRED), f.lit(False))
+    touched = f.when(f.col("kind") == DRAIN, ~own_end).otherwise(unsaid)
+    lives = stints(silver)
+    joined = lives.join(
+        f.broadcast(found.select("incident", "kind", "incarnation", "begins", "ends", "date")),
+        (stint["incarnation"] == f.col("incarnation")) & there & touched,
+    )
+    first = Window.partitionBy("incident", "session").orderBy("place")
+    came = back.isNotNull()
+    fate = (
+        f.when(came, "recovered")
+        .when(f.col("end") == CLOSED, "closed")
+        .when(f.col("state") == "ended", "expired")
+        .otherwise("away")
+    )
+    return shaped(
+        joined.withColumn("rank", f.row_number().over(first))
+        .where(f.col("rank") == 1)
+        .select(
+            "incident", "session", "principal", "client", "date",
+            stint["begins"].alias("connected_at"), stint["ends"].alias("left_at"), stint["cause"].alias("cause"),
+            fate.alias("fate"), back["begins"].alias("back_at"), back["node"].alias("back_node"),
+            back["rung"].alias("rung"), back["away_ms"].alias("away_ms"), back["measured_by"].alias("measured_by"),
+            back["uncertain_ms"].alias("uncertain_ms"), back["resent"].alias("resent"), back["lost"].alias("lost"),
+        ),
+        INCIDENT_SESSIONS,
+    )  # fmt: skip
+
+
+def incidents(found: DataFrame, touched: DataFrame) -> DataFrame:
+    """Sum up what became of the sessions of each incident.
+
+    Args:
+        found: from ``found_incidents``.
+        touched: from ``incident_sessions``.
+    """
+    fates = touched.groupBy("incident").agg(
+        f.count("*").alias("sessions"),
+        _fate("recovered").alias("comebacks"),
+        *rungs(f.col("rung")),
+        *(_fate(name).alias(name) for name in ("expired", "closed", "away")),
+        *away(f.col("away_ms")),
+        f.sum("resent").alias("resent"),
+        f.count_if(f.col("lost") > 0).alias("lossy"),
+        f.sum("lost").alias("lost"),
+        f.max("back_at").alias("settled_at"),
+    )
+    joined = found.join(fates, "incident", "left").fillna(0, [each.name for each in INCIDENTS.columns if each.required])
+    return shaped(
+        joined.withColumn("recovered_share", share(f.col("comebacks"), f.col("sessions"))),
+        INCIDENTS,
+    )
+
+
+def _fate(name: str) -> Column:
+    return f.count_if(f.col("fate") == name)
+
+
+def _lives(days: DataFrame) -> DataFrame:
+    """Tell of each run of a node when it did what, as it says itself, and when the next run of the node began."""
+    earliest = ("first_at", "started_at", "draining_at", "stopped_at")
+    runs = days.groupBy("incarnation").agg(
+        f.max("node").alias("node"),
+        f.max("release").alias("release"),
+        *(f.min(name).alias(name) for name in earliest),
+        *(f.max(name).alias(name) for name in ("last_at", "lease_lost_at")),
+    )
+    later = Window.partitionBy("node").orderBy("first_at", "incarnation")
+    return runs.withColumn("next_started_at", f.lead("started_at").over(later))
+
+
+def _lapses(bronze: DataFrame) -> DataFrame:
+    """List the runs that survivors say are gone."""
+    names = (events.NODE_LAPSED.name, events.NODE_TAKEN_OVER.name, events.SESSION_ORPHANED.name)
+    taken = f.when(f.col("type") == events.NODE_TAKEN_OVER.name, f.col("at"))
+    noticed = f.when(f.col("type") != events.NODE_TAKEN_OVER.name, f.struct("at", f.col("node").alias("by")))
+    return (
+        bronze.where(f.col("type").isin(*names) & f.col("peer_incarnation").isNotNull())
+        .groupBy(f.col("peer_incarnation").alias("incarnation"))
+        .agg(
+            f.max("peer").alias("node"),
+            f.coalesce(f.min("since"), f.min("at")).alias("since"),
+            f.coalesce(f.min("until"), f.min("at")).alias("until"),
+            f.min(taken).alias("taken_over_at"),
+            f.min(noticed)["by"].alias("noticed_by"),
+        )
+    )

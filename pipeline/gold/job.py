@@ -1,0 +1,184 @@
+"""The job: reads bronze and silver, and writes the gold tables of some days.
+
+A table is a folder with one folder for each day, and each of these holds one file. A new file takes the place of the
+old one by being renamed onto it, so that every reader sees the old rows of a day or the new ones, and never both or
+none; and to run the job again changes nothing but the files' dates.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from gateway.core.journal import events
+from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
+from pipeline.gold.loads import capacity, traffic
+from pipeline.gold.losses import days_of_runs, losses
+from pipeline.gold.objectives import objectives
+from pipeline.gold.slow_consumers import slow_consumers
+from pipeline.gold.storms import storms
+
+FILE: Final = "part.parquet"
+"""Name of the one file of a day."""
+
+STAGING: Final = ".staging"
+"""Below the folder of gold; what is written there is not part of a table yet. Whatever a crash left there is removed by
+the next run."""
+
+CONTEXT: Final = timedelta(days=1)
+"""How much before and after the days asked for is read: incidents reach over midnight, and a day is compared with the
+one before."""
+
+SELDOM: Final = tuple(
+    each.name
+    for each in (
+        events.SESSION_REFUSED,
+        events.SESSION_SLOW_CLOSED,
+        events.SESSION_ORPHANED,
+        events.NODE_LAPSED,
+        events.NODE_TAKEN_OVER,
+        events.TRAFFIC_MEASURED,
+    )
+)
+"""Events that gold tables are made of, beside sessions and the days of runs: a few hundredths of all, so that one pass
+over bronze takes them out and the tables share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Days (UTC) to make tables of, both included; None is as far as there are events.
+
+    Raises:
+        ValueError: the last day is before the first.
+    """
+
+    first: date | None = None
+    last: date | None = None
+
+    def __post_init__(self) -> None:
+        if self.first and self.last and self.last < self.first:
+            raise ValueError(f"the last day, {self.last}, is before the first, {self.first}")
+
+    def hold(self, column: str, context: timedelta = timedelta()) -> Column:
+        """Tell whether a day is one of them."""
+        held = f.lit(True)
+        if self.first:
+            held &= f.col(column) >= f.lit(self.first - context)
+        if self.last:
+            held &= f.col(column) <= f.lit(self.last + context)
+        return held
+
+    def __contains__(self, day: date) -> bool:
+        return not ((self.first and day < self.first) or (self.last and day > self.last))
+
+
+def make_tables(
+    bronze: DataFrame, silver: DataFrame, keep: Callable[[DataFrame], DataFrame] = lambda frame: frame
+) -> dict[str, DataFrame]:
+    """Make all gold tables.
+
+    Args:
+        bronze: events.
+        silver: sessions.
+        keep: is given each frame that several tables are made of, and may keep its rows.
+    """
+    seldom = keep(bronze.where(f.col("type").isin(*SELDOM)))
+    days = keep(days_of_runs(bronze))
+    found = keep(found_incidents(days, seldom))
+    touched = keep(incident_sessions(found, silver))
+    return {
+        "objectives": objectives(seldom, silver),
+        "incidents": incidents(found, touched),
+        "incident_sessions": touched,
+        "storms": storms(seldom, silver, found),
+        "slow_consumers": slow_consumers(seldom, silver),
+        "traffic": traffic(seldom),
+        "capacity": capacity(seldom),
+        "losses": losses(days),
+    }
+
+
+def write_gold(bronze: DataFrame, silver: DataFrame, folder: Path, days: Days) -> Iterator[tuple[str, int]]:
+    """Write the rows of some days of all gold tables.
+
+    Args:
+        bronze: events.
+        silver: sessions.
+        folder: of gold.
+        days: which. If one end is open, it is that of bronze: what is older stays as it is, even if bronze no longer
+            goes back so far.
+
+    Yields:
+        The name of each table that has been written, and how many rows of these days it has.
+    """
+    held = _closed(bronze, days)
+    if held is None:
+        return
+    first, last = held
+    days = Days(first, last)
+    kept: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return kept[-1]
+
+    soon = f.date_sub(f.to_date("first_event_at"), CONTEXT.days)
+    late = f.date_add(f.to_date("last_event_at"), CONTEXT.days)
+    lived = (soon <= f.lit(last)) & (late >= f.lit(first))
+    try:
+        tables = make_tables(bronze.where(days.hold("date", CONTEXT)), silver.where(lived), keep)
+        with _staging(folder) as staging:
+            for name, frame in tables.items():
+                written = frame.where(days.hold("date"))
+                # One file for each day, with its rows in a fixed order.
+                order = [each for each in frame.columns if each != "date"]
+                in_order = written.repartition("date").sortWithinPartitions("date", *order)
+                in_order.write.partitionBy("date").parquet(str(staging / name))
+                yield name, _publish(staging / name, folder / name, days)
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def _closed(bronze: DataFrame, days: Days) -> tuple[date, date] | None:
+    """Put the ends of bronze where those of *days* are open; None if there are no events on these days."""
+    row = bronze.where(days.hold("date")).agg(f.min("date").alias("first"), f.max("date").alias("last")).first()
+    if row is None or row["first"] is None:
+        return None
+    return days.first or row["first"], days.last or row["last"]
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    place = folder / STAGING
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        yield place / uuid4().hex
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _publish(staged: Path, table: Path, days: Days) -> int:
+    """Put what was staged into the place of the old rows, day by day."""
+    rows, written = 0, set()
+    for part in sorted(staged.glob("date=*/*.parquet")):
+        place = table / part.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        rows += pq.read_metadata(part).num_rows
+        part.replace(place / FILE)
+        written.add(place.name)
+    for place in table.glob("date=*"):
+        if place.name not in written and date.fromisoformat(place.name.removeprefix("date=")) in days:
+            (place / FILE).unlink(missing_ok=True)
+    return rows

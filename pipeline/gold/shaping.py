@@ -1,0 +1,76 @@
+"""What several transformations have in common."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from pipeline.gold.tables import GoldTable
+from pipeline.gold.words import CONNECTED, CREATED, FAILED_OVER, PERCENTILES, REATTACHED
+
+
+def stints(silver: DataFrame) -> DataFrame:
+    """Take the connected intervals of sessions apart.
+
+    Args:
+        silver: the table of sessions.
+
+    Returns:
+        A row for each: the columns of the session; ``place``, from 0; ``stint``, the interval; ``next``, the connected
+        interval after it, null if there is none. Nothing is shuffled for it.
+    """
+    connected = f.filter("intervals", lambda each: each["kind"] == CONNECTED)
+    paired = f.transform(
+        "connected",
+        lambda each, place: f.struct(each.alias("stint"), f.get("connected", place + 1).alias("next")),
+    )
+    return (
+        silver.withColumn("connected", connected)
+        .select("session", "principal", "client", "end", "state", f.posexplode(paired).alias("place", "pair"))
+        .select("*", "pair.stint", "pair.next")
+        .drop("pair")
+    )
+
+
+def comebacks(silver: DataFrame) -> DataFrame:
+    """List how clients came back: the connected intervals that did not begin with the session."""
+    found = silver.select("session", f.explode("intervals").alias("back"))
+    return found.where((f.col("back.kind") == CONNECTED) & (f.col("back.rung") != CREATED))
+
+
+def rungs(rung: Column) -> list[Column]:
+    """Count the comebacks of each rung, in a group."""
+    return [
+        f.count_if(rung == REATTACHED).alias("reattached"),
+        f.count_if(rung == FAILED_OVER).alias("failed_over"),
+        f.count_if(~rung.isin(REATTACHED, FAILED_OVER)).alias("other_rungs"),
+    ]
+
+
+def away(away_ms: Column) -> list[Column]:
+    """Tell how long sessions of a group were away."""
+    return [
+        f.count(away_ms).alias("measured"),
+        *(percentile(away_ms, hundredths).alias(f"away_{name}_ms") for hundredths, name in PERCENTILES),
+        f.max(away_ms).alias("away_max_ms"),
+    ]
+
+
+def percentile(column: Column, hundredths: int) -> Column:
+    """Find the smallest value of a group that at least so many hundredths of its values do not exceed.
+
+    Of whole numbers, and by whole numbers alone: no engine rounds it to another of the values.
+    """
+    ordered = f.array_sort(f.collect_list(column))
+    rank = f.floor((f.size(ordered) * hundredths + 99) / 100).cast("int")
+    return f.try_element_at(ordered, rank)
+
+
+def share(part: Column, whole: Column) -> Column:
+    """Divide; null if there is nothing to divide by."""
+    return f.when(whole > 0, part / whole)
+
+
+def shaped(frame: DataFrame, table: GoldTable) -> DataFrame:
+    """Give a table the columns that it is declared with, in that order and of these types."""
+    return frame.select(*(f.col(each.name).cast(each.type).alias(each.name) for each in table.columns))

@@ -1,0 +1,290 @@
+"""The gold tables: what they are called, their columns, and what each means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pipeline.schemas import Column, struct
+
+
+@dataclass(frozen=True, slots=True)
+class GoldTable:
+    """One table of gold.
+
+    Attributes:
+        name: also of its folder.
+        meaning: what it is for, and what one row is.
+        columns: all of them; the last is ``date``, by which it is stored.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> StructType:
+        """For Spark."""
+        return struct(self.columns)
+
+
+_TEXT, _COUNT, _INSTANT, _SHARE = StringType(), LongType(), TimestampType(), DoubleType()
+_TEXTS: Final = ArrayType(StringType(), containsNull=False)
+
+
+def _count(name: str, meaning: str) -> Column:
+    return Column(name, _COUNT, meaning, required=True)
+
+
+def _by_date(meaning: str) -> Column:
+    return Column("date", DateType(), f"The day (UTC) {meaning}; the table is stored by it.", required=True)
+
+
+_HOUR: Final = Column("hour", _INSTANT, "The hour (UTC), as the instant it begins at.", required=True)
+_NODE: Final = Column("node", _TEXT, "The node.")
+_RELEASE: Final = Column("release", _TEXT, "The version of the gateway that it ran.")
+
+_RUNGS: Final = (
+    _count("reattached", "Of these, how many went on with both resend buffers."),
+    _count("failed_over", "Of these, how many went on with what the grid held."),
+    _count("other_rungs", "Of these, how many came back on another rung of the ladder."),
+)
+
+_AWAY: Final = (
+    _count("measured", "How many comebacks tell how long the session was away."),
+    Column(
+        "away_p50_ms", _COUNT, "How long sessions were away, in milliseconds: not longer than this for half of them."
+    ),
+    Column("away_p95_ms", _COUNT, "The same for 95 of 100."),
+    Column("away_p99_ms", _COUNT, "The same for 99 of 100."),
+    Column("away_max_ms", _COUNT, "The longest."),
+)
+
+OBJECTIVES: Final = GoldTable(
+    "objectives",
+    "Is the gateway within its recovery objective? One row for each hour, node and release with comebacks, refusals or "
+    "sessions that nobody came back for.",
+    (
+        _HOUR,
+        _NODE,
+        _RELEASE,
+        _count("comebacks", "Clients that came back to their sessions here, in this hour."),
+        *_RUNGS,
+        _count("refused", "Resumes with a genuine token that were refused for good."),
+        _count("put_off", "Resumes that were told to try again: the grid was away, or too many came at once."),
+        _count("strangers", "Resumes whose token was not genuine; they are nobody's comeback."),
+        _count("expired", "Sessions served here last whose window ended in this hour."),
+        Column(
+            "recovered_share",
+            _SHARE,
+            "Comebacks as a share of comebacks and refusals for good; none if there was neither.",
+        ),
+        Column("reattached_share", _SHARE, "Comebacks that were reattached as a share of all comebacks."),
+        *_AWAY,
+        _count("resent", "Packets that were sent once more."),
+        _count("conflated", "Updates that comebacks left out because a newer one followed."),
+        _count("deduplicated", "Publishes that were in the grid already and were not repeated."),
+        _count("lossy", "Comebacks that are known to have lost packets."),
+        _count("lost", "Packets that are known to be lost."),
+        _by_date("of the hour"),
+    ),
+)
+
+INCIDENTS: Final = GoldTable(
+    "incidents",
+    "What happened to nodes, and what became of their sessions. One row for each death, hang or drain of a run of a "
+    "node; two nodes that die shortly after each other are two.",
+    (
+        Column("incident", _TEXT, "Names it: kind and incarnation.", required=True),
+        Column(
+            "kind",
+            _TEXT,
+            "`death`: it vanished; `hang`: its lease lapsed, and it lived on; `drain`: it was emptied as planned.",
+            required=True,
+        ),
+        _NODE,
+        Column("incarnation", _TEXT, "Which run of the node.", required=True),
+        _RELEASE,
+        Column(
+            "begins",
+            _INSTANT,
+            "When: of a drain, its beginning; else when the node is last known to live.",
+            required=True,
+        ),
+        Column(
+            "ends",
+            _INSTANT,
+            "Of a drain, when the node had stopped; else when survivors had its sessions on the clock, or noticed.",
+        ),
+        Column("noticed_by", _TEXT, "The survivor that noticed; none for a drain, or if nobody told."),
+        _count("sessions", "Sessions that were connected to it then."),
+        _count("comebacks", "Of these, how many came back."),
+        *_RUNGS,
+        _count(
+            "expired", "Of the sessions, how many ended because nobody came back in time, as was told or must be so."
+        ),
+        _count("closed", "Of the sessions, how many were closed on purpose without having come back."),
+        _count("away", "Of the sessions, how many are still away, as far as is known."),
+        Column("recovered_share", _SHARE, "Comebacks as a share of the sessions; none if there were none."),
+        *_AWAY,
+        _count("resent", "Packets that were sent once more."),
+        _count("lossy", "Sessions that are known to have lost packets."),
+        _count("lost", "Packets that are known to be lost."),
+        Column("settled_at", _INSTANT, "When the last of those who came back was back."),
+        _by_date("on which it began"),
+    ),
+)
+
+INCIDENT_SESSIONS: Final = GoldTable(
+    "incident_sessions",
+    "Who was affected by an incident, and how. One row for each incident and session; a session that two incidents "
+    "touched belongs to both.",
+    (
+        Column("incident", _TEXT, "Which incident.", required=True),
+        Column("session", _TEXT, "Which session.", required=True),
+        Column("principal", _TEXT, "Whose it is."),
+        Column("client", _TEXT, "What the client said it is."),
+        Column("connected_at", _INSTANT, "Since when it was connected to the node."),
+        Column("left_at", _INSTANT, "When that connection ended; none if nobody knows."),
+        Column("cause", _TEXT, "How it ended, as silver tells; none if nobody told."),
+        Column("fate", _TEXT, "`recovered`, `expired`, `closed` or `away`.", required=True),
+        Column("back_at", _INSTANT, "When its client was back."),
+        Column("back_node", _TEXT, "Where."),
+        Column("rung", _TEXT, "By which rung of the recovery ladder."),
+        Column("away_ms", _COUNT, "How long it was away, in milliseconds."),
+        Column("measured_by", _TEXT, "Who measured that: `client`, `node` or `survivors`."),
+        Column("uncertain_ms", _COUNT, "By how much it may have been shorter."),
+        Column("resent", _COUNT, "Packets that were sent once more."),
+        Column("lost", _COUNT, "Packets that are known to be lost; none if unknown."),
+        _by_date("on which the incident began"),
+    ),
+)
+
+STORMS: Final = GoldTable(
+    "storms",
+    "When clients came back in a crowd. One row for each time in which ten seconds after ten seconds had at least "
+    "5 times as many comebacks as usual, and at least 20; ten quieter seconds do not end it.",
+    (
+        Column("begins", _INSTANT, "The first of these seconds.", required=True),
+        Column("ends", _INSTANT, "The end of the last of them.", required=True),
+        _count("comebacks", "Clients that came back."),
+        _count("sessions", "Different sessions among these."),
+        _count("peak", "Most comebacks in ten seconds."),
+        _count("usual", "What is usual: the median of all ten seconds of the hour with the peak."),
+        _count("put_off", "Resumes that were told to try again meanwhile."),
+        Column("nodes", _TEXTS, "Nodes to which they came, in the order of their names.", required=True),
+        Column(
+            "incidents",
+            _TEXTS,
+            "Incidents that it may be a consequence of, in the order of their names.",
+            required=True,
+        ),
+        _by_date("on which it began"),
+    ),
+)
+
+SLOW_CONSUMERS: Final = GoldTable(
+    "slow_consumers",
+    "Who reads too slowly. One row for each day and session whose connection was closed for that.",
+    (
+        Column("session", _TEXT, "Which session.", required=True),
+        Column("principal", _TEXT, "Whose it is."),
+        Column("client", _TEXT, "What the client said it is."),
+        _count("closes", "How often that happened on this day."),
+        Column("first_at", _INSTANT, "When first.", required=True),
+        Column("last_at", _INSTANT, "When last.", required=True),
+        Column("nodes", _TEXTS, "On which nodes, in the order of their names.", required=True),
+        _count("packets", "Packets that waited for it, most at a time."),
+        _count("bytes", "Bytes that waited for it, most at a time."),
+        _by_date("on which it happened"),
+    ),
+)
+
+TRAFFIC: Final = GoldTable(
+    "traffic",
+    "What passed, and what it cost. One row for each hour and root of topics.",
+    (
+        _HOUR,
+        Column("root", _TEXT, "First segment of the topics; `*` for all that nodes do not count apart.", required=True),
+        _count("deliveries", "Updates written to sessions."),
+        _count("publishes", "Publishes accepted from clients."),
+        _count("bytes", "Bytes of the values that were delivered."),
+        _count(
+            "cpu_ms",
+            "CPU time of nodes, in milliseconds, divided among roots by their deliveries in each minute. That of "
+            "minutes without a delivery belongs to none.",
+        ),
+        Column(
+            "cost_share", _SHARE, "This CPU time as a share of that of all roots in the hour; none if there was none."
+        ),
+        _by_date("of the hour"),
+    ),
+)
+
+CAPACITY: Final = GoldTable(
+    "capacity",
+    "How full nodes are, and how that changes. One row for each hour and node.",
+    (
+        _HOUR,
+        Column("node", _TEXT, "The node.", required=True),
+        _count("connections_peak", "Most connections at the end of a minute."),
+        _count("sessions_peak", "Most sessions at the end of a minute."),
+        _count("deliveries", "Updates written to sessions."),
+        _count("publishes", "Publishes accepted from clients."),
+        _count("bytes", "Bytes of the values that were delivered."),
+        _count("cpu_ms", "CPU time of its process, in milliseconds."),
+        _count("measured_ms", "How much of the hour has been measured, in milliseconds."),
+        Column("cpu_share", _SHARE, "CPU time as a share of the time measured: 1 is a core that has nothing left."),
+        Column("us_per_delivery", _SHARE, "CPU time by deliveries, in microseconds; none if there was no delivery."),
+        Column("connections_peak_before", _COUNT, "Most connections in the same hour of the day before, if known."),
+        Column("deliveries_before", _COUNT, "Deliveries in the same hour of the day before, if known."),
+        _by_date("of the hour"),
+    ),
+)
+
+LOSSES: Final = GoldTable(
+    "losses",
+    "What the journal itself is missing. One row for each day and run of a node.",
+    (
+        _NODE,
+        Column("incarnation", _TEXT, "Which run of the node.", required=True),
+        _RELEASE,
+        _count("events", "Events that are there."),
+        _count("lowest", "The lowest number of their ids."),
+        _count("highest", "The highest number of their ids."),
+        _count(
+            "missing", "Numbers between the highest of the days before and the highest of this one that are not there."
+        ),
+        _count("dropped", "Events that the node itself told it could not write."),
+        _count("unexplained", "What is missing beyond that: a journal that was cut before it was read, or lost."),
+        Column("first_at", _INSTANT, "Time of the first event.", required=True),
+        Column("last_at", _INSTANT, "Time of the last one.", required=True),
+        _by_date("of the events"),
+    ),
+)
+
+TABLES: Final[Mapping[str, GoldTable]] = {
+    each.name: each
+    for each in (
+        OBJECTIVES,
+        INCIDENTS,
+        INCIDENT_SESSIONS,
+        STORMS,
+        SLOW_CONSUMERS,
+        TRAFFIC,
+        CAPACITY,
+        LOSSES,
+    )
+}
+"""All of them by name, in the order of the reference page."""

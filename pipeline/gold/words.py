@@ -1,0 +1,48 @@
+"""Words and numbers of the gold tables, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.core.codes import ERRORS, Outcome
+
+CREATED: Final = Outcome.CREATED.value
+REATTACHED: Final = Outcome.REATTACHED.value
+FAILED_OVER: Final = Outcome.FAILED_OVER.value
+
+CONNECTED: Final = "connected"
+"""Kind of an interval of silver."""
+
+CLOSED: Final = "closed"
+EXPIRED: Final = "expired"
+"""How sessions end, in silver: also the cause of the interval that they end."""
+
+UNSAID: Final = ("node_died", "fenced")
+"""Causes of a connection's end that are not its own node's word of a loss."""
+
+PUT_OFF: Final = tuple(sorted(code.value for code, spec in ERRORS.items() if spec.retryable))
+"""Reasons of refusals after which the same resume may succeed: they delay a comeback, and decide nothing."""
+
+DEATH: Final = "death"
+HANG: Final = "hang"
+DRAIN: Final = "drain"
+"""Kinds of incidents."""
+
+SLACK_SECONDS: Final = 1
+"""By how much the clocks of clients, survivors and dead nodes may differ when they tell of the same moment."""
+
+PERCENTILES: Final = ((50, "p50"), (95, "p95"), (99, "p99"))
+"""Which are told. They are nearest-rank percentiles: the smallest value that at least so many hundredths of all values
+do not exceed. It is always one of the values, and every engine finds the same one."""
+
+STORM_BUCKET_SECONDS: Final = 10
+"""Long enough to count, short enough to see how a storm rises and falls."""
+
+STORM_FACTOR: Final = 5
+"""How many times the usual number of comebacks make a storm."""
+
+STORM_LEAST: Final = 20
+"""Comebacks in ten seconds, below which it is no storm however quiet the hour is."""
+
+STORM_AFTER_SECONDS: Final = 60
+"""How long after the end of an incident a storm may still be its consequence: a client's longest backoff."""

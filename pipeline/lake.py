@@ -1,0 +1,44 @@
+"""Where the tables are, and how jobs read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.schemas import BRONZE, SILVER
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The folder of all tables.
+
+    Attributes:
+        folder: every machine that Spark runs on sees it under the same path.
+    """
+
+    folder: Path
+
+    @property
+    def bronze(self) -> Path:
+        """The events."""
+        return self.folder / "bronze"
+
+    @property
+    def sessions(self) -> Path:
+        """The sessions, silver."""
+        return self.folder / "silver" / "sessions"
+
+    @property
+    def gold(self) -> Path:
+        """The tables that answer questions."""
+        return self.folder / "gold"
+
+    def read_bronze(self, spark: SparkSession) -> DataFrame:
+        """Read the events."""
+        return spark.read.schema(BRONZE).parquet(str(self.bronze.absolute()))
+
+    def read_sessions(self, spark: SparkSession) -> DataFrame:
+        """Read the sessions."""
+        return spark.read.schema(SILVER).parquet(str(self.sessions.absolute()))

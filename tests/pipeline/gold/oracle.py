@@ -1,0 +1,271 @@
+"""The gold tables a second time: by DuckDB, from the same files, and written without a look at how Spark makes them.
+
+Where the job takes arrays apart, this joins; where it walks over windows, this counts on a grid of time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+RETRYABLE: Final = (
+    "'grid_unavailable', 'draining', 'rate_limited', 'too_many_sessions', 'authentication_unavailable', 'try_later', "
+    "'handshake_timeout'"
+)
+"""As the wire protocol says."""
+
+_VIEWS: Final = """
+SET timezone = 'UTC';
+
+CREATE VIEW ev AS SELECT * FROM read_parquet('{lake}/bronze/date=*/hour=*/*.parquet', union_by_name = true);
+CREATE VIEW se AS SELECT * FROM read_parquet('{lake}/silver/sessions/**/*.parquet', union_by_name = true);
+
+-- Every interval, with its place in its session.
+CREATE TABLE iv AS
+SELECT session, "end" AS session_end, "state" AS session_state, unnest(intervals, recursive := true),
+       unnest(range(len(intervals))) AS place
+FROM se;
+
+CREATE TABLE stint AS
+SELECT *, row_number() OVER (PARTITION BY session ORDER BY place) AS turn FROM iv WHERE kind = 'connected';
+
+CREATE TABLE back AS SELECT * FROM stint WHERE rung IS NOT NULL AND rung <> 'created';
+
+CREATE MACRO ranked(values_, hundredths) AS
+    list_sort(values_)[greatest(1, (len(values_) * hundredths + 99) // 100)];
+
+CREATE TABLE runs AS
+SELECT incarnation, max(node) AS node, max("release") AS "release", min("at") AS first_at, max("at") AS last_at,
+       min("at") FILTER (type = 'node_started') AS started_at,
+       min("at") FILTER (type = 'node_draining') AS draining_at,
+       min("at") FILTER (type = 'node_stopped') AS stopped_at,
+       max("at") FILTER (type = 'node_lease_lost') AS awoke_at
+FROM ev GROUP BY incarnation;
+
+CREATE TABLE gone AS
+SELECT peer_incarnation AS incarnation, max(peer) AS node, min("since") AS "since", min("until") AS "until",
+       min("at") FILTER (type = 'node_taken_over') AS taken_over_at,
+       (SELECT node FROM ev e
+        WHERE e.peer_incarnation = ev.peer_incarnation AND e.type IN ('node_lapsed', 'session_orphaned')
+        ORDER BY "at", node LIMIT 1) AS noticed_by
+FROM ev WHERE type IN ('node_lapsed', 'session_orphaned', 'node_taken_over') GROUP BY peer_incarnation;
+
+CREATE TABLE incident AS
+SELECT CASE WHEN awoke_at >= "since" THEN 'hang' ELSE 'death' END AS kind, coalesce(gone.node, runs.node) AS node,
+       gone.incarnation, "release",
+       CASE WHEN awoke_at >= "since" THEN "since" ELSE greatest("since", least(last_at, "until")) END AS begins,
+       coalesce(taken_over_at, "until") AS ends, noticed_by
+FROM gone LEFT JOIN runs USING (incarnation) WHERE stopped_at IS NULL
+UNION ALL
+SELECT 'death', node, incarnation, "release", last_at,
+       (SELECT min(started_at) FROM runs later WHERE later.node = runs.node AND later.first_at > runs.first_at), NULL
+FROM runs
+WHERE stopped_at IS NULL AND incarnation NOT IN (SELECT incarnation FROM gone)
+  AND EXISTS (SELECT 1 FROM runs later WHERE later.node = runs.node AND later.first_at > runs.first_at)
+UNION ALL
+SELECT 'drain', node, incarnation, "release", draining_at, stopped_at, NULL FROM runs WHERE draining_at IS NOT NULL;
+"""
+
+_AWAY: Final = """
+count(away_ms) AS measured,
+ranked(list(away_ms) FILTER (away_ms IS NOT NULL), 50) AS away_p50_ms,
+ranked(list(away_ms) FILTER (away_ms IS NOT NULL), 95) AS away_p95_ms,
+ranked(list(away_ms) FILTER (away_ms IS NOT NULL), 99) AS away_p99_ms,
+max(away_ms) AS away_max_ms
+"""
+
+_TOUCHED: Final = """
+SELECT kind_ || '-' || who.incarnation AS incident, who.session, principal, client, who.begins AS connected_at,
+       who.ends AS left_at, who.cause,
+       CASE WHEN nxt.session IS NOT NULL THEN 'recovered' WHEN se."end" = 'closed' THEN 'closed'
+            WHEN se."state" = 'ended' THEN 'expired' ELSE 'away' END AS fate,
+       nxt.begins AS back_at, nxt.node AS back_node, nxt.rung, nxt.away_ms, nxt.measured_by, nxt.uncertain_ms,
+       nxt.resent, nxt.lost, who.happened::DATE AS "date"
+FROM (
+    SELECT stint.*, incident.kind AS kind_, incident.begins AS happened,
+           row_number() OVER (PARTITION BY incident.kind, incident.incarnation, session ORDER BY turn) AS first_of
+    FROM incident JOIN stint USING (incarnation)
+    WHERE stint.begins <= coalesce(incident.ends, incident.begins)
+      AND (stint.ends IS NULL OR stint.ends >= incident.begins - INTERVAL 1 SECOND)
+      AND CASE incident.kind
+          WHEN 'drain' THEN stint.cause IS NULL OR stint.cause NOT IN ('closed', 'expired')
+          ELSE stint.cause IS NULL OR stint.cause IN ('node_died', 'fenced') END
+) AS who
+JOIN se USING (session)
+LEFT JOIN stint AS nxt ON nxt.session = who.session AND nxt.turn = who.turn + 1
+WHERE first_of = 1
+"""
+
+_QUERIES: Final = {
+    "objectives": f"""
+        WITH expired AS (
+            SELECT ended_at, stint.node, stint."release" FROM se
+            LEFT JOIN stint ON stint.session = se.session
+                AND turn = (SELECT max(turn) FROM stint s WHERE s.session = se.session)
+            WHERE se."end" = 'expired'
+        ), keys AS (
+            SELECT date_trunc('hour', begins) AS "hour", node, "release" FROM back
+            UNION SELECT date_trunc('hour', "at"), node, "release" FROM ev WHERE type = 'session_refused'
+            UNION SELECT date_trunc('hour', ended_at), node, "release" FROM expired
+        ), b AS (
+            SELECT date_trunc('hour', begins) AS "hour", node, "release", count(*) AS comebacks,
+                   count(*) FILTER (rung = 'reattached') AS reattached,
+                   count(*) FILTER (rung = 'failed_over') AS failed_over,
+                   count(*) FILTER (rung NOT IN ('reattached', 'failed_over')) AS other_rungs,
+                   {_AWAY}, sum(resent) AS resent, sum(conflated) AS conflated, sum(deduplicated) AS deduplicated,
+                   count(*) FILTER (lost > 0) AS lossy, sum(lost) AS lost
+            FROM back GROUP BY ALL
+        ), r AS (
+            SELECT date_trunc('hour', "at") AS "hour", node, "release",
+                   count(*) FILTER (session IS NOT NULL AND reason NOT IN ({RETRYABLE})) AS refused,
+                   count(*) FILTER (session IS NOT NULL AND reason IN ({RETRYABLE})) AS put_off,
+                   count(*) FILTER (session IS NULL) AS strangers
+            FROM ev WHERE type = 'session_refused' GROUP BY ALL
+        ), x AS (
+            SELECT date_trunc('hour', ended_at) AS "hour", node, "release", count(*) AS expired
+            FROM expired GROUP BY ALL
+        )
+        SELECT keys.*, coalesce(comebacks, 0) AS comebacks, coalesce(reattached, 0) AS reattached,
+               coalesce(failed_over, 0) AS failed_over, coalesce(other_rungs, 0) AS other_rungs,
+               coalesce(refused, 0) AS refused, coalesce(put_off, 0) AS put_off, coalesce(strangers, 0) AS strangers,
+               coalesce(expired, 0) AS expired,
+               CASE WHEN coalesce(comebacks, 0) + coalesce(refused, 0) > 0
+                    THEN coalesce(comebacks, 0) / (coalesce(comebacks, 0) + coalesce(refused, 0)) END
+                    AS recovered_share,
+               CASE WHEN comebacks > 0 THEN reattached / comebacks END AS reattached_share,
+               coalesce(measured, 0) AS measured, away_p50_ms, away_p95_ms, away_p99_ms, away_max_ms,
+               coalesce(resent, 0) AS resent, coalesce(conflated, 0) AS conflated,
+               coalesce(deduplicated, 0) AS deduplicated, coalesce(lossy, 0) AS lossy, coalesce(lost, 0) AS lost,
+               keys."hour"::DATE AS "date"
+        FROM keys
+        LEFT JOIN b ON b."hour" = keys."hour" AND b.node IS NOT DISTINCT FROM keys.node
+            AND b."release" IS NOT DISTINCT FROM keys."release"
+        LEFT JOIN r ON r."hour" = keys."hour" AND r.node IS NOT DISTINCT FROM keys.node
+            AND r."release" IS NOT DISTINCT FROM keys."release"
+        LEFT JOIN x ON x."hour" = keys."hour" AND x.node IS NOT DISTINCT FROM keys.node
+            AND x."release" IS NOT DISTINCT FROM keys."release"
+    """,
+    "incidents": f"""
+        WITH touched AS ({_TOUCHED})
+        SELECT kind || '-' || incarnation AS incident, any_value(kind) AS kind, any_value(i.node) AS node,
+               any_value(incarnation) AS incarnation, any_value("release") AS "release", any_value(begins) AS begins,
+               any_value(ends) AS ends, any_value(noticed_by) AS noticed_by, count(session) AS sessions,
+               count(*) FILTER (fate = 'recovered') AS comebacks, count(*) FILTER (rung = 'reattached') AS reattached,
+               count(*) FILTER (rung = 'failed_over') AS failed_over,
+               count(*) FILTER (rung NOT IN ('reattached', 'failed_over')) AS other_rungs,
+               count(*) FILTER (fate = 'expired') AS expired, count(*) FILTER (fate = 'closed') AS closed,
+               count(*) FILTER (fate = 'away') AS away,
+               CASE WHEN count(session) > 0 THEN count(*) FILTER (fate = 'recovered') / count(session) END
+                    AS recovered_share,
+               {_AWAY}, coalesce(sum(resent), 0) AS resent, count(*) FILTER (lost > 0) AS lossy,
+               coalesce(sum(lost), 0) AS lost, max(back_at) AS settled_at, any_value(begins)::DATE AS "date"
+        FROM incident i LEFT JOIN touched ON touched.incident = kind || '-' || incarnation
+        GROUP BY kind || '-' || incarnation
+    """,
+    "incident_sessions": _TOUCHED,
+    "storms": f"""
+        WITH bucket AS (
+            SELECT time_bucket(INTERVAL 10 SECONDS, begins) AS b, count(*) AS n FROM back GROUP BY 1
+        ), grid AS (
+            SELECT h, h + INTERVAL 10 SECONDS * i AS b
+            FROM (SELECT DISTINCT date_trunc('hour', begins) AS h FROM back), range(360) AS t(i)
+        ), filled AS (
+            SELECT h, grid.b, coalesce(n, 0) AS n FROM grid LEFT JOIN bucket USING (b)
+        ), usual AS (
+            SELECT h, list_sort(list(n))[180] AS usual FROM filled GROUP BY h
+        ), crowded AS (
+            SELECT b, n, usual FROM filled JOIN usual USING (h) WHERE n >= 20 AND n >= 5 * usual
+        ), storm AS (
+            -- Whichever crowded bucket has no other within 20 s before it begins a storm.
+            SELECT b AS begins, coalesce(lead(b) OVER (ORDER BY b), 'infinity') AS next_begins FROM crowded c
+            WHERE NOT EXISTS (
+                SELECT 1 FROM crowded p WHERE p.b < c.b AND p.b >= c.b - INTERVAL 20 SECONDS)
+        ), summed AS (
+            SELECT begins, max(b) + INTERVAL 10 SECONDS AS ends, sum(n) AS comebacks, max(n) AS peak,
+                   (list(usual ORDER BY n DESC, b))[1] AS usual
+            FROM storm JOIN crowded ON b >= begins AND b < next_begins GROUP BY begins
+        )
+        SELECT s.begins, s.ends, comebacks,
+               (SELECT count(DISTINCT session) FROM back WHERE back.begins >= s.begins AND back.begins < s.ends)
+                   AS sessions,
+               peak, usual,
+               (SELECT count(*) FROM ev WHERE type = 'session_refused' AND reason IN ({RETRYABLE})
+                AND session IS NOT NULL AND "at" >= s.begins AND "at" < s.ends) AS put_off,
+               (SELECT list_sort(list(DISTINCT node)) FROM back
+                WHERE back.begins >= s.begins AND back.begins < s.ends) AS nodes,
+               coalesce((SELECT list_sort(list(i.kind || '-' || i.incarnation)) FROM incident i
+                WHERE i.begins < s.ends AND coalesce(i.ends, i.begins) + INTERVAL 60 SECONDS >= s.begins), [])
+                   AS incidents,
+               s.begins::DATE AS "date"
+        FROM summed s
+    """,
+    "slow_consumers": """
+        SELECT e.session, any_value(s.principal) AS principal, any_value(s.client) AS client, count(*) AS closes,
+               min("at") AS first_at, max("at") AS last_at, list_sort(list(DISTINCT node)) AS nodes,
+               coalesce(max(packets), 0) AS packets, coalesce(max(bytes), 0) AS bytes, "at"::DATE AS "date"
+        FROM ev e LEFT JOIN se s USING (session) WHERE type = 'session_slow_closed' GROUP BY e.session, "at"::DATE
+    """,
+    "traffic": """
+        WITH whole AS (
+            SELECT incarnation, "until", cpu_ms, deliveries FROM ev WHERE type = 'traffic_measured' AND root IS NULL
+        ), part AS (
+            SELECT date_trunc('hour', e."until") AS "hour", e.root, e.deliveries, e.publishes, e.bytes,
+                   CASE WHEN whole.deliveries > 0
+                        THEN (whole.cpu_ms * 1000 * e.deliveries) // whole.deliveries END AS cost
+            FROM ev e LEFT JOIN whole USING (incarnation, "until")
+            WHERE e.type = 'traffic_measured' AND e.root IS NOT NULL
+        )
+        SELECT "hour", root, sum(deliveries) AS deliveries, sum(publishes) AS publishes, sum(bytes) AS bytes,
+               coalesce(sum(cost), 0) // 1000 AS cpu_ms,
+               CASE WHEN sum(sum(cost)) OVER (PARTITION BY "hour") > 0
+                    THEN coalesce(sum(cost), 0) / sum(sum(cost)) OVER (PARTITION BY "hour") END AS cost_share,
+               "hour"::DATE AS "date"
+        FROM part GROUP BY "hour", root
+    """,
+    "capacity": """
+        WITH h AS (
+            SELECT date_trunc('hour', "until") AS "hour", node, max(connections) AS connections_peak,
+                   max(sessions) AS sessions_peak, sum(deliveries) AS deliveries, sum(publishes) AS publishes,
+                   sum(bytes) AS bytes, sum(cpu_ms) AS cpu_ms,
+                   sum(epoch_us("until") - epoch_us("since")) // 1000 AS measured_ms
+            FROM ev WHERE type = 'traffic_measured' AND root IS NULL GROUP BY ALL
+        )
+        SELECT h.*, CASE WHEN h.measured_ms > 0 THEN h.cpu_ms / h.measured_ms END AS cpu_share,
+               CASE WHEN h.deliveries > 0 THEN h.cpu_ms * 1000 / h.deliveries END AS us_per_delivery,
+               b.connections_peak AS connections_peak_before, b.deliveries AS deliveries_before,
+               h."hour"::DATE AS "date"
+        FROM h LEFT JOIN h AS b ON b.node = h.node AND b."hour" = h."hour" - INTERVAL 24 HOURS
+    """,
+    "losses": """
+        WITH numbered AS (
+            SELECT *, split_part(id, '-', 2)::BIGINT AS number, "at"::DATE AS day FROM ev
+        ), first_day AS (SELECT min(day) AS first_day FROM numbered)
+        SELECT node, incarnation, "release", events, lowest, highest, missing, dropped,
+               greatest(missing - dropped, 0) AS unexplained, first_at, last_at, "date"
+        FROM (
+            SELECT max(node) AS node, incarnation, max("release") AS "release", count(*) AS events,
+                   min(number) AS lowest, max(number) AS highest,
+                   greatest(0, max(number) - count(*) - coalesce(
+                       (SELECT max(number) FROM numbered p WHERE p.incarnation = n.incarnation AND p.day < n.day),
+                       CASE WHEN n.day = any_value(first_day) AND count(*) FILTER (type = 'node_started') = 0
+                            THEN min(number) - 1 ELSE 0 END)) AS missing,
+                   coalesce(sum(count) FILTER (type = 'events_dropped'), 0) AS dropped, min("at") AS first_at,
+                   max("at") AS last_at, day AS "date"
+            FROM numbered n, first_day GROUP BY incarnation, day
+        )
+    """,
+}
+
+
+def oracle(lake: Path) -> duckdb.DuckDBPyConnection:
+    """Open the lake's bronze and silver for ``QUERIES``."""
+    connection = duckdb.connect()
+    connection.execute(_VIEWS.format(lake=lake))
+    return connection
+
+
+def query(table: str) -> str:
+    """Return the query that computes a gold table."""
+    return _QUERIES[table]

@@ -1,0 +1,173 @@
+"""Cases that a synthetic journal does not have, or hides: told by hand, each with its answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.gold.job import make_tables
+from pipeline.gold.shaping import percentile
+from pipeline.schemas import BRONZE, SILVER
+from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+TOLD = frozenset({"incidents", "incident_sessions", "losses"})
+"""The tables that these cases are about."""
+
+
+class Story:
+    """Events as they would stand in bronze, in the order in which they are told."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._numbers: defaultdict[str, int] = defaultdict(int)
+
+    def tell(self, seconds: float, node: str, kind: str, skip: int = 0, **told: Any) -> None:
+        """Add an event of the run *node*, which is called like its node with a letter for the run: ``n1a``."""
+        at = NOON + timedelta(seconds=seconds)
+        self._numbers[node] += 1 + skip
+        if "peer_incarnation" in told:
+            told["peer"] = told["peer_incarnation"][:-1]
+        told |= {name: NOON + timedelta(seconds=told[name]) for name in ("since", "until") if name in told}
+        self.events.append(
+            {
+                "version": 1, "id": f"{node}-{self._numbers[node]}", "type": kind, "at": at, "node": node[:-1],
+                "incarnation": node, "release": "1.0", "stream": 0, "entry": "1-0", "line": 0, "date": at.date(),
+                "hour": at.hour, **told,
+            }
+        )  # fmt: skip
+
+    def back(self, seconds: float, node: str, session: str, epoch: int, skip: int = 0, **told: Any) -> None:
+        """Add that a client came back by failover."""
+        comeback = {"rung": "failed_over", "reason": "other_node"}
+        self.tell(seconds, node, "session_resumed", skip, session=session, epoch=epoch, **comeback, **told)
+
+    def tables(self, spark: SparkSession) -> Mapping[str, DataFrame]:
+        """Make gold of them."""
+        rows = [tuple(each.get(name) for name in BRONZE.names) for each in self.events]
+        bronze = spark.createDataFrame(rows, BRONZE)
+        silver = silver_of(facts_of(bronze), heard_until_ms(bronze, 0)).collect()
+        return make_tables(bronze, spark.createDataFrame(silver, SILVER), DataFrame.persist)
+
+
+@pytest.fixture(scope="module")
+def tables(quick: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    """Gold of one day on which much happens."""
+    story = Story()
+    for node in ("n1a", "n2a", "n3a", "n4a", "n5a"):
+        story.tell(0, node, "node_started")
+    for session, node in (("s1", "n1a"), ("s2", "n2a"), ("s3", "n3a"), ("s4", "n4a"), ("s5", "n1a"), ("s6", "n1a")):
+        story.tell(1, node, "session_opened", session=session, epoch=1, window_ms=60_000, principal=f"of-{session}")
+    # n1 dies at 100 s. s1 is at n2 at once, which dies four seconds later; s5 says goodbye before; s6 never comes back.
+    story.tell(99, "n1a", "session_closed", session="s5", epoch=1, reason="normal")
+    story.back(101, "n2a", "s1", 2, away_ms=900, peer_incarnation="n1a")
+    story.tell(105, "n3a", "session_orphaned", session="s6", epoch=1, peer_incarnation="n1a", since=98.5, until=104)
+    story.tell(105, "n3a", "node_lapsed", peer_incarnation="n1a", since=98.5, until=104)
+    story.tell(106, "n3a", "node_taken_over", peer_incarnation="n1a", count=1)
+    story.back(107, "n3a", "s1", 3, away_ms=2_500, peer_incarnation="n2a")
+    story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7)
+    story.tell(109, "n3a", "node_lapsed", peer_incarnation="n2a", since=103, until=108.5)
+    story.tell(166, "n3a", "session_expired", session="s6", epoch=1)
+    # n4 begins anew, and nobody ever said that it was gone: s4 comes back to the new run, which loses three events.
+    story.tell(199, "n4a", "traffic_measured", since=140, until=199, deliveries=0, connections=1, sessions=1, cpu_ms=2)
+    story.tell(300, "n4b", "node_started")
+    story.back(301, "n4b", "s4", 2, away_ms=100_000, peer_incarnation="n4a")
+    # n3 is drained. s1 goes to n4, s2 closes by itself meanwhile, s3 was gone before.
+    story.tell(390, "n3a", "session_closed", session="s3", epoch=1, reason="normal")
+    story.tell(400, "n3a", "node_draining", sessions=2)
+    story.tell(401, "n3a", "session_disconnected", session="s1", epoch=3, cause="going_away", code=4000)
+    story.back(402, "n4b", "s1", 4, skip=3, away_ms=200, peer_incarnation="n3a")
+    story.tell(403, "n3a", "session_closed", session="s2", epoch=2, reason="normal")
+    story.tell(420, "n3a", "node_stopped", sessions=0)
+    # It could not leave the grid, so that its lease lapsed afterwards; that is no death.
+    story.tell(430, "n4b", "node_lapsed", peer_incarnation="n3a", since=419, until=429)
+    story.tell(431, "n4b", "events_dropped", count=2, since=401, until=402, reason="grid_unavailable")
+    # n5 hangs, and wakes up.
+    story.tell(500, "n4b", "node_lapsed", peer_incarnation="n5a", since=490, until=499)
+    story.tell(510, "n5a", "node_lease_lost")
+    made = story.tables(quick)
+    return {name: [each.asDict(recursive=True) for each in made[name].collect()] for name in TOLD}
+
+
+def by(tables: Mapping[str, list[dict[str, Any]]], table: str, *key: str) -> dict[Any, dict[str, Any]]:
+    rows = tables[table]
+    return {each[key[0]] if len(key) == 1 else tuple(each[name] for name in key): each for each in rows}
+
+
+def test_incidents_are_what_happened_and_nothing_else(tables: dict[str, list[dict[str, Any]]]) -> None:
+    assert {each["incident"] for each in tables["incidents"]} == {
+        "death-n1a", "death-n2a", "death-n4a", "drain-n3a", "hang-n5a",
+    }  # fmt: skip
+
+
+def test_a_death_begins_with_the_last_word_of_the_dead_and_ends_with_the_takeover(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = by(tables, "incidents", "incident")
+    death = found["death-n1a"]
+    assert death["begins"].replace(tzinfo=UTC) == NOON + timedelta(seconds=99)
+    assert death["ends"].replace(tzinfo=UTC) == NOON + timedelta(seconds=106)
+    assert death["noticed_by"] == "n3"
+    vanished = found["death-n4a"]
+    assert vanished["begins"].replace(tzinfo=UTC) == NOON + timedelta(seconds=199)
+    assert vanished["ends"].replace(tzinfo=UTC) == NOON + timedelta(seconds=300)
+    assert vanished["noticed_by"] is None
+
+
+def test_everybody_whom_an_incident_touched_is_named_with_his_fate(tables: dict[str, list[dict[str, Any]]]) -> None:
+    touched = by(tables, "incident_sessions", "incident", "session")
+    assert {key: (each["fate"], each["away_ms"]) for key, each in touched.items()} == {
+        ("death-n1a", "s1"): ("recovered", 900),
+        ("death-n1a", "s6"): ("expired", None),
+        # The same session, which the second death touched, too.
+        ("death-n2a", "s1"): ("recovered", 2_500),
+        ("death-n2a", "s2"): ("recovered", 3_500),
+        ("death-n4a", "s4"): ("recovered", 100_000),
+        ("drain-n3a", "s1"): ("recovered", 200),
+    }
+    assert touched["death-n2a", "s2"]["lost"] == 7
+    assert touched["death-n2a", "s2"]["principal"] == "of-s2"
+    assert touched["drain-n3a", "s1"]["back_node"] == "n4"
+
+
+def test_incidents_sum_up_their_sessions(tables: dict[str, list[dict[str, Any]]]) -> None:
+    found = by(tables, "incidents", "incident")
+    names = ("sessions", "comebacks", "failed_over", "expired", "lost", "recovered_share", "away_p50_ms", "away_max_ms")
+    assert [found["death-n1a"][name] for name in names] == [2, 1, 1, 1, 0, 0.5, 900, 900]
+    assert [found["death-n2a"][name] for name in names] == [2, 2, 2, 0, 7, 1.0, 2_500, 3_500]
+    assert [found["hang-n5a"][name] for name in names] == [0, 0, 0, 0, 0, None, None, None]
+
+
+def test_missing_numbers_are_told_and_explained_as_far_as_they_are(tables: dict[str, list[dict[str, Any]]]) -> None:
+    found = by(tables, "losses", "incarnation")
+    assert {name: each["missing"] for name, each in found.items() if each["missing"]} == {"n4b": 3}
+    assert (found["n4b"]["dropped"], found["n4b"]["unexplained"]) == (2, 1)
+
+
+def test_percentiles_are_nearest_rank_in_every_engine(quick: SparkSession) -> None:
+    sizes = [*range(1, 60), 99, 100, 101, 199, 200, 201, 1_000]
+    values = quick.createDataFrame(
+        [(size, 10 * number) for size in sizes for number in range(1, size + 1)], "n INT, v LONG"
+    )
+    found = (
+        values.groupBy("n").agg(*(percentile(f.col("v"), each).alias(f"p{each}") for each in (50, 95, 99))).collect()
+    )
+    expected = {size: tuple(10 * -(-size * hundredths // 100) for hundredths in (50, 95, 99)) for size in sizes}
+    assert {row["n"]: (row["p50"], row["p95"], row["p99"]) for row in found} == expected
+    for size in sizes:
+        row = duckdb.execute(
+            f"SELECT quantile_disc(v * 10, [0.5, 0.95, 0.99]) FROM range(1, {size + 1}) t(v)"
+        ).fetchone()
+        assert row is not None
+        assert tuple(row[0]) == expected[size]

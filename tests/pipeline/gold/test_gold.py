@@ -1,0 +1,137 @@
+"""Gold as Spark makes it is gold as DuckDB computes it, and tells what the generator knows to have happened."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import TimestampType
+
+from pipeline.generate.texts import incarnation
+from pipeline.generate.units import MINUTE
+from pipeline.generate.world import World
+from pipeline.gold.job import FILE, Days, write_gold
+from pipeline.gold.tables import TABLES
+from pipeline.lake import Lake
+
+from .conftest import SCALE
+from .oracle import oracle, query
+
+TIME_TO_BE_NOTICED = MINUTE
+"""Until whatever happens to a node stands in the journal."""
+
+pytestmark = pytest.mark.spark
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, table: str, source: str) -> list[tuple[Any, ...]]:
+    """Read rows, with instants in microseconds since 1970."""
+    instants = {each.name for each in TABLES[table].columns if isinstance(each.type, TimestampType)}
+    quoted = {each.name: f'"{each.name}"' for each in TABLES[table].columns}
+    names = ", ".join(f"epoch_us({text})" if name in instants else text for name, text in quoted.items())
+    return sorted(connection.execute(f"SELECT {names} FROM ({source})").fetchall(), key=repr)
+
+
+def in_files(lake: Lake, table: str) -> str:
+    return f"SELECT * FROM read_parquet('{lake.gold}/{table}/date=*/*.parquet', hive_partitioning = true)"
+
+
+@pytest.fixture(scope="module")
+def answers(lake: Lake) -> duckdb.DuckDBPyConnection:
+    return oracle(lake.folder)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_duckdb_computes_the_same(
+    table: str, lake: Lake, gold: dict[str, int], answers: duckdb.DuckDBPyConnection
+) -> None:
+    found, expected = rows_of(answers, table, in_files(lake, table)), rows_of(answers, table, query(table))
+    assert len(found) == gold[table] > 0
+    for row, right in zip(found, expected, strict=True):
+        for column, value, answer in zip(TABLES[table].columns, row, right, strict=True):
+            if isinstance(value, float):
+                assert math.isclose(value, answer, rel_tol=1e-12), (column.name, row, right)
+            else:
+                assert value == answer, (column.name, row, right)
+
+
+def test_every_incident_of_the_world_is_found_and_no_other(lake: Lake, gold: dict[str, int], world: World) -> None:
+    rows = rows_of(duckdb.connect(), "incidents", in_files(lake, "incidents"))
+    names = [each.name for each in TABLES["incidents"].columns]
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    newest = duckdb.execute(f"SELECT max(epoch_us(\"at\")) FROM read_parquet('{lake.bronze}/*/*/*.parquet')").fetchone()
+    assert newest is not None
+    end = newest[0] - TIME_TO_BE_NOTICED
+    expected = set()
+    for number, run in enumerate(world.runs):
+        name = incarnation(SCALE.seed, number)
+        expected |= {f"drain-{name}"} if run.drains < end else set()
+        expected |= {f"hang-{name}"} if run.hangs < end else set()
+        expected |= {f"death-{name}"} if run.killed and run.ends < end else set()
+    assert {each["incident"] for each in found if each["begins"] < end} == expected
+    assert {each["kind"] for each in found} == {"death", "hang", "drain"}
+    runs = {incarnation(SCALE.seed, number): run for number, run in enumerate(world.runs)}
+    for each in found:
+        run = runs[each["incarnation"]]
+        assert each["node"] == f"n{run.node}"
+        assert each["sessions"] == each["comebacks"] + each["expired"] + each["closed"] + each["away"]
+        if each["kind"] == "death":
+            # Told by survivors and by the node's last words, never later than it died.
+            assert each["begins"] <= run.ends <= each["ends"]
+
+
+def test_two_deaths_near_each_other_are_two_incidents_and_may_share_sessions(lake: Lake, gold: dict[str, int]) -> None:
+    pairs = duckdb.execute(
+        f"""
+        SELECT a.incident, b.incident FROM ({in_files(lake, "incidents")}) a, ({in_files(lake, "incidents")}) b
+        WHERE a.kind = 'death' AND b.kind = 'death' AND a.begins < b.begins
+          AND b.begins < a.begins + INTERVAL 30 SECONDS
+        """
+    ).fetchall()
+    assert pairs
+    both = duckdb.execute(
+        f"""
+        SELECT count(*) FROM (
+            SELECT session FROM ({in_files(lake, "incident_sessions")}) GROUP BY session HAVING count(*) > 1)
+        """
+    ).fetchone()
+    assert both is not None
+    assert both[0] > 0
+
+
+def test_to_make_gold_again_changes_nothing_and_to_make_a_day_changes_that_day(
+    lake: Lake, gold: dict[str, int], quick: SparkSession
+) -> None:
+    def content() -> dict[Path, bytes]:
+        return {each: each.read_bytes() for each in lake.gold.rglob("*.parquet")}
+
+    before = content()
+    assert {each.name for each in before} == {FILE}
+    last = date(2026, 1, 1)
+    for each in list(before):
+        if each.parent.name == f"date={last}":
+            each.unlink()
+    old = lake.gold / "storms" / "date=2020-01-01" / FILE
+    old.parent.mkdir()
+    old.write_bytes(b"of a day that bronze has forgotten")
+    stale = lake.gold / "storms" / "date=2026-01-02" / FILE
+    stale.parent.mkdir()
+    stale.write_bytes(b"nothing happened")
+    try:
+        again = dict(
+            write_gold(
+                lake.read_bronze(quick), lake.read_sessions(quick), lake.gold, Days(first=last, last=date(2026, 1, 2))
+            )
+        )
+        assert old.exists()
+        assert not stale.exists()
+    finally:
+        old.unlink()
+    after = content()
+    assert after.keys() == before.keys()
+    assert {each for each in after if after[each] != before[each]} == set()
+    assert all(again[table] <= gold[table] for table in TABLES)
