@@ -341,7 +341,10 @@ class Journal:
     def _put(self, partition: int, event: JournalEvent) -> bool:
         """Number an event and have it written; False if there is no room for it, and its number is missing."""
         self._number += 1
-        if not self._buffer.put(partition, write_records((record(event, self._stamp, self._number),))):
+        line = write_records((record(event, self._stamp, self._number),))
+        # A copy of just its size: what the encoder returns is the beginning of a larger block, and keeping many of
+        # those costs five times as much as making them.
+        if not self._buffer.put(partition, bytes(memoryview(line))):
             return False
         if self.writer is not None:
             self.writer.wake()
