@@ -98,6 +98,10 @@ test: venv ## Check everything: style, types, import contracts, then all tests
 fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(OPTIONS)
 
+.PHONY: autobahn
+autobahn: venv ## Run the Autobahn WebSocket test suite against the client port (needs Python 2.7; about a minute)
+	@$(BIN)/python -m tests.autobahn $(OPTIONS)
+
 .PHONY: bench
 bench: venv system ## Measure the gateway and its peers in turn (about a quarter of an hour; ONLY=fanout for one case)
 	@scripts/bench-packages

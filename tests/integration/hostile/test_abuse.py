@@ -10,12 +10,15 @@ import os
 import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 import pytest_asyncio
 
+from gateway.app.limits import MOST_ACCOUNTS
 from tests.fuzz.node import NodeUnderWatch, watched_node
 from tests.fuzz.wire import CLOSE, REQUEST, TEXT, Wire, frame
 
@@ -28,6 +31,18 @@ ROUNDS: Final = int(os.environ.get("ABUSE_ROUNDS", "6"))
 GROWTH_BYTES: Final = 500
 """More memory for each attack that a node may hold afterwards: what an allocator keeps of its peak, and caches that are
 bounded by far more than this. What belongs to one connection is larger."""
+
+ADDRESSES: Final = 36_000 if ROUNDS >= 60 else 1_200
+"""From which handshakes come, once each; with 60 rounds more than a node remembers."""
+
+FIRST: Final = IPv4Address("10.0.0.0")
+"""Of them."""
+
+ACCOUNT_BYTES: Final = 640
+"""Most that a remembered address takes: ``MOST_ACCOUNTS`` of them are said to take some 20 MB."""
+
+ALLOCATOR_BYTES: Final = 4 * 1024**2
+"""That an allocator may keep besides, however few addresses there are."""
 
 HELLO: Final = frame(TEXT, b'{"type":"hello","principal":"mallory"}')
 
@@ -190,11 +205,37 @@ async def test_abuse_is_refused_counted_and_leaves_nothing(node: NodeUnderWatch)
         # Who breaks a connection before it was accepted is let go by the kernel, more often than not.
         least = 1 if what in VANISHING else SIDE_BY_SIDE * ROUNDS
         assert least <= counted <= SIDE_BY_SIDE * ROUNDS, what
+        click.echo(f"{what}: {counted:,.0f} in {series}")
         await node.look()
 
-    await node.settle()
-    attacks = len(ATTACKS) * ROUNDS * SIDE_BY_SIDE
-    assert node.memory() - memory < GROWTH_BYTES * attacks, "memory is flat"
+    figures = await node.settle()
+    attacks, grown = len(ATTACKS) * ROUNDS * SIDE_BY_SIDE, node.memory() - memory
+    click.echo(
+        f"{attacks:,} attacks: {memory / 1024:,.0f} KiB, then {grown / 1024:+,.0f} KiB; "
+        f"{figures['witnessed']:,.0f} numbers witnessed"
+    )
+    assert grown < GROWTH_BYTES * attacks, "memory is flat"
+
+
+async def test_a_crowd_of_addresses_takes_no_more_than_a_table(tmp_path: Path) -> None:
+    """Each handshake comes from another address, by a proxy that is trusted; each is refused, and leaves an account."""
+    attack = with_header(b"Origin: https://evil.example")
+    async with watched_node(tmp_path) as node:
+        await asyncio.gather(*(asked(node, attack) for _ in range(200)))
+        await node.settle()
+        memory = node.memory()
+        for start in range(0, ADDRESSES, SIDE_BY_SIDE):
+            await asyncio.gather(
+                *(
+                    asked(node, attack[:-2] + b"X-Forwarded-For: %b\r\n\r\n" % str(FIRST + start + each).encode())
+                    for each in range(SIDE_BY_SIDE)
+                )
+            )
+        figures = await node.settle()
+        assert (await node.metrics())['gateway_limited_accounts{of="address"}'] == min(ADDRESSES, MOST_ACCOUNTS)
+        grown = node.memory() - memory
+        click.echo(f"{ADDRESSES:,} addresses: {grown / 1024:+,.0f} KiB, {figures['witnessed']:,.0f} numbers witnessed")
+        assert grown < ACCOUNT_BYTES * min(ADDRESSES, MOST_ACCOUNTS) + ALLOCATOR_BYTES
 
 
 async def test_who_is_slow_or_silent_is_let_go(node: NodeUnderWatch) -> None:

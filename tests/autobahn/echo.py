@@ -1,0 +1,63 @@
+"""The client port of a node with nothing behind it: what a client sends comes back, as test suites want it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from gateway.adapters.memory import MemoryMetrics, OpenDoor
+from gateway.adapters.websocket.asking import Asking
+from gateway.adapters.websocket.connections import Connection
+from gateway.adapters.websocket.frames import BINARY, TEXT, text_frame
+from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.upgrade import Request
+
+MESSAGE_BYTES: Final = 16 * 1024**2
+"""Largest message: as large as any of the suite."""
+
+
+class EchoLink(WebSocketLink):
+    """Gives messages back as they came: also binary ones, which a node refuses (protocol 1.5) and the suite needs."""
+
+    __slots__ = ()
+
+    def _hear(self, opcode: int, message: bytes) -> None:
+        frame = text_frame(message)
+        self._send(bytes([frame[0] ^ TEXT ^ BINARY]) + frame[1:] if opcode == BINARY else frame)
+
+
+class EchoServer(WebSocketServer):
+    """Makes such links."""
+
+    def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
+        """See ``Door``."""
+        link = EchoLink(
+            connection, asking.address, message_bytes=MESSAGE_BYTES, violated=self._violated, over=self._ended
+        )
+        self._links[link] = asking.visit
+        link.begin(request.rest)
+
+
+async def _nothing_more(_link: WebSocketLink) -> None:
+    """Nobody is behind these links."""
+
+
+@asynccontextmanager
+async def echo_server() -> AsyncIterator[EchoServer]:
+    """Serve on a free port of this machine."""
+    server = EchoServer(
+        "127.0.0.1",
+        0,
+        serve=_nothing_more,
+        admission=OpenDoor(),
+        accepting=lambda: True,
+        message_bytes=MESSAGE_BYTES,
+        metrics=MemoryMetrics(),
+    )
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
