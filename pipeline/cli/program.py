@@ -22,6 +22,7 @@ from gateway.settings import ConfigurationError
 from pipeline.cli.configuration import config
 from pipeline.cli.generating import generate
 from pipeline.cli.gold import gold
+from pipeline.cli.report import report
 from pipeline.cli.sentences import sentence_of
 from pipeline.errors import NotReady
 
@@ -38,7 +39,7 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
-for _command in (config, generate, gold):
+for _command in (config, generate, gold, report):
     program.add_command(_command)
 
 

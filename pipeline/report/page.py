@@ -1,0 +1,149 @@
+"""Puts the page together: figures, charts and timelines, in one file that asks nobody for anything."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gateway import __version__
+from pipeline.report import charts
+from pipeline.report.objective import BurnDown, Objective, judge
+from pipeline.report.reading import Findings, Row, worst_of
+from pipeline.report.telling import FILTERS
+from pipeline.report.timelines import Picture, picture_of
+
+ROWS: Final = 200
+"""Rows of a table that are shown: more are looked up in the tables of the lake, which the page says."""
+
+INCIDENTS: Final = 50
+"""Incidents with a chapter of their own: those with the most sessions. All are in the table."""
+
+OPEN: Final = 3
+"""Incidents whose timelines are unfolded from the beginning: those with the most sessions."""
+
+SLOW: Final = 20
+"""Slow consumers that are shown, the worst first."""
+
+HUES: Final = 6
+"""Colours of nodes in timelines; with more nodes they repeat."""
+
+
+class Chapter:
+    """What the page tells of one incident.
+
+    Args:
+        incident: its row.
+        findings: everything.
+        number: its place on the page.
+    """
+
+    def __init__(self, incident: Row, findings: Findings, number: int) -> None:
+        self.anchor = f"incident-{number}"
+        self.row = incident
+        self.sessions = worst_of(incident["incident"], findings.gold["incident_sessions"])
+        self.picture: Picture = picture_of(incident, findings)
+        self.chart = _safe(charts.came_back(incident, self.sessions, self.anchor))
+        self.rungs = Counter(row["rung"] for row in self.sessions if row["rung"])
+
+
+def write_report(findings: Findings, objective: Objective, file: Path, *, made_at: datetime, lake: str) -> None:
+    """Write the page.
+
+    Args:
+        findings: what it tells.
+        objective: what was promised.
+        file: where; a page that stood there is replaced in one step.
+        made_at: when, UTC.
+        lake: what the lake is called, for people.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    text = render(findings, objective, made_at=made_at, lake=lake)
+    staged = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        staged.write_text(text, encoding="utf-8")
+        staged.replace(file)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def render(findings: Findings, objective: Objective, *, made_at: datetime, lake: str) -> str:
+    """Make the text of the page; see ``write_report``."""
+    judged = judge(objective, findings.gold["objectives"], findings.gold["incident_sessions"])
+    incidents = sorted(findings.gold["incidents"], key=lambda row: row["begins"])
+    told = sorted(incidents, key=lambda row: -row["sessions"])[:INCIDENTS]
+    chapters = [Chapter(row, findings, number) for number, row in enumerate(incidents, 1) if row in told]
+    nodes = sorted({each["node"] for intervals in findings.timelines.values() for each in intervals if each["node"]})
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        findings=findings,
+        gold=findings.gold,
+        judged=judged,
+        objective=objective,
+        figures=_figures(findings, judged),
+        incidents=incidents,
+        chapters=chapters,
+        anchors={each.row["incident"]: each.anchor for each in chapters},
+        hues={node: number % HUES for number, node in enumerate(nodes)},
+        charts={
+            "distribution": _safe(charts.distribution(findings.comebacks)),
+            "rungs": _safe(charts.rungs_over_time(findings.comebacks)),
+            "budget": _safe(charts.burn_down(judged)),
+            "traffic": _safe(charts.traffic(findings.gold["traffic"])),
+            "connections": _safe(charts.capacity(findings.gold["capacity"], "connections_peak", "connections")),
+            "cpu": _safe(charts.capacity(findings.gold["capacity"], "cpu_share", "CPU, share of a core")),
+        },
+        unfolded={each["incident"] for each in told[:OPEN]},
+        slow=sorted(findings.gold["slow_consumers"], key=lambda row: (-row["closes"], -row["bytes"], row["session"])),
+        most_slow=SLOW,
+        most_rows=ROWS,
+        made_at=made_at,
+        lake=lake,
+        version=__version__,
+    )
+
+
+def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
+    """Sum up."""
+    rungs: Counter[str] = Counter()
+    for name in ("reattached", "failed_over", "other_rungs"):
+        rungs[name] = sum(row[name] for row in findings.gold["objectives"])
+    losses = findings.gold["losses"]
+    return {
+        "comebacks": sum(row["comebacks"] for row in findings.gold["objectives"]),
+        "refused": sum(row["refused"] for row in findings.gold["objectives"]),
+        "put_off": sum(row["put_off"] for row in findings.gold["objectives"]),
+        "expired": sum(row["expired"] for row in findings.gold["objectives"]),
+        "lost": sum(row["lost"] for row in findings.gold["objectives"]),
+        "rungs": rungs,
+        "late": sum(each.late for each in judged.hours),
+        "lossy": sum(each.lossy for each in judged.hours),
+        "missing": sum(row["missing"] for row in losses),
+        "unexplained": sum(row["unexplained"] for row in losses),
+        "events": sum(row["events"] for row in losses),
+    }
+
+
+def _safe(svg: str | None) -> Markup | None:
+    """Take a chart as it is: matplotlib has escaped the texts in it."""
+    return None if svg is None else Markup(svg)  # noqa: S704 - made here
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("pipeline.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= FILTERS
+    return environment

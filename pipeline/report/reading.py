@@ -1,0 +1,160 @@
+"""Reads what the report is made of, from gold and silver, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pipeline.errors import NotReady
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a table."""
+
+TABLES: Final = (
+    "objectives", "incidents", "incident_sessions", "storms", "slow_consumers", "traffic", "capacity", "losses",
+)  # fmt: skip
+"""The gold tables that the report shows."""
+
+_BY_DATE: Final = ds.partitioning(pa.schema([("date", pa.date32())]), flavor="hive")
+
+Micros: TypeAlias = npt.NDArray[np.int64]
+"""Instants, in microseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comebacks:
+    """All comebacks, in columns.
+
+    Attributes:
+        at: when the client was back.
+        rung: by which rung of the ladder.
+        away_ms: for how long it had been away, in milliseconds; -1 if nobody can tell.
+    """
+
+    at: Micros
+    rung: npt.NDArray[np.str_]
+    away_ms: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the tables tell of some days.
+
+    Attributes:
+        first: the first day (UTC).
+        last: the last one.
+        sessions: sessions that lived on these days.
+        comebacks: those of these days.
+        gold: rows of the gold tables, by table, in the order in which they stand there.
+        timelines: intervals of sessions that incidents touched, by session.
+    """
+
+    first: date
+    last: date
+    sessions: int
+    comebacks: Comebacks
+    gold: Mapping[str, tuple[Row, ...]]
+    timelines: Mapping[str, tuple[Row, ...]]
+
+
+def read_findings(
+    gold: Path, sessions: Path, *, first: date | None = None, last: date | None = None, timelines: int = 40
+) -> Findings:
+    """Read what the tables tell of some days.
+
+    Args:
+        gold: folder of the gold tables.
+        sessions: folder of silver.
+        first: the first day; None is as far back as gold goes.
+        last: the last day; None is as far as gold goes.
+        timelines: of how many sessions of each incident the timeline is wanted; see ``worst_of``.
+
+    Raises:
+        NotReady: there is no gold for these days.
+    """
+    tables = read_gold(gold, first, last)
+    days = [row["date"] for rows in tables.values() for row in rows]
+    if not days:
+        told = f"of {first or 'the beginning'} to {last or 'today'}" if first or last else "yet"
+        raise NotReady(f"there are no gold tables {told} in {gold}; run `pipeline gold` first, or name other days")
+    first, last = first or min(days), last or max(days)
+    wanted = {
+        row["session"]
+        for incident in tables["incidents"]
+        for row in worst_of(incident["incident"], tables["incident_sessions"])[:timelines]
+    }
+    count, comebacks = _comebacks(sessions, first, last)
+    return Findings(first, last, count, comebacks, tables, _timelines(sessions, wanted))
+
+
+def read_gold(gold: Path, first: date | None, last: date | None) -> dict[str, tuple[Row, ...]]:
+    """Read the rows of some days of all gold tables, by table; see ``read_findings``."""
+    return {name: _rows(gold / name, first, last) for name in TABLES}
+
+
+def worst_of(incident: str, touched: Iterable[Row]) -> list[Row]:
+    """List the sessions of an incident, those first that it was worst for: not back, then the longest away."""
+    mine = [row for row in touched if row["incident"] == incident]
+    return sorted(mine, key=lambda row: (row["back_at"] is not None, -(row["away_ms"] or 0), row["session"]))
+
+
+def _rows(folder: Path, first: date | None, last: date | None) -> tuple[Row, ...]:
+    if not folder.is_dir():
+        return ()
+    table = ds.dataset(folder, format="parquet", partitioning=_BY_DATE)
+    wanted = pc.scalar(True)
+    if first is not None:
+        wanted &= pc.field("date") >= pa.scalar(first)
+    if last is not None:
+        wanted &= pc.field("date") <= pa.scalar(last)
+    return tuple(table.to_table(filter=wanted).to_pylist())
+
+
+def _comebacks(folder: Path, first: date, last: date) -> tuple[int, Comebacks]:
+    """Read all comebacks of some days, in columns, batch by batch: of millions of sessions, too."""
+    begins = datetime.combine(first, datetime.min.time(), UTC)
+    ends = datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=1)
+    ats, rungs, aways, sessions = [], [], [], 0
+    if folder.is_dir():
+        lived: pc.Expression = (pc.field("first_event_at") < pa.scalar(ends)) & (
+            pc.field("last_event_at") >= pa.scalar(begins)
+        )
+        for batch in ds.dataset(folder, format="parquet").to_batches(columns=["intervals"], filter=lived):
+            sessions += batch.num_rows
+            intervals = pc.list_flatten(batch.column("intervals"))
+            at = pc.struct_field(intervals, "begins").cast(pa.timestamp("us", "UTC"))
+            rung = pc.struct_field(intervals, "rung")
+            wanted = pc.and_(
+                pc.and_(pc.is_valid(rung), pc.not_equal(rung, pa.scalar("created"))),
+                pc.and_(pc.greater_equal(at, pa.scalar(begins)), pc.less(at, pa.scalar(ends))),
+            )
+            ats.append(at.filter(wanted).cast(pa.int64()).to_numpy(zero_copy_only=False))
+            rungs.append(rung.filter(wanted).to_numpy(zero_copy_only=False).astype(np.str_))
+            away = pc.fill_null(pc.struct_field(intervals, "away_ms").filter(wanted), -1)
+            aways.append(away.to_numpy(zero_copy_only=False))
+    return sessions, Comebacks(
+        np.concatenate(ats) if ats else np.zeros(0, np.int64),
+        np.concatenate(rungs) if rungs else np.zeros(0, np.str_),
+        np.concatenate(aways) if aways else np.zeros(0, np.int64),
+    )
+
+
+def _timelines(folder: Path, sessions: set[str]) -> dict[str, tuple[Row, ...]]:
+    if not sessions or not folder.is_dir():
+        return {}
+    table = ds.dataset(folder, format="parquet").to_table(
+        columns=["session", "intervals"], filter=pc.field("session").isin(sorted(sessions))
+    )
+    return {row["session"]: tuple(row["intervals"]) for row in table.to_pylist()}

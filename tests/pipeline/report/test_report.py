@@ -1,0 +1,245 @@
+"""The report tells what the tables hold, is one file, and obeys no text of a stranger."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.report import report
+from pipeline.errors import NotReady
+from pipeline.gold.tables import TABLES
+from pipeline.report import Objective, read_findings
+from pipeline.report.objective import BurnDown, Judged, judge
+from pipeline.report.page import render
+from pipeline.report.reading import Findings
+from pipeline.report.telling import NOTHING, count, duration, percent
+from pipeline.report.timelines import picture_of
+from tests.pipeline.report.tables import DEATH, NOON, at, filled, hour, touched, write_gold, write_lake, write_sessions
+
+EVIL = "<script>alert(1)</script>\"'&{{ 7 * 7 }}\u202e\x1b[31m"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    write_lake(tmp_path)
+    return tmp_path
+
+
+def findings_of(lake: Path, first: date | None = None) -> Findings:
+    return read_findings(lake / "gold", lake / "silver" / "sessions", first=first)
+
+
+def page_of(lake: Path, objective: Objective | None = None) -> str:
+    return render(findings_of(lake), objective or Objective(), made_at=datetime(2026, 1, 3, tzinfo=UTC), lake="lake")
+
+
+class Seen(HTMLParser):
+    """What a browser would find: text, and whatever it would fetch or run."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        if (name := given.get("id")) is not None:
+            self.ids.append(name)
+        for each in ("src", "href", "xlink:href", "action"):
+            if (address := given.get(each)) is not None:
+                self.addresses.append(address)
+        assert not any(name.startswith("on") for name in given), f"<{tag}> would run something"
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def words(page: str) -> str:
+    return re.sub(r"\s+", " ", " ".join(Seen(page).text))
+
+
+def test_it_tells_what_the_tables_hold(lake: Path) -> None:
+    told = words(page_of(lake))
+    assert "3 sessions were connected to it" in told
+    assert "2 came back ( 2 failed_over" in told or "2 came back (2 failed_over" in told
+    assert "10 of 100 events are missing, 4 of them without a word" in told
+    assert "66.67 %" in told
+
+
+def test_all_comebacks_of_the_days_are_found_and_no_others(lake: Path) -> None:
+    found = findings_of(lake)
+    assert sorted(found.comebacks.away_ms.tolist()) == [12, 900, 20_000]
+    assert sorted(found.comebacks.rung.tolist()) == ["failed_over", "failed_over", "reattached"]
+    assert found.sessions == 4
+
+
+def test_days_without_anything_are_no_report(lake: Path) -> None:
+    with pytest.raises(NotReady, match="run `pipeline gold` first, or name other days"):
+        findings_of(lake, first=date(2030, 1, 1))
+    with pytest.raises(NotReady, match="no gold tables yet"):
+        findings_of(lake / "elsewhere")
+
+
+def test_it_is_one_file_that_asks_nobody_and_runs_nothing(lake: Path) -> None:
+    page = page_of(lake)
+    seen = Seen(page)
+    assert not {"script", "link", "img", "iframe", "object", "base", "form"} & set(seen.tags)
+    assert all(each.startswith("#") for each in seen.addresses)
+    assert not re.search(r"url\((?!#)|@import", page)
+    assert seen.tags.count("svg") >= 6
+
+
+def test_ids_are_there_once_and_what_is_named_exists(lake: Path) -> None:
+    page = page_of(lake)
+    seen = Seen(page)
+    assert len(seen.ids) == len(set(seen.ids))
+    named = {each.removeprefix("#") for each in seen.addresses} | set(re.findall(r"url\(#([^)]+)\)", page))
+    assert named <= set(seen.ids)
+
+
+def test_texts_of_strangers_are_texts(tmp_path: Path) -> None:
+    write_lake(tmp_path, evil=EVIL)
+    page = page_of(tmp_path)
+    seen = Seen(page)
+    assert "script" not in seen.tags
+    assert "alert(1)" in words(page)
+    assert "49" not in re.findall(r"alert\(1\)[^<]{0,40}", page)
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+
+
+@pytest.mark.parametrize("root", ["$a$b^{c", "_hidden", "价格"])
+def test_a_chart_shows_every_name_as_it_is(tmp_path: Path, root: str) -> None:
+    write_lake(tmp_path, evil=root)
+    assert root in words(page_of(tmp_path).split('id="traffic"')[1])
+
+
+def test_the_same_tables_make_the_same_page(lake: Path) -> None:
+    assert page_of(lake) == page_of(lake)
+
+
+def test_a_quiet_day_is_told_as_one(tmp_path: Path) -> None:
+    write_gold(
+        tmp_path / "gold",
+        "losses",
+        [{"node": "n1", "incarnation": "a", "events": 5, "first_at": NOON, "last_at": NOON, "date": NOON.date()}],
+    )
+    write_sessions(tmp_path / "silver" / "sessions", [])
+    told = words(page_of(tmp_path))
+    for sentence in ("Nobody came back on these days.", "No node died, hung or was drained.", "There were none."):
+        assert sentence in told
+    assert "The numbers of all 5 events follow without a hole" in told
+
+
+# --- The objective ----------------------------------------------------------------------------------------------------
+
+
+def test_refused_lossy_and_late_comebacks_are_not_good_and_each_counts_once() -> None:
+    touched_ones = [
+        touched("late", back_at=at(80), away_ms=20_000, lost=0),
+        touched("late", incident="drain-cd34", back_at=at(80), away_ms=20_000),
+        touched("lossy", back_at=at(80), away_ms=20_000, lost=3),
+        touched("quick", back_at=at(61), away_ms=10_000),
+        touched("gone", fate="expired"),
+    ]
+    judged = judge(
+        Objective(0.9, 10),
+        [hour(comebacks=8, refused=1, lossy=1), hour(node="n3", comebacks=1, refused=0, lossy=0)],
+        [filled(TABLES["incident_sessions"].schema, row) for row in touched_ones],
+    )
+    assert judged.hours == (Judged(NOON, tried=10, refused=1, lossy=1, late=1),)
+    assert judged.bad == 3
+    assert judged.budget == pytest.approx(1.0)
+    assert not judged.is_met
+    ((hour_told, share),) = judged.left()
+    assert hour_told == NOON
+    assert share == pytest.approx(-2.0)
+
+
+def test_a_budget_is_used_up_hour_by_hour() -> None:
+    hours = tuple(Judged(at(3600 * number), 1000, refused, 0, 0) for number, refused in enumerate((1, 0, 2)))
+    judged = BurnDown(Objective(0.999, 10), hours)
+    assert [share for _, share in judged.left()] == pytest.approx([2 / 3, 2 / 3, 0])
+    assert judged.is_met
+    assert BurnDown(Objective(0.9, 10), (Judged(NOON, 10, 1, 0, 0),)).is_met
+
+
+@pytest.mark.parametrize(("refused", "met"), [(0, True), (1, False)])
+def test_a_promise_of_all_leaves_no_budget(refused: int, *, met: bool) -> None:
+    judged = BurnDown(Objective(1.0, 10), (Judged(NOON, 5, refused, 0, 0),))
+    assert judged.is_met is met
+    assert judged.left() == [(NOON, float(met))]
+
+
+# --- Timelines --------------------------------------------------------------------------------------------------------
+
+
+def test_those_it_was_worst_for_come_first_and_every_piece_is_in_its_place(lake: Path) -> None:
+    found = findings_of(lake)
+    (incident,) = found.gold["incidents"]
+    assert incident["incident"] == DEATH
+    picture = picture_of(incident, found)
+    assert [line.session for line in picture.lines] == ["gone", "late", "quick"]
+    for line in picture.lines:
+        place = 0.0
+        for piece in line.pieces:
+            assert piece.left == pytest.approx(place, abs=0.01)
+            place = piece.left + piece.width
+        assert place == pytest.approx(100, abs=0.01)
+    late = picture.lines[1]
+    assert [piece.kind for piece in late.pieces] == ["connected", "away", "connected"]
+    assert late.pieces[1].left == pytest.approx(picture.incident_at, abs=0.01)
+    assert "failed_over, other_node, after 20000 ms (client)" in late.pieces[2].title
+
+
+def test_more_sessions_than_there_is_room_for_are_counted(lake: Path) -> None:
+    found = read_findings(lake / "gold", lake / "silver" / "sessions", timelines=1)
+    picture = picture_of(found.gold["incidents"][0], found)
+    assert [line.session for line in picture.lines] == ["gone"]
+    assert picture.left_out == 2
+
+
+# --- Writing for people -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1.0, "100 %"), (0.99999, "99.99 %"), (0.999, "99.90 %"), (0.00001, "0.01 %"), (0.0, "0 %"), (None, NOTHING)],
+)
+def test_a_share_never_looks_like_all_or_nothing_unless_it_is(share: float | None, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_times_are_in_units_that_people_read() -> None:
+    assert [duration(each) for each in (0, 999, 1000, 61_000, 7_200_000, 172_800_000)] == [
+        "0 ms", "999 ms", "1 s", "1.02 min", "2 h", "2 d",
+    ]  # fmt: skip
+    assert count(1_234_567) == "1\u202f234\u202f567"
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_page_and_says_where(lake: Path) -> None:
+    file = lake / "january.html"
+    file.write_text("the page before")
+    ran = CliRunner().invoke(report, ["--lake", str(lake), "--output", str(file)])
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.strip() == str(file)
+    assert file.read_text().startswith("<!doctype html>")
+    assert [each.name for each in lake.glob(".*")] == []
+
+
+def test_days_in_the_wrong_order_are_told(lake: Path) -> None:
+    ran = CliRunner().invoke(report, ["--lake", str(lake), "--from", "2026-02-01", "--to", "2026-01-01"])
+    assert ran.exit_code == 2
+    assert "is before the first" in ran.output
