@@ -12,7 +12,7 @@ from benchmarks.generator.driver import Load
 from benchmarks.storm.cluster import Cluster, running
 from benchmarks.storm.crowd import Crowd, allow_descriptors, crowd_on, shared_topics
 from benchmarks.storm.loop import StormFailed
-from benchmarks.storm.scenarios import HOME, REFUGE, publish_everything, settle_in, warm_up
+from benchmarks.storm.scenarios import HOME, PREPARING_AT_ONCE, REFUGE, publish_everything, settle_in, warm_up
 from benchmarks.systems.base import Role, StartOptions, SystemFailed
 
 _NAME: Final = "journal"
@@ -56,9 +56,9 @@ class JournalCase(Case):
     name: ClassVar[str] = _NAME
     title: ClassVar[str] = "Price of the journal"
     about: ClassVar[str] = (
-        "CPU of the node for one delivery, and for one session of 2,000 that lose their connection and come back, with "
-        "the session journal off and on in turn. A second is waited after each step, so that writing the events is "
-        "counted in."
+        "CPU of the node for one delivery, and for one session of 2,000 that lose their connection and come back, "
+        "straight to the node and 500 at a time, with the session journal off and on in turn. A second is waited after "
+        "each step, so that writing the events is counted in."
     )
     figures: ClassVar[Sequence[Figure]] = (CPU, STORE_CPU)
     contestants: ClassVar[Sequence[str]] = (OURS, ON)
@@ -95,7 +95,7 @@ class JournalCase(Case):
         context.progress.say(f"{_NAME}: {variant}, {contestant}")
         settings = SETTINGS[contestant]
         with (
-            running(context.placement, settings=settings) as cluster,
+            running(context.placement, settings=settings, balancer=False) as cluster,
             crowd_on(context.placement.others) as crowd,
         ):
             try:
@@ -123,7 +123,7 @@ def _reattach(cluster: Cluster, crowd: Crowd) -> Mapping[Role, float]:
     crowd.idle(WRITTEN)
 
     def come_back() -> None:
-        crowd.arrive(cluster.entry, expected="reattached")
+        crowd.arrive(cluster.direct(HOME), expected="reattached", at_once=PREPARING_AT_ONCE)
         crowd.settle()
 
     back = _cost(cluster, crowd, HOME, come_back)
@@ -139,7 +139,7 @@ def _fail_over(cluster: Cluster, crowd: Crowd) -> Mapping[Role, float]:
     crowd.idle(WRITTEN)
 
     def come_back() -> None:
-        crowd.arrive(cluster.entry, expected="failed_over")
+        crowd.arrive(cluster.direct(REFUGE), expected="failed_over", at_once=PREPARING_AT_ONCE)
         crowd.settle()
 
     return _cost(cluster, crowd, REFUGE, come_back)
