@@ -29,7 +29,10 @@ from gateway.settings.declaration import Setting, declared_in, optional, setting
 from gateway.settings.errors import Unfit
 from gateway.settings.kinds import Several, Word, text_of
 from gateway.settings.places import File, GridUrl
-from gateway.settings.quantities import Seconds, Whole
+from gateway.settings.quantities import Bytes, Seconds, Whole
+
+_DAY: Final = 86400.0
+"""Seconds."""
 
 VARIABLE_PREFIX: Final = "PIPELINE_"
 """Of every environment variable that is ours."""
@@ -135,16 +138,67 @@ class JournalSettings:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class BronzeSettings:
+    """How events are taken into bronze, and how long they stay there."""
+
+    clock_past: float = setting(
+        Seconds(3600, 3650 * _DAY),
+        31 * _DAY,
+        "How long before its arrival an event may say that it happened. What says more is filed under the hour of its "
+        "arrival, so that a wrong clock cannot spread the table over thousands of folders; its `at` stays.",
+        reason="Longer than any journal waits for its reader.",
+    )
+    clock_future: float = setting(
+        Seconds(60, 3650 * _DAY),
+        _DAY,
+        "How long after its arrival an event may say that it happened; beyond that, as for `clock_past`.",
+        reason="Clocks that are set to a wrong zone are still believed.",
+    )
+    follow_every: float = setting(
+        Seconds(1, 3600),
+        30.0,
+        "With `--follow`, how often the journal is taken in. Each time makes a file for each stream and hour.",
+        reason="Half a minute late is early enough for people, and 120 times a hour not too many files.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionSettings:
+    """How small files become large ones, and when events go."""
+
+    compact_grace: float = setting(
+        Seconds(0, 30 * _DAY),
+        3600.0,
+        "How long after the end of an hour, and after the newest file in it, it is compacted.",
+        reason="By then every node has told what happened, unless the grid was away.",
+    )
+    compact_size: int = setting(
+        Bytes(1024, 1 << 40),
+        128 * 1024**2,
+        "How large a compacted file becomes, about.",
+        reason="What one task of Spark reads at a time.",
+    )
+    keep_days: int | None = optional(
+        Whole("days", 1, 36_500),
+        "After how many days events, rejected lines and commits are removed.",
+        absent="events are kept for ever",
+        reason="How long such data may be kept is for you to say.",
+    )
+
+
 SECTIONS: Final = (
     ("Lake", LakeSettings),
     ("Spark", SparkSettings),
     ("Journal", JournalSettings),
+    ("Bronze", BronzeSettings),
+    ("Compaction", CompactionSettings),
 )
 """Titles of the groups and the classes that declare them; a part of the pipeline that has settings adds its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(JournalSettings, SparkSettings, LakeSettings):
+class Configuration(CompactionSettings, BronzeSettings, JournalSettings, SparkSettings, LakeSettings):
     """All settings of the pipeline. Made by ``load``; tests may construct it and give just what matters."""
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
     DateType,
@@ -22,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from gateway.core.journal import FIELDS, FieldKind
+from gateway.core.journal import FIELDS, Field, FieldKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,13 @@ _TYPES: Final[Mapping[FieldKind, DataType]] = {
     FieldKind.INSTANT: TimestampType(),
 }
 
-EVENTS: Final = StructType([StructField(each.name, _TYPES[each.kind]) for each in FIELDS.values()])
+
+def events_schema(fields: Mapping[str, Field]) -> StructType:
+    """Give the columns of events that have some fields."""
+    return StructType([StructField(each.name, _TYPES[each.kind]) for each in fields.values()])
+
+
+EVENTS: Final = events_schema(FIELDS)
 """An event of the journal, one column for each field that the journal declares, in that order."""
 
 PLACE: Final = StructType(
@@ -75,18 +82,28 @@ lost while the gateway is newer than the pipeline."""
 BATCH: Final = StructField("batch", LongType())
 """Which commit of bronze brought the event in, from 1; none for events that did not come through the journal."""
 
-BRONZE: Final = StructType(
-    [
-        *EVENTS.fields,
-        OTHER,
-        *PLACE.fields,
-        BATCH,
-        StructField("date", DateType()),
-        StructField("hour", IntegerType()),
-    ]
-)
+
+def bronze_schema(fields: Mapping[str, Field]) -> StructType:
+    """Give the columns of bronze, its events having some fields."""
+    when = [StructField("date", DateType()), StructField("hour", IntegerType())]
+    return StructType([*events_schema(fields).fields, OTHER, *PLACE.fields, BATCH, *when])
+
+
+BRONZE: Final = bronze_schema(FIELDS)
 """Raw events, by date and hour of the event's own time (UTC). An event whose time is impossible is filed under the hour
 of its arrival, so that a wrong clock cannot spread the table over thousands of folders; ``at`` stays as it was told."""
+
+REJECTED: Final = StructType(
+    [
+        *PLACE.fields,
+        StructField("reason", StringType()),
+        StructField("text", BinaryType()),
+        StructField("seen_at", TimestampType()),
+        BATCH,
+    ]
+)
+"""Lines of the journal that could not be events, with the reason, and gaps that were accepted. ``line`` is -1 for what
+concerns a whole entry or more; ``seen_at`` is when the pipeline read it."""
 
 INTERVAL_COLUMNS: Final = (
     Column("kind", StringType(), "`connected` or `away`.", required=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -34,13 +35,19 @@ SETTINGS: Final[Mapping[str, str]] = {
 """What holds everywhere; ``--conf`` of the command line, and ``spark-submit``, win over it."""
 
 
-def spark_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+_LOG: Final = files("pipeline").joinpath("log4j2.properties")
+
+
+def spark_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = False
+) -> SparkSession:
     """Start Spark, or find the session that runs already.
 
     Args:
         name: of the application, for Spark's own pages.
         master: where it runs, for example ``local[*]``; None if ``spark-submit`` has said it.
         settings: more settings of Spark; they win over ``SETTINGS``.
+        quiet: have the JVM write nothing: whatever goes wrong comes to Python, too.
     """
     # Drivers and workers must run the same Python; that of the command line is the right one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -50,8 +57,10 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
         if master.startswith("local"):
             # Nobody else has to reach it: no open ports, no dependence on how the machine is called.
             builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    if quiet:
+        builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG}")
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("OFF" if quiet else "ERROR")
     return session

@@ -91,7 +91,9 @@ def spark_of(
     """
     master = configuration.master or (None if _SUBMITTED in os.environ else LOCAL)
     given = dict(each.split("=", 1) for each in configuration.spark_conf)
-    spark = spark_session(f"pipeline {name}", master=master, settings={**(settings or {}), **given})
+    context = click.get_current_context(silent=True)
+    quiet = context is None or not context.find_root().params.get("traceback")
+    spark = spark_session(f"pipeline {name}", master=master, settings={**(settings or {}), **given}, quiet=quiet)
     try:
         yield spark
     finally:

@@ -19,10 +19,15 @@ from pyspark.errors import PySparkException
 from gateway import __version__
 from gateway.core.errors import GatewayError
 from gateway.settings import ConfigurationError
+from pipeline.cli.compact import compact
 from pipeline.cli.configuration import config
 from pipeline.cli.generating import generate
 from pipeline.cli.gold import gold
+<<<<<<< HEAD
 from pipeline.cli.report import report
+=======
+from pipeline.cli.ingest import ingest
+>>>>>>> df885f7 (all)
 from pipeline.cli.sentences import sentence_of
 from pipeline.errors import NotReady
 
@@ -39,7 +44,11 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
+<<<<<<< HEAD
 for _command in (config, generate, gold, report):
+=======
+for _command in (ingest, compact, gold, config, generate):
+>>>>>>> df885f7 (all)
     program.add_command(_command)
 
 

@@ -40,12 +40,14 @@ from gateway.settings import (
 from gateway.settings.grid_url import SENTINEL_OPTIONS
 from lb.cli import main as lb_program
 from lb.topology import Topology, build
+from pipeline.bronze.reading import NAME as BRONZE_SOURCE
 from pipeline.cli.program import program as pipeline_program
 from pipeline.configuration import FILE_VARIABLE as PIPELINE_FILE
 from pipeline.configuration import SETTINGS as PIPELINE_SETTINGS
 from pipeline.configuration import load as load_pipeline
 from pipeline.configuration import variable as pipeline_variable
 from pipeline.gold.tables import TABLES
+from pipeline.source.datasource import NAME as JOURNAL_SOURCE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -420,7 +422,7 @@ def known_names() -> frozenset[str]:
     names |= {value for each in metrics.METRICS for value in each.values}
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
     names |= {each.name for each in CLOSE_CODES}
-    names |= {*journal.FIELDS, *journal.EVENT_TYPES}
+    names |= {*journal.FIELDS, *journal.EVENT_TYPES, JOURNAL_SOURCE, BRONZE_SOURCE}
     names |= {name for each in TABLES.values() for name in (each.name, *(column.name for column in each.columns))}
     names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}
     for kind in vars(packets).values():

@@ -1,0 +1,233 @@
+"""How the pipeline's other jobs read bronze: as a table, or as a stream of what each commit brought in.
+
+The stream is the Data Source ``gateway_bronze``: its offset is the number of a commit. It is not Spark's own stream of
+files, which would read again what compaction has put together.
+
+```python
+events = read_bronze(spark, lake)       # DataFrame with the columns of BRONZE
+events = follow_bronze(spark, lake)     # the same, streaming
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from gateway.core.journal import FIELDS, Field, FieldKind
+from pipeline.bronze.layout import Layout, bronze_of
+from pipeline.bronze.log import Commit, CommitLog
+from pipeline.columns import arrow_schema
+from pipeline.errors import NotReady, PipelineError
+from pipeline.schemas import BRONZE, bronze_schema
+
+NAME: Final = "gateway_bronze"
+
+COMMITS_AT_ONCE: Final = 64
+"""Commits in one micro-batch at most, unless told otherwise."""
+
+_ARROW: Final = arrow_schema(BRONZE)
+
+
+def read_bronze(spark: SparkSession, lake: Path, fields: Mapping[str, Field] = FIELDS) -> DataFrame:
+    """Read all events.
+
+    Files of any version of the schema may lie beside each other: a column that a file does not have is null, or what
+    a pipeline that did not know the field yet kept of it in ``other``.
+
+    Args:
+        spark: to read in.
+        lake: the folder of all tables.
+        fields: that events have, by name.
+
+    Raises:
+        NotReady: there is no bronze.
+    """
+    layout = bronze_of(lake)
+    if not layout.hours():
+        raise NotReady(f"there are no events in {layout.root}; run `pipeline ingest` first")
+    events = spark.read.schema(bronze_schema(fields)).option("basePath", str(layout.root)).parquet(str(layout.root))
+    return events.withColumns({each.name: _recovered(each) for each in fields.values() if each.since > 1})
+
+
+def _recovered(added: Field) -> Column:
+    """A field that came with a later version: its column, or else what ``other`` has of it."""
+    kept = F.get_json_object("other", f"$.{added.name}")
+    values = {
+        FieldKind.TEXT: kept,
+        FieldKind.NUMBER: kept.cast("long"),
+        FieldKind.FLAG: kept.cast("boolean"),
+        FieldKind.INSTANT: F.timestamp_micros(kept.cast("long")),
+        FieldKind.TEXTS: F.from_json(kept, "array<string>"),
+    }
+    return F.coalesce(F.col(added.name), values[added.kind])
+
+
+def follow_bronze(spark: SparkSession, lake: Path, *, commits: int = COMMITS_AT_ONCE) -> DataFrame:
+    """Read events as a stream: what is there, commit by commit, and then what comes.
+
+    Events of one session come in the order of the journal within a commit's file, and commits in order. Events that did
+    not come through the journal (``pipeline generate`` into Parquet) are in no commit and so not in the stream.
+
+    Args:
+        spark: to read in.
+        lake: the folder of all tables.
+        commits: commits in one micro-batch at most.
+    """
+    spark.dataSource.register(BronzeSource)
+    return spark.readStream.format(NAME).options(root=str(bronze_of(lake).root), commits=str(commits)).load()
+
+
+class BronzeSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Events as they are in bronze."""
+        return BRONZE
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """For streaming queries; batch queries read the files themselves."""
+        return BronzeStream(Path(self.options["root"]), int(self.options["commits"]))
+
+
+@dataclass(frozen=True, eq=False)
+class CommittedFile(InputPartition):
+    """A file that a commit brought in.
+
+    Attributes:
+        root: of bronze.
+        path: of the file, below the root.
+        batch: number of the commit.
+        stream: whose events it holds.
+    """
+
+    root: str
+    path: str
+    batch: int
+    stream: int
+
+
+class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads commit by commit; see ``DataSourceStreamReader``.
+
+    Args:
+        root: of bronze.
+        commits: commits in one micro-batch at most.
+    """
+
+    def __init__(self, root: Path, commits: int) -> None:
+        self._root = root
+        self._commits = commits
+        self._target: int | None = None
+
+    @property
+    def _log(self) -> CommitLog:
+        return CommitLog(Layout(self._root))
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Before the first commit that is in the log; what is older is for ``pipeline backfill``."""
+        return {"commit": next(iter(self._log.sequences()), 1) - 1}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What Spark calls files are commits here."""
+        return ReadMaxFiles(self._commits)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember what there is now."""
+        self._target = self._newest()
+
+    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Choose up to which commit to read next.
+
+        Raises:
+            NotReady: commits that were not read yet are not in the log any more.
+        """
+        end = self._newest() if self._target is None else self._target
+        if isinstance(limit, ReadMaxFiles):
+            end = min(end, start["commit"] + limit.max_files)
+        elif not isinstance(limit, ReadAllAvailable):
+            raise PipelineError(f"the source {NAME} does not know the limit {type(limit).__name__}")
+        return {"commit": max(end, start["commit"])}
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
+        """One for each file of events.
+
+        Raises:
+            NotReady: commits are not in the log any more.
+        """
+        known = self._log.sequences()
+        if start["commit"] < end["commit"] and known[0] > start["commit"] + 1:
+            raise NotReady(
+                f"the commits of {self._root} before {known[0]} are not in its log any more, and this stream has read "
+                f"only up to {start['commit']}; compute its tables with `pipeline backfill`, then begin it anew"
+            )
+        return [
+            CommittedFile(str(self._root), each.path, commit.sequence, each.stream)
+            for commit in map(self._log.read, range(start["commit"] + 1, end["commit"] + 1))
+            for each in _events_of(commit)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a file, or its rows in what compaction has made of it."""
+        assert isinstance(partition, CommittedFile)  # noqa: S101 - one of ours
+        yield from read_file(partition)
+
+    def _newest(self) -> int:
+        return self._log.newest().sequence
+
+
+def _events_of(commit: Commit) -> list[Any]:
+    return [each for each in commit.files if not each.path.startswith("_")]
+
+
+def read_file(part: CommittedFile) -> Iterator[pa.RecordBatch]:
+    """Read what a commit brought into one file.
+
+    Raises:
+        NotReady: retention has removed it.
+    """
+    file = Path(part.root) / part.path
+    own = (pc.field("batch") == part.batch) & (pc.field("stream") == part.stream)
+    try:
+        table = pq.read_table(file, partitioning=None)
+    except FileNotFoundError:
+        together = sorted(file.parent.glob("compacted-*.parquet"))
+        if not together:
+            raise NotReady(
+                f"{file} was removed by retention before it was read; compute the tables with `pipeline backfill`"
+            ) from None
+        tables = [pq.read_table(each, filters=own, partitioning=None) for each in together]
+        table = pa.concat_tables(tables, promote_options="default")
+    yield from shaped(table, file.parent).to_batches()
+
+
+def shaped(table: pa.Table, folder: Path) -> pa.Table:
+    """Give a table the columns of bronze: missing ones are null, date and hour are those of its folder."""
+    day = date.fromisoformat(folder.parent.name.removeprefix("date="))
+    constants = {"date": day, "hour": int(folder.name.removeprefix("hour="))}
+    columns: list[Any] = []
+    for each in _ARROW:
+        if each.name in constants:
+            columns.append(pa.repeat(pa.scalar(constants[each.name], each.type), len(table)))
+        elif each.name in table.column_names:
+            columns.append(table.column(each.name).cast(each.type))
+        else:
+            columns.append(pa.nulls(len(table), each.type))
+    return pa.Table.from_arrays(columns, schema=_ARROW)

@@ -1,0 +1,294 @@
+"""The Data Source ``gateway_journal`` for Spark, batch and streaming.
+
+```python
+spark.dataSource.register(JournalSource)
+spark.readStream.format("gateway_journal").options(**source_options(place, batch_entries=2_000, ...)).load()
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pipeline.errors import NotReady, PipelineError
+from pipeline.source.journal import Journal, JournalPlace
+from pipeline.source.offsets import (
+    ACCEPT_LOSS,
+    START,
+    EntryId,
+    Position,
+    Positions,
+    cap,
+    next_end,
+    offset_of,
+    positions_of,
+    refuse_gaps,
+    trim_before,
+    what_is_gone,
+)
+from pipeline.source.records import JOURNAL, rows_of, table_of
+
+NAME: Final = "gateway_journal"
+
+BATCH_ROWS: Final = 5_000
+"""Rows that are handed to Spark at once: enough for columns to pay, and some megabytes at most."""
+
+_OPTIONS: Final = ("gridUrl", "prefix", "timeout", "batchEntries", "trimLag", "reader", "start")
+
+
+def source_options(
+    place: JournalPlace, *, batch_entries: int, trim_lag: int, reader: str, start: Positions = START
+) -> dict[str, str]:
+    """Make the options of the source.
+
+    Args:
+        place: where the journal is. Spark hides options that have ``url`` in their name wherever it shows a plan.
+        batch_entries: entries of one stream that are read in one micro-batch.
+        trim_lag: entries to keep in each stream behind what is committed.
+        reader: under which name to commit; empty to commit nothing, as a batch query does.
+        start: where a stream without a checkpoint begins, and a batch query.
+    """
+    return {
+        "gridUrl": place.grid,
+        "prefix": place.prefix,
+        "timeout": str(place.timeout),
+        "batchEntries": str(batch_entries),
+        "trimLag": str(trim_lag),
+        "reader": reader,
+        "start": json.dumps(offset_of(start)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options, read."""
+
+    place: JournalPlace
+    batch_entries: int
+    trim_lag: int
+    reader: str
+    start: Positions
+
+
+def _read_options(options: Mapping[str, str]) -> _Options:
+    if missing := [name for name in _OPTIONS if name not in options]:
+        raise PipelineError(f"the source {NAME} needs the options {', '.join(missing)}; source_options makes them all")
+    return _Options(
+        place=JournalPlace(options["gridUrl"], options["prefix"], float(options["timeout"])),
+        batch_entries=int(options["batchEntries"]),
+        trim_lag=int(options["trimLag"]),
+        reader=options["reader"],
+        start=positions_of(json.loads(options["start"])),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class EntryRange(InputPartition):
+    """Entries of one stream, to be read by one task.
+
+    Attributes:
+        stream: which.
+        after: the entry before the first, and the incarnation that the stream had; empty if it was never read.
+        until: up to where, and the incarnation that it must have.
+    """
+
+    stream: int
+    after: Position
+    until: Position
+
+
+class JournalSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """A row for each line of the journal."""
+        return JOURNAL
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is only one
+        """For batch queries: all that the journal holds now."""
+        return _Batch(_read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """For streaming queries."""
+        return _Stream(_read_options(self.options))
+
+
+def ranges(start: Positions, end: Positions) -> list[EntryRange]:
+    """Make a partition of each stream in which there is something to read."""
+    return [EntryRange(stream, start[stream], end[stream]) for stream in sorted(end) if end[stream] != start[stream]]
+
+
+def read_range(place: JournalPlace, part: EntryRange) -> Iterator[pa.RecordBatch]:
+    """Read the entries of a partition.
+
+    Raises:
+        NotReady: some of them are gone.
+        PipelineError: the grid cannot be reached.
+    """
+    rows: list[dict[str, Any]] = []
+    after = part.after.entry
+    with Journal(place) as journal:
+        while True:
+            state, page = journal.page(part.stream, after, part.until.entry)
+            # Before the first page of a stream that was never read, whatever is gone was never promised.
+            known = part.after.incarnation or after != part.after.entry
+            position = Position(part.until.incarnation if known else "", after)
+            if (gone := what_is_gone(position, state)) is not None or state.incarnation != part.until.incarnation:
+                gone = gone or "was emptied while it was read"
+                raise NotReady(f"stream {part.stream} of the journal {gone}; {ACCEPT_LOSS}")
+            for entry, fields in page:
+                rows += rows_of(entry, fields)
+                if len(rows) >= BATCH_ROWS:
+                    yield table_of(rows, part.stream, part.until.incarnation)
+                    rows = []
+            if not page:
+                break
+            after = page[-1][0]
+    if rows:
+        yield table_of(rows, part.stream, part.until.incarnation)
+
+
+class _Batch(DataSourceReader):
+    """Reads what the journal holds now."""
+
+    def __init__(self, options: _Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """See the base class."""
+        with Journal(self._options.place) as journal:
+            return ranges(self._options.start, _plan(journal, self._options.start, None))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See the base class."""
+        assert isinstance(partition, EntryRange)  # noqa: S101 - one of ours
+        return read_range(self._options.place, partition)
+
+
+def _plan(journal: Journal, start: Positions, limit: int | None) -> dict[int, Position]:
+    """Choose up to where to read every stream.
+
+    Raises:
+        NotReady: something is gone.
+    """
+    states = journal.states()
+    refuse_gaps(start, states)
+    result = {}
+    for stream, position in start.items():
+        state = states[stream]
+        waiting = state.last > position.entry and state.first is not None
+        following = journal.following(stream, position.entry) if waiting else None
+        result[stream] = next_end(position, state, following, limit)
+    return result
+
+
+class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on and on; see ``DataSourceStreamReader``. Spark keeps one in a Python of its own, beside the driver."""
+
+    def __init__(self, options: _Options) -> None:
+        self._options = options
+        self._journal: Journal | None = None
+        self._target: Positions | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy, and connections do not travel.
+        return self.__dict__ | {"_journal": None}
+
+    @property
+    def _open(self) -> Journal:
+        if self._journal is None:
+            self._journal = Journal(self._options.place)
+        return self._journal
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins."""
+        return offset_of(self._options.start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit of the options; what Spark calls rows are entries of each stream here."""
+        return ReadMaxRows(self._options.batch_entries)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember what there is now: the query ends when that is read."""
+        states = self._open.states()
+        self._target = {stream: Position(state.incarnation, state.last) for stream, state in states.items()}
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Choose up to where the next micro-batch reads.
+
+        Raises:
+            NotReady: something is gone that was not read yet.
+        """
+        begin = positions_of(start)
+        end = _plan(self._open, begin, _entries(limit))
+        if self._target is not None:
+            # An entry that came after the query began is left for the next one.
+            end = {stream: cap(begin[stream], each, self._target[stream]) for stream, each in end.items()}
+        return offset_of(end)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """One for each stream with something to read."""
+        return ranges(positions_of(start), positions_of(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one of them."""
+        assert isinstance(partition, EntryRange)  # noqa: S101 - one of ours
+        return read_range(self._options.place, partition)
+
+    def commit(self, end: dict[str, str]) -> None:
+        """Trim what is in bronze, with a lag; the only place where anything is trimmed."""
+        commit(self._open, positions_of(end), self._options.reader, self._options.trim_lag)
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+
+def commit(journal: Journal, positions: Positions, reader: str, trim_lag: int) -> int:
+    """Tell the grid up to where the journal is safe elsewhere, and trim it with a lag.
+
+    Args:
+        journal: to trim.
+        positions: up to where.
+        reader: who read it; empty to do nothing.
+        trim_lag: entries to keep in each stream.
+
+    Returns:
+        Entries that were trimmed.
+    """
+    if not reader:
+        return 0
+    trimmed = 0
+    for stream, position in positions.items():
+        if position.incarnation:
+            trimmed += max(0, journal.commit(stream, position, trim_before(position, trim_lag), reader))
+    return trimmed
+
+
+def _entries(limit: ReadLimit) -> int | None:
+    """How many entries of a stream a limit of Spark means; None for all."""
+    match limit:
+        case ReadMaxRows():
+            return limit.max_rows
+        case ReadAllAvailable():
+            return None
+        case _:
+            raise PipelineError(f"the source {NAME} does not know the limit {type(limit).__name__}")
+
+
+__all__ = ["NAME", "EntryId", "EntryRange", "JournalSource", "commit", "ranges", "read_range", "source_options"]

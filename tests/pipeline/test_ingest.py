@@ -1,0 +1,170 @@
+"""The ingest job and the readers of bronze in a real Spark, with a real Redis."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from redis import Redis
+
+from gateway.core.journal import FIELDS, Field, FieldKind, journal_partition
+from gateway.core.types import SessionId
+from pipeline.bronze.compaction import compact
+from pipeline.bronze.ingest import IngestOptions, ingest
+from pipeline.bronze.layout import HOUR, bronze_of
+from pipeline.bronze.log import Commit, CommitLog
+from pipeline.bronze.reading import follow_bronze, read_bronze
+from pipeline.errors import NotReady
+from pipeline.source.journal import JournalPlace, stream_key
+from tests.pipeline.feeding import Feeder
+from tests.pipeline.lake import batch_of, entry, events_in, once, quiet, rejected_in, take_in
+from tests.support.redis_server import RedisServer, unique_prefix
+
+pytestmark = [pytest.mark.spark, pytest.mark.redis]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture
+def options(server: RedisServer, tmp_path: Path) -> IngestOptions:
+    place = JournalPlace(server.url, unique_prefix(), 5.0)
+    return IngestOptions(lake=tmp_path, place=place, batch_entries=20, trim_lag=0, past=31 * 86_400.0, future=86_400.0)
+
+
+@pytest.fixture
+def feeder(server: RedisServer, options: IngestOptions) -> Iterator[Feeder]:
+    with Redis.from_url(server.url, protocol=2) as client:
+        yield Feeder(client, options.place.prefix)
+
+
+def followed(spark: SparkSession, lake: Path) -> list[str]:
+    """What a stream over bronze has not read yet; its checkpoint is in the lake."""
+    found: list[str] = []
+
+    def take(batch: DataFrame, _number: int) -> None:
+        found.extend(row["id"] for row in batch.select("id").collect())
+
+    query = follow_bronze(spark, lake, commits=2).writeStream.foreachBatch(take)
+    query.option("checkpointLocation", str(lake / "follow")).trigger(availableNow=True).start().awaitTermination()
+    return found
+
+
+class Crash(Exception):
+    """The driver ends here. No BaseException: py4j would hang up on the JVM and say nothing."""
+
+
+def test_from_the_journal_to_bronze_and_its_readers(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder
+) -> None:
+    records = feeder.feed(1500, sessions=3)
+    (torn, *_) = streams = {journal_partition(SessionId(each["session"])) for each in records}
+    feeder.append(torn, b'{"torn', 1)
+
+    done = ingest(spark, options, quiet)
+
+    assert (done.events, done.rejected, done.duplicates) == (1500, 1, 0)
+    assert events_in(options.lake) == once(records)
+    assert [each["text"] for each in rejected_in(options.lake)] == [b'{"torn']
+    found = read_bronze(spark, options.lake)
+    assert Counter(row["id"] for row in found.select("id").collect()) == once(records)
+    assert found.where("date IS NULL OR hour IS NULL OR batch IS NULL OR other IS NOT NULL").isEmpty()
+    assert Counter(followed(spark, options.lake)) == once(records)
+    left = sum(feeder.client.xlen(stream_key(options.place.prefix, each)) for each in streams)
+    assert left < 100 * len(streams), "what is committed is trimmed"
+
+    # What compaction puts together is not fed again, and can still be read from the beginning.
+    later = (max(each["at"] for each in records) // HOUR + 3) * HOUR
+    assert compact(options.lake, grace=60, target=1 << 27, keep=None, tell=quiet, now=later).hours >= 1
+    assert events_in(options.lake) == once(records)
+    assert followed(spark, options.lake) == []
+    shutil.rmtree(options.lake / "follow")
+    assert Counter(followed(spark, options.lake)) == once(records)
+
+
+def test_a_crash_before_spark_hears_of_the_commit(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = feeder.feed(100, sessions=2)
+    ingest(spark, options, quiet)
+    more = feeder.feed(500, sessions=2)
+    publish, known = CommitLog.publish, CommitLog(bronze_of(options.lake)).newest().sequence
+
+    def crash(log: CommitLog, commit: Commit) -> None:
+        if commit.sequence > known:
+            raise Crash
+        publish(log, commit)
+
+    monkeypatch.setattr(CommitLog, "publish", crash)
+    with pytest.raises(Exception, match="Crash"):
+        ingest(spark, options, quiet)
+    monkeypatch.undo()
+    again = ingest(spark, options, quiet)
+
+    assert events_in(options.lake) == once([*records, *more])
+    assert again.duplicates == 0
+
+
+def test_version_2_of_the_schema_is_read_beside_version_1(spark: SparkSession, tmp_path: Path) -> None:
+    """Fields that a later version adds, told to a pipeline that did not know them yet."""
+    added = [
+        Field("zone", FieldKind.TEXT, "Text.", since=2),
+        Field("tries", FieldKind.NUMBER, "Number.", since=2),
+        Field("eager", FieldKind.FLAG, "Flag.", since=2),
+        Field("seen", FieldKind.INSTANT, "Instant.", since=2),
+        Field("tags", FieldKind.TEXTS, "Texts.", since=2),
+    ]
+    told = {"zone": "west", "tries": 3, "eager": True, "seen": 1_700_000_000_123_456, "tags": ["a", "b"]}
+    head = {"type": "node_started", "node": "n1", "incarnation": "i", "release": "1", "at": time.time_ns() // 1000}
+    older, newer = head | {"id": "i-1", "version": 1}, head | {"id": "i-2", "version": 2} | told
+    take_in(tmp_path, [batch_of({"1-0": entry([older, newer])})])
+    # The pipeline that knows them writes them as columns.
+    folder = bronze_of(tmp_path).hours()[0]
+    table = pq.read_table(next(folder.iterdir()), partitioning=None).slice(0, 1).drop_columns(["id"])
+    table = table.append_column("id", pa.array(["i-3"])).append_column("zone", pa.array(["east"]))
+    pq.write_table(table, folder / "newer.parquet")
+
+    events = read_bronze(spark, tmp_path, dict(FIELDS) | {each.name: each for each in added})
+    seen = F.unix_micros("seen").alias("seen")
+    found = {row["id"]: row for row in events.select("id", "zone", "tries", "eager", seen, "tags").collect()}
+
+    assert {name: found["i-2"][name] for name in told} == told
+    assert [found["i-1"][name] for name in told] == [None] * 5
+    assert found["i-3"]["zone"] == "east"
+
+
+def test_an_emptied_grid_is_refused_until_somebody_decides(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder
+) -> None:
+    first = feeder.feed(200, sessions=2)
+    ingest(spark, options, quiet)
+    feeder.feed(100, sessions=2)
+    feeder.client.flushdb()
+    other = Feeder(feeder.client, options.place.prefix, node="n2")
+    second = other.feed(200, sessions=2)
+
+    with pytest.raises(NotReady, match=r"was emptied .*--accept-loss"):
+        ingest(spark, options, quiet)
+    assert events_in(options.lake) == once(first)
+    done = ingest(spark, replace(options, accept_loss=True), quiet)
+
+    assert done.losses == 2
+    assert all("accepted as lost: the stream was emptied" in each["reason"] for each in rejected_in(options.lake))
+    assert events_in(options.lake) == once([*first, *second])
+    assert CommitLog(bronze_of(options.lake)).newest().totals.losses == 2
+    assert ingest(spark, options, quiet).events == 0
+
+    with pytest.raises(NotReady, match="is read by bronze-"):
+        ingest(spark, replace(options, lake=options.lake / "other"), quiet)

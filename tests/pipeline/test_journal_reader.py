@@ -1,0 +1,218 @@
+"""The reader of the journal on a real Redis, with what the gateway's own script appends."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from redis import Redis
+
+from gateway.adapters.redis.keys import Keys
+from gateway.core.journal import JOURNAL_PARTITIONS
+from pipeline.errors import NotReady, PipelineError
+from pipeline.source.datasource import EntryRange, JournalSource, commit, ranges, read_range, source_options
+from pipeline.source.journal import Journal, JournalPlace, state_key, stream_key
+from pipeline.source.offsets import START, EntryId, Position, positions_of
+from pipeline.source.records import JOURNAL
+from tests.pipeline.feeding import Feeder, ids
+from tests.support.redis_server import RedisServer, unique_prefix
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[Redis]:
+    with Redis.from_url(server.url, protocol=2) as connection:
+        yield connection
+
+
+@pytest.fixture
+def place(server: RedisServer) -> JournalPlace:
+    return JournalPlace(server.url, unique_prefix(), 5.0)
+
+
+@pytest.fixture
+def feeder(client: Redis, place: JournalPlace) -> Feeder:
+    return Feeder(client, place.prefix)
+
+
+@pytest.fixture
+def journal(place: JournalPlace) -> Iterator[Journal]:
+    with Journal(place) as opened:
+        yield opened
+
+
+def source(place: JournalPlace, *, reader: str = "r", start: dict[int, Position] | None = None) -> JournalSource:
+    return JournalSource(source_options(place, batch_entries=5, trim_lag=2, reader=reader, start=start or START))
+
+
+def read(place: JournalPlace, parts: list[EntryRange]) -> list[str]:
+    return [str(each["id"]) for part in parts for batch in read_range(place, part) for each in batch.to_pylist()]
+
+
+def test_the_keys_are_those_of_the_gateway() -> None:
+    keys = Keys("p")
+    streams = range(JOURNAL_PARTITIONS)
+
+    assert [stream_key("p", each) for each in streams] == list(keys.journal)
+    assert [state_key("p", each) for each in streams] == list(keys.journal_state)
+
+
+def test_an_empty_grid_has_nothing_to_read(place: JournalPlace) -> None:
+    stream = source(place).streamReader(JOURNAL)
+
+    assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == stream.initialOffset()
+
+
+def test_everything_is_read_once_in_bounded_steps(place: JournalPlace, feeder: Feeder) -> None:
+    records = feeder.feed(1500)
+    stream = source(place).streamReader(JOURNAL)
+    found: list[str] = []
+    offset, steps = stream.initialOffset(), 0
+    while (end := stream.latestOffset(offset, stream.getDefaultReadLimit())) != offset:
+        parts = [each for each in stream.partitions(offset, end) if isinstance(each, EntryRange)]
+        assert all(each.until.entry.sequence - each.after.entry.sequence <= 5 for each in parts)
+        found += read(place, pickle.loads(pickle.dumps(parts)))
+        offset, steps = end, steps + 1
+    stream.stop()
+
+    assert sorted(found) == sorted(ids(records))
+    assert steps > 1
+
+
+def test_a_range_can_be_read_again(place: JournalPlace, feeder: Feeder) -> None:
+    feeder.feed(300)
+    stream = source(place).streamReader(JOURNAL)
+    end = stream.latestOffset(stream.initialOffset(), ReadMaxRows(3))
+    parts = ranges(START, positions_of(end))
+    first = read(place, parts)
+    feeder.feed(300)
+
+    assert read(place, parts) == first
+    assert first
+
+
+def test_a_query_that_ends_does_not_run_after_what_comes_later(place: JournalPlace, feeder: Feeder) -> None:
+    first = feeder.feed(100)
+    stream = source(place).streamReader(JOURNAL)
+    stream.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
+    feeder.feed(100)
+
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+
+    assert sorted(read(place, ranges(START, positions_of(end)))) == sorted(ids(first))
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+    stream.stop()
+
+
+def test_a_batch_query_reads_what_there_is(place: JournalPlace, feeder: Feeder) -> None:
+    records = feeder.feed(100)
+    reader = source(place, reader="").reader(JOURNAL)
+
+    found = read(place, [part for part in reader.partitions() if isinstance(part, EntryRange)])
+
+    assert sorted(found) == sorted(ids(records))
+
+
+def test_only_the_commit_trims_and_leaves_the_lag(place: JournalPlace, feeder: Feeder, journal: Journal) -> None:
+    feeder._batch = 1
+    feeder.feed(4000, sessions=1)
+    (used,) = [stream for stream, state in journal.states().items() if state.incarnation]
+    stream = source(place).streamReader(JOURNAL)
+    end = stream.latestOffset(stream.initialOffset(), ReadMaxRows(3000))
+    read(place, ranges(START, positions_of(end)))
+    assert journal.state(used).first == EntryId(1, 0)
+
+    stream.commit(end)
+
+    first = journal.state(used).first
+    # Redis removes whole nodes of a stream, up to 100 entries.
+    assert first is not None
+    assert 2890 <= first.sequence <= 2998
+    assert journal.holder(used).reader == "r"
+    assert feeder.client.hget(state_key(place.prefix, used), "committed") == b"1-2999"
+    stream.commit(end)
+    stream.stop()
+
+
+def test_a_commit_does_not_touch_another_incarnation(place: JournalPlace, feeder: Feeder, journal: Journal) -> None:
+    feeder.feed(50, sessions=1)
+    positions = {used: Position("gone", EntryId(1, 3)) for used, state in journal.states().items() if state.incarnation}
+
+    assert commit(journal, positions, "r", 0) == 0
+
+    assert [journal.holder(used).reader for used in positions] == [""]
+
+
+def test_what_the_cap_cut_unread_is_refused(place: JournalPlace, feeder: Feeder) -> None:
+    capped = Feeder(feeder.client, place.prefix, batch=1, length=10)
+    capped.feed(5, sessions=1)
+    stream = source(place).streamReader(JOURNAL)
+    begin = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    capped.feed(3, sessions=1)
+    end = stream.latestOffset(begin, ReadAllAvailable())
+    capped.feed(20, sessions=1)
+
+    with pytest.raises(NotReady, match="trimmed before they were read"):
+        stream.latestOffset(begin, ReadAllAvailable())
+    with pytest.raises(NotReady, match="trimmed before they were read"):
+        read(place, ranges(positions_of(begin), positions_of(end)))
+    stream.stop()
+
+
+def test_what_was_cut_before_anybody_read_is_no_gap(place: JournalPlace, feeder: Feeder) -> None:
+    capped = Feeder(feeder.client, place.prefix, batch=1, length=10)
+    records = capped.feed(30, sessions=1)
+    stream = source(place).streamReader(JOURNAL)
+
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+
+    assert read(place, ranges(START, positions_of(end))) == [each["id"] for each in records[-10:]]
+    stream.stop()
+
+
+def test_an_emptied_grid_is_refused(place: JournalPlace, feeder: Feeder) -> None:
+    feeder.feed(50)
+    stream = source(place).streamReader(JOURNAL)
+    begin = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    feeder.client.flushdb()
+
+    with pytest.raises(NotReady, match=r"was emptied .*there is none now.* 13 more streams"):
+        stream.latestOffset(begin, ReadAllAvailable())
+    Feeder(feeder.client, place.prefix).feed(50)
+    with pytest.raises(NotReady, match=r"was emptied .*it is a new one"):
+        stream.latestOffset(begin, ReadAllAvailable())
+    stream.stop()
+
+
+def test_a_grid_that_is_not_there_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.source.journal._RETRIES", 0)
+    with (
+        Journal(JournalPlace("redis://me:hidden@127.0.0.1:1/0", "p", 0.5)) as nowhere,
+        pytest.raises(PipelineError, match="the grid cannot be reached") as caught,
+    ):
+        nowhere.states()
+
+    assert "hidden" not in str(caught.value)
+    assert "hidden" not in repr(JournalPlace("redis://me:hidden@127.0.0.1:1/0", "p", 0.5))
+
+
+def test_a_limit_of_another_kind_is_refused(place: JournalPlace) -> None:
+    stream = source(place).streamReader(JOURNAL)
+
+    with pytest.raises(PipelineError, match="ReadMaxBytes"):
+        stream.latestOffset(stream.initialOffset(), ReadMaxBytes(1))
+    stream.stop()
+
+
+def test_missing_options_are_named() -> None:
+    with pytest.raises(PipelineError, match="needs the options gridUrl"):
+        JournalSource({}).reader(JOURNAL)
