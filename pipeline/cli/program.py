@@ -23,11 +23,8 @@ from pipeline.cli.compact import compact
 from pipeline.cli.configuration import config
 from pipeline.cli.generating import generate
 from pipeline.cli.gold import gold
-<<<<<<< HEAD
-from pipeline.cli.report import report
-=======
 from pipeline.cli.ingest import ingest
->>>>>>> df885f7 (all)
+from pipeline.cli.report import report
 from pipeline.cli.sentences import sentence_of
 from pipeline.errors import NotReady
 
@@ -44,11 +41,7 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
-<<<<<<< HEAD
-for _command in (config, generate, gold, report):
-=======
-for _command in (ingest, compact, gold, config, generate):
->>>>>>> df885f7 (all)
+for _command in (ingest, compact, gold, report, config, generate):
     program.add_command(_command)
 
 
