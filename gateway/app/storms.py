@@ -31,6 +31,12 @@ told when to come again, which costs less than letting it lose patience."""
 CLAIM_BURST: Final = 0.02
 """Seconds' worth of a node's share that may be claimed together: some milliseconds of the grid's time."""
 
+NEARLY: Final = 0.01
+"""By what share the number of sessions may differ for the same advice to be given again. Each welcome brings advice,
+and in a storm each is of another number; to reckon it anew each time is a hundredth of what a returning session costs.
+Below a hundred sessions it is exact. With more, the window may be a hundredth too short, which is nothing beside the
+chance by which clients draw their delays."""
+
 
 _Waiting: TypeAlias = tuple["asyncio.Future[bool]", float]
 """Somebody who waits: told whether it was let through, and until when it waits. One timer serves all, because a timeout
@@ -185,6 +191,10 @@ class Comebacks:
         self._clock = clock
         self._awaited = 0
         self._awaited_until = 0.0
+        self._advised: Backoff | None = None
+        """What was advised last, and for how many nodes and sessions."""
+        self._advised_nodes = 0
+        self._advised_sessions = 0
         metrics.watch(catalogue.BACKOFF_ADVISED_SECONDS, lambda: self.advice().initial)
 
     @property
@@ -195,12 +205,18 @@ class Comebacks:
 
     def advice(self) -> Backoff:
         """Advise clients how to come back if this node died now."""
-        return advise(
-            self._policy.backoff,
-            sessions=self._sessions() + self._still_awaited(),
-            capacity=self.capacity,
-            window=self._policy.window,
-        )
+        nodes, sessions = self._nodes(), self._sessions() + self._still_awaited()
+        advised = self._advised
+        if (
+            advised is None
+            or nodes != self._advised_nodes
+            or abs(sessions - self._advised_sessions) >= NEARLY * self._advised_sessions
+        ):
+            advised = self._advised = advise(
+                self._policy.backoff, sessions=sessions, capacity=self.capacity, window=self._policy.window
+            )
+            self._advised_nodes, self._advised_sessions = nodes, sessions
+        return advised
 
     def orphaned(self, sessions: int) -> None:
         """Another node has died, and so many of its sessions were put on the clock: they are still to come back."""
@@ -214,4 +230,4 @@ class Comebacks:
             self._awaited -= 1
 
     def _still_awaited(self) -> int:
-        return self._awaited if self._clock.monotonic() < self._awaited_until else 0
+        return self._awaited if self._awaited and self._clock.monotonic() < self._awaited_until else 0

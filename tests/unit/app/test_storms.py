@@ -1,8 +1,9 @@
-"""The pace of claims, in virtual time."""
+"""The pace of claims, in virtual time, and what is advised about coming back."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -11,11 +12,17 @@ from gateway.app import storms
 from gateway.app.clock import Clock
 from gateway.app.policy import StormPolicy
 from gateway.app.refusals import HandshakeRefused
-from gateway.app.storms import Turnstile
+from gateway.app.storms import NEARLY, Comebacks, Turnstile
+from gateway.bootstrap.policy import policy_of
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
+from gateway.core.comeback import OUTGROWN
 from gateway.core.rates import CLOCK_ROUNDING
+from gateway.settings import Settings
 from tests.support.clock import VirtualClock, eventually
+
+WINDOW = 3600.0
+"""Of the sessions: a quarter of it bounds the advice, and shall not here."""
 
 RATE = 200.0
 """Claims per second of the cluster; also how long the turnstile's timer waits, which is of real time."""
@@ -130,3 +137,66 @@ async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
     clock.advance(1 / RATE - 2 * clock.step)
     await waiting
     turnstile.close()
+
+
+# --- Advice -----------------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """What advice depends on, to be changed at will."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.nodes = 3
+        self.clock = VirtualClock()
+        settings = Settings(window_default=WINDOW, window_maximum=WINDOW, admission_rate=100.0, claim_rate=0.0)
+        self.comebacks = Comebacks(
+            policy_of(settings, shared_grid=True),
+            sessions=lambda: self.sessions,
+            nodes=lambda: self.nodes,
+            clock=Clock(monotonic=self.clock),
+            metrics=MemoryMetrics(),
+        )
+
+    @property
+    def advised(self) -> float:
+        """How many clients the advice is for, by the formula of ADR 0022."""
+        survivors = self.nodes - 1
+        return self.comebacks.advice().initial * survivors * 100.0 / OUTGROWN
+
+
+def test_the_advice_is_for_all_sessions_to_within_a_hundredth() -> None:
+    cluster = Cluster()
+    for sessions in [*range(50, 3000), *range(3000, 50, -7)]:
+        cluster.sessions = sessions
+        assert abs(cluster.advised - sessions) <= NEARLY * cluster.advised
+        if sessions < 1 / NEARLY:
+            assert cluster.advised == pytest.approx(sessions)
+
+
+def test_advice_is_not_reckoned_anew_for_each_of_many() -> None:
+    cluster = Cluster()
+    told = set()
+    for cluster.sessions in range(1000, 2000):
+        told.add(id(cluster.comebacks.advice()))
+    assert len(told) <= 1 + math.log(2) / math.log(1 + NEARLY)
+
+
+def test_a_node_that_comes_or_goes_changes_the_advice_at_once() -> None:
+    cluster = Cluster()
+    cluster.sessions = 1000
+    assert cluster.comebacks.advice().initial == pytest.approx(7.5)
+    cluster.nodes = 2
+    assert cluster.comebacks.advice().initial == pytest.approx(15.0)
+
+
+def test_sessions_that_are_still_to_come_back_count_for_as_long_as_they_may_come() -> None:
+    cluster = Cluster()
+    cluster.sessions = 1000
+    cluster.comebacks.orphaned(500)
+    assert cluster.advised == pytest.approx(1500)
+    for _ in range(100):
+        cluster.comebacks.returned()
+    assert cluster.advised == pytest.approx(1400)
+    cluster.clock.advance(WINDOW)
+    assert cluster.advised == pytest.approx(1000)
