@@ -46,6 +46,9 @@ class Visitor(Protocol):
 class Admission(Protocol):
     """Decides who may connect, and when."""
 
+    def acceptable(self) -> int:
+        """Tell how many connections may be accepted now before the loop gets its turn; at least one."""
+
     def accepted(self, connections: int) -> float:
         """Count connections that were just accepted together, whatever they will ask for.
 

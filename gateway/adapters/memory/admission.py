@@ -11,13 +11,19 @@ class OpenDoor:
     Attributes:
         visits: connections that have arrived and not left.
         refuse_with: what arrivals are told instead, if it is set.
+        together: connections accepted in one turn of the loop at most.
         pause: seconds without new connections after some have been accepted.
     """
 
     def __init__(self) -> None:
         self.visits = 0
         self.refuse_with: TurnedAway | None = None
+        self.together = 64
         self.pause = 0.0
+
+    def acceptable(self) -> int:
+        """See the port."""
+        return self.together
 
     def accepted(self, connections: int) -> float:  # noqa: ARG002 - one is as good as many
         """See the port."""

@@ -24,10 +24,6 @@ LISTEN_BACKLOG: Final = 4096
 connection of a storm, the load balancer's attempt times out and goes to another node, and a session that could have
 been reattached fails over."""
 
-ACCEPT_BATCH: Final = 16
-"""Connections accepted before the loop gets its turn. Their requests are there already, as a rule, and are read in the
-next one: together about a millisecond, for which clients that are being served may have to wait."""
-
 MOST_REQUESTS: Final = 4096
 """Connections at once whose request is not there yet; for one more, the one that has been waited for longest is closed.
 A client of a storm waits for milliseconds, so these are connections that somebody opens to say nothing, and they must
@@ -146,9 +142,9 @@ class WebSocketServer:
         self._listeners = []
 
     def _on_connections(self, listener: socket.socket) -> None:
-        accepted = 0
+        accepted, acceptable = 0, self._admission.acceptable()
         try:
-            while accepted < ACCEPT_BATCH:
+            while accepted < acceptable:
                 connection, peer = listener.accept()
                 accepted += 1
                 self._welcome(connection, peer[0])

@@ -2,22 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from gateway.adapters.memory import MemoryMetrics
-from gateway.app.admission import ACCEPTED_PER_ADMISSION, OPENING, Doorkeeper
+from gateway.app import admission
+from gateway.app.admission import ACCEPTED_PER_ADMISSION, LONG, OPENING, SHORT, Doorkeeper, Turn
 from gateway.app.clock import Clock
 from gateway.app.policy import StormPolicy
+from gateway.ports import TurnedAway
 from tests.support.clock import VirtualClock
 
 RATE = 1000.0
 
 
-def doorkeeper(clock: VirtualClock, *, rate: float = RATE, busy: bool = True) -> Doorkeeper:
+def doorkeeper(clock: VirtualClock, *, rate: float = RATE, busy: bool | Callable[[], bool] = True) -> Doorkeeper:
     policy = StormPolicy(admission_rate=rate, admission_wait=1.0, claim_rate=0.0, claims_at_once=0)
     limits = cast("Any", None)  # asked about addresses, which are not the matter here
     times = Clock(monotonic=clock)
-    return Doorkeeper(limits, policy, busy=lambda: busy, longest=10.0, clock=times, metrics=MemoryMetrics())
+    is_busy = busy if callable(busy) else lambda: busy
+    return Doorkeeper(limits, policy, busy=is_busy, longest=10.0, clock=times, metrics=MemoryMetrics())
+
+
+class Caller:
+    """Somebody at the door, who notes when it was let in."""
+
+    def __init__(self, let_in: list[int]) -> None:
+        self._let_in = let_in
+
+    def let_in(self) -> None:
+        self._let_in[-1] += 1
+
+    def turn_away(self, reason: TurnedAway) -> None:
+        raise AssertionError(reason)
+
+
+@pytest.mark.parametrize(("busy", "turn"), [(True, SHORT), (False, LONG)], ids=["busy", "idle"])
+async def test_turns_are_short_while_there_are_others_to_serve_and_long_else(
+    monkeypatch: pytest.MonkeyPatch, busy: bool, turn: Turn
+) -> None:
+    monkeypatch.setattr(admission, "OPENING", 0.0)  # of real time: the door opens in each turn of the loop
+    door = doorkeeper(VirtualClock(), rate=10_000.0, busy=busy)
+    assert door.acceptable() == turn.accepted
+
+    let_in = [0]
+    for _ in range(2 * LONG.let_in):
+        door.admit(Caller(let_in), returning=True)
+    while sum(let_in) < 2 * LONG.let_in:
+        let_in.append(0)
+        await asyncio.sleep(0)
+    door.close()
+
+    assert [each for each in let_in if each] == [turn.let_in] * (2 * LONG.let_in // turn.let_in)
+
+
+def test_a_turn_is_as_long_as_the_node_is_busy_when_it_begins() -> None:
+    busy = False
+    door = doorkeeper(VirtualClock(), busy=lambda: busy)
+    assert door.acceptable() == LONG.accepted
+    busy = True
+    assert door.acceptable() == SHORT.accepted
 
 
 def test_connections_are_accepted_at_a_pace_while_there_are_others_to_serve() -> None:

@@ -406,14 +406,28 @@ async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(port: P
     assert all(isinstance(each["exception"], OSError) for each in complaints)
 
 
-async def test_a_crowd_is_let_in_in_batches(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop gets its turn in between, so that those who are in are served meanwhile."""
-    monkeypatch.setattr(server_module, "ACCEPT_BATCH", 5)
+    accepted: list[int] = []
+
+    def count(connections: int) -> float:
+        accepted.append(connections)
+        port.door.together = 5
+        return 0.0
+
+    monkeypatch.setattr(port.door, "accepted", count)
+    port.door.together = 20
+    (listener,) = port.server._listeners
+    asyncio.get_running_loop().remove_reader(listener.fileno())
     peers = [await port.dial() for _ in range(40)]
+    port.server._accept_again(listener)
     for peer in peers:
         await peer.send(REQUEST + b"\r\n")
 
     assert [status(await peer.until(b"\r\n\r\n")) for peer in peers] == [101] * 40
+    assert accepted[0] == 20
+    assert set(accepted[1:]) == {5}
+    assert sum(accepted) == 40
 
 
 # --- The end ----------------------------------------------------------------------------------------------------------
