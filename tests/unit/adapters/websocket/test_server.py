@@ -391,9 +391,18 @@ def no_descriptor_left() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("accept_pause")
-async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(port: Port) -> None:
+async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
     complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        complaints.append(context)
+        if len(complaints) == 2:
+            # It has tried again by itself; now it shall be seen while it waits.
+            monkeypatch.setattr(server_module, "ACCEPT_PAUSE", 3600.0)
+
+    asyncio.get_running_loop().set_exception_handler(complain)
     with socket.socket() as early:
         early.setblocking(False)
         with no_descriptor_left():
@@ -401,6 +410,7 @@ async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(port: P
             await eventually(lambda: len(complaints) >= 2)
             listener = port.server._listeners[0]
             assert not asyncio.get_running_loop().remove_reader(listener.fileno()), "it would be readable all the time"
+        port.server._accept_again(listener)
         await Peer(early).send(REQUEST + b"\r\n")
         assert status(await Peer(early).until(b"\r\n\r\n")) == 101
     assert all(isinstance(each["exception"], OSError) for each in complaints)
