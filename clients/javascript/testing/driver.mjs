@@ -6,6 +6,7 @@
 import { createInterface } from "node:readline";
 import { connect } from "../src/index.js";
 import { decode } from "../src/packets.js";
+import { ReconnectPlan } from "../src/reconnect.js";
 import { Promises, Selections } from "../src/selections.js";
 import { covers, matches, overlaps, parseSelector } from "../src/selectors.js";
 
@@ -51,6 +52,14 @@ const COMMANDS = {
       )
       .toWire(),
   decode: ({ text }) => decode(text),
+  // What a plan decides, step by step: each is the name of a method and what it is given.
+  plan({ urls, options, steps }) {
+    const plan = new ReconnectPlan(urls, options);
+    return steps.map(([method, ...given]) => {
+      const decided = plan[method](...given);
+      return decided instanceof Error ? { over: decided.constructor.name } : (decided ?? null);
+    });
+  },
   promises: ({ welcome, executed, failover, unanswered }) => {
     const promises = new Promises(welcome);
     for (const ask of executed) promises.executed(ask);
