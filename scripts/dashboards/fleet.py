@@ -65,11 +65,13 @@ FLEET: Final = Dashboard(
                     stacked=True,
                 ),
                 Panel(
-                    title="Arrivals",
-                    meaning="New sessions, and resumes by rung of the recovery ladder or reason of refusal.",
+                    title="Arrivals and ends",
+                    meaning="New sessions, resumes by rung of the recovery ladder or reason of refusal, and sessions "
+                    "that nodes ended, by reason.",
                     queries=(
                         Query(rate("gateway_sessions_opened_total", by=""), "opened"),
                         Query(f"{rate('gateway_resumes_total', by='outcome')} > 0", "{{outcome}}"),
+                        Query(f"{rate('gateway_sessions_ended_total', by='reason')} > 0", "ended: {{reason}}"),
                     ),
                     unit=Unit.PER_SECOND,
                 ),
@@ -146,25 +148,29 @@ FLEET: Final = Dashboard(
             (
                 Panel(
                     title="Turned away at the door",
-                    meaning="Connections to the client port that did not become a WebSocket, by reason.",
-                    queries=(Query(f"{rate('gateway_upgrades_refused_total', by='reason')} > 0", "{{reason}}"),),
+                    meaning="Connections to the client port that did not become a WebSocket, and such to the admin "
+                    "port that asked nothing in time or were too many, by reason.",
+                    queries=(
+                        Query(f"{rate('gateway_upgrades_refused_total', by='reason')} > 0", "{{reason}}"),
+                        Query(
+                            f"{rate('gateway_admin_connections_refused_total', by='reason')} > 0",
+                            "admin port: {{reason}}",
+                        ),
+                    ),
                     unit=Unit.PER_SECOND,
                     empty="nobody was turned away in that time",
                 ),
                 Panel(
                     title="Not let in, and not allowed",
-                    meaning="Hellos whose credentials were not accepted or could not be judged, and requests for "
-                    "what the policy does not allow.",
+                    meaning="Credentials that were not accepted or could not be judged, requests for what the policy "
+                    "does not allow, and selectors that a changed policy took away.",
                     queries=(
                         Query(
-                            rate(
-                                "gateway_events_total",
-                                f'event=~"authentication_refused|authentication_unavailable", {CLUSTER}',
-                                by="event",
-                            ),
-                            "{{event}}",
+                            rate("gateway_authentications_total", f'outcome!="accepted", {CLUSTER}', by="outcome"),
+                            "credentials {{outcome}}",
                         ),
                         Query(rate("gateway_forbidden_total", by="permission"), "{{permission}} forbidden"),
+                        Query(rate("gateway_selections_withdrawn_total"), "{{node}} selectors withdrawn"),
                     ),
                     unit=Unit.PER_SECOND,
                 ),

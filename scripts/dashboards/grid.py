@@ -146,5 +146,35 @@ GRID: Final = Dashboard(
                 ),
             ),
         ),
+        Section(
+            "Session journal",
+            (
+                Panel(
+                    title="Events",
+                    meaning="Events of the session journal that are in the grid, those that were dropped, and those "
+                    "that were cut before their reader had them.",
+                    queries=(
+                        Query(rate("gateway_journal_events_total"), "{{node}}"),
+                        Query(f"{rate('gateway_journal_dropped_total', by='reason')} > 0", "dropped: {{reason}}"),
+                        Query(f"{rate('gateway_journal_cut_total', by='state')} > 0", "cut: {{state}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    empty="no journal is written",
+                ),
+                Panel(
+                    title="Waiting",
+                    meaning="Events that are not in the grid yet; they are dropped beyond a bound.",
+                    queries=(Query(f"sum by (node) (gateway_journal_waiting_events{{{CLUSTER}}})", "{{node}}"),),
+                    empty="no journal is written",
+                ),
+                Panel(
+                    title="Writing, slow end",
+                    meaning="What the grid takes for what had gathered, one in a hundred; nobody waits for it.",
+                    queries=(Query(quantile(0.99, "gateway_journal_append_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    empty="no journal is written",
+                ),
+            ),
+        ),
     ),
 )

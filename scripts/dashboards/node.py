@@ -19,9 +19,13 @@ NODE_DASHBOARD: Final = Dashboard(
             "Load",
             (
                 Panel(
-                    title="Sessions",
-                    meaning="By state; the disconnected ones wait for their client until their window ends.",
-                    queries=(Query(f"gateway_sessions{{{NODE}}}", "{{node}} {{state}}"),),
+                    title="Sessions and connections",
+                    meaning="By state; the disconnected ones wait for their client until their window ends. More "
+                    "connections than connected sessions: clients that have not said who they are yet.",
+                    queries=(
+                        Query(f"gateway_sessions{{{NODE}}}", "{{node}} {{state}}"),
+                        Query(f"gateway_connections{{{NODE}}}", "{{node}} connections"),
+                    ),
                 ),
                 Panel(
                     title="Event loop",

@@ -95,6 +95,15 @@ RECOVERY: Final = Dashboard(
                     empty="no session was opened in that time",
                 ),
                 Panel(
+                    title="Credentials, slow end",
+                    meaning="Until it is told whether credentials are good, one in a hundred: hashes, an identity "
+                    "provider, a callback of yours.",
+                    queries=(Query(quantile(0.99, "gateway_authentication_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=1,
+                    empty="nobody showed credentials in that time",
+                ),
+                Panel(
                     title="Claim, slow end",
                     meaning="What the grid takes for a claim, one in a hundred.",
                     queries=(Query(quantile(0.99, "gateway_claim_seconds", by="node"), "{{node}}"),),
@@ -120,6 +129,12 @@ RECOVERY: Final = Dashboard(
                         Query(f"sum(gateway_admissions_waiting{{{CLUSTER}}})", "at the door"),
                         Query(f"sum(gateway_greetings_waiting{{{CLUSTER}}})", "for the grid"),
                     ),
+                ),
+                Panel(
+                    title="Advised window",
+                    meaning="Over how long the clients of a node would spread their return, should it die now.",
+                    queries=(Query(f"max by (node) (gateway_backoff_advised_seconds{{{CLUSTER}}})", "{{node}}"),),
+                    unit=Unit.SECONDS,
                 ),
                 Panel(
                     title="Wait at the door, slow end",

@@ -1,0 +1,102 @@
+"""Nothing that nodes measure goes unseen: an alert speaks of it, or a panel shows it, or it is said here why not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from gateway.catalogue.log_events import LOG_EVENTS, Level
+from gateway.catalogue.metrics import METRICS
+from scripts.dashboards.__main__ import DASHBOARDS
+from tests.deploy.promtool import selectors
+from tests.deploy.test_rules import ALERTS, RULES
+
+UNSEEN: Final = {
+    "gateway_limited_accounts": "how many addresses and principals are counted is no trouble in itself; the runbook of "
+    "GatewayLimitsExceeded asks for it",
+}
+"""Metrics that no rule and no panel asks for, each with the reason."""
+
+ONLY_SHOWN: Final = {
+    "gateway_forbidden_total": "what clients may not do is refused as it should be; a wrong policy shows in the panel",
+    "gateway_selections_withdrawn_total": "a policy was changed on purpose",
+    "gateway_frame_violations_total": "a client's bug, which harms nobody else; many make GatewayTurnedAway or storms",
+    "gateway_fenced_writes_total": "the protection works; GatewayNodeDown and GatewayLeaseFlapping tell of the cause",
+    "gateway_takeovers_total": "the node that is gone makes GatewayNodeDown, its clients GatewayFailoverSurge",
+    "gateway_grid_positions_lost_total": "clients that lost something by it make GatewayLossDeclared",
+    "gateway_conflated_updates_total": "as promised to slow clients; those that stay slow make GatewaySlowConsumers",
+    "gateway_blocked_sessions": "as before",
+    "gateway_rate_limited_seconds_total": "what is slowed down often makes GatewayLimitsExceeded",
+    "gateway_admin_connections_refused_total": "strangers at the admin port; harmless while they get no further, and "
+    "who asks without a token makes GatewayAdminRefused",
+    "gateway_grid_clock_spread_seconds": "leases are kept by the clock of one master each; a spread shortens windows",
+}
+"""Metrics that tell of trouble and have a panel but no alert, each with the reason."""
+
+TROUBLE: Final = re.compile(
+    r"refused|lost|dropped|evicted|exceeded|violation|forbidden|withdrawn|fenced|slow|blocked|conflated|limited_seconds"
+    r"|lag|silence|expiry|_up$|persistence|takeovers|spread|losses"
+)
+"""What the names of metrics have in them that tell of trouble."""
+
+
+BY_A_METRIC: Final = {"grid_away": "gateway_grid_up", "log_lines_dropped": "gateway_log_lines_dropped_total"}
+"""Errors in the log that a metric tells as well, which has the alert."""
+
+
+def names_of(expressions: list[str]) -> set[str]:
+    """List the metrics of nodes that expressions ask for, also by way of recording rules."""
+    recorded = {rule["record"]: rule["expr"] for rule in RULES if "record" in rule}
+    found: set[str] = set()
+    for expression in expressions:
+        for each in selectors(expression):
+            if each.metric in recorded:
+                found |= names_of([recorded[each.metric]])
+            found.add(re.sub(r"_(bucket|sum|count)$", "", each.metric))
+    return found
+
+
+ALERTED: Final = names_of([rule["expr"] for rule in ALERTS.values()])
+SHOWN: Final = names_of(
+    [query.expression for board in DASHBOARDS for panel in board.panels() for query in panel.queries]
+)
+ALL: Final = {metric.name for metric in METRICS}
+
+
+def test_every_metric_is_asked_for() -> None:
+    assert UNSEEN.keys() == ALL - ALERTED - SHOWN, "give it an alert or a panel, or say here why it has none"
+
+
+def test_whatever_tells_of_trouble_warns_somebody() -> None:
+    trouble = {name for name in ALL if TROUBLE.search(name)}
+    assert trouble - ALERTED - UNSEEN.keys() == ONLY_SHOWN.keys(), "give it an alert, or say here why a panel will do"
+
+
+def test_reasons_name_alerts_that_there_are() -> None:
+    named = {each for reason in (*UNSEEN.values(), *ONLY_SHOWN.values()) for each in re.findall(r"Gateway\w+", reason)}
+    assert named
+    assert named <= ALERTS.keys()
+
+
+def warned_by(rule: dict[str, Any]) -> set[str]:
+    """List the log events of whose counts an alert speaks."""
+    return {
+        event.name
+        for selector in selectors(rule["expr"])
+        if selector.metric == "gateway_events_total"
+        for label, operator, value in selector.matchers
+        if label == "event" and operator in {"=", "=~"}
+        for event in LOG_EVENTS
+        if re.fullmatch(value, event.name)
+    }
+
+
+def test_every_bug_that_is_logged_warns_somebody() -> None:
+    assert {event.name for event in LOG_EVENTS if event.bug} <= warned_by(ALERTS["GatewayBug"])
+
+
+def test_every_error_that_is_logged_warns_somebody() -> None:
+    errors = {event.name for event in LOG_EVENTS if event.level is Level.ERROR}
+    warned = set[str]().union(*map(warned_by, ALERTS.values()))
+    assert errors - warned == BY_A_METRIC.keys()
+    assert set(BY_A_METRIC.values()) <= ALERTED
