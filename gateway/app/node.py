@@ -74,6 +74,7 @@ class Node:
         authorisation_policy: who may do what; None for everything but the system's topics.
         tracer: where spans go.
         directory: of all principals, if there is one.
+        administrators: of those who may have consoles.
         journal: how the session journal is written; None to write none.
 
     Attributes:
@@ -101,6 +102,7 @@ class Node:
         authorisation_policy: Policy | None = None,
         tracer: Tracer = NO_TRACER,
         directory: Directory | None = None,
+        administrators: Directory | None = None,
         journal: JournalOptions | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
@@ -135,7 +137,7 @@ class Node:
         self._persistence = Persistence(context)
         self.sessions = Sessions(context, self._persistence, signer)
         self._recovery = Recovery(context, self.sessions, self._persistence)
-        self.revocations = Revocations(context, self.sessions, self._persistence, directory)
+        self.revocations = Revocations(context, self.sessions, self._persistence, directory, administrators)
         self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
         self._membership = Membership(context, self.sessions, self._recovery, self.presence)
         self.authorisation = Authorisation(
@@ -255,7 +257,7 @@ class Node:
         return reasons
 
     def review(self) -> None:
-        """The directory has changed: end the sessions of those who are not in it, and judge the others again."""
+        """The directories have changed: end the sessions of those who are not in them, and judge the others again."""
         self.revocations.review()
         self.authorisation.review()
 

@@ -113,15 +113,22 @@ class Revocations:
         sessions: the sessions held here.
         persistence: ends them in the grid.
         directory: of all principals: those that it does not know any more count as revoked; None if nobody knows all.
+        administrators: likewise of those who have consoles; what is vouched for of them must not have changed either.
 
     Attributes:
         loaded: whether the grid has been read: until then nobody can tell who is to be refused.
     """
 
     def __init__(
-        self, context: Context, sessions: Sessions, persistence: Persistence, directory: Directory | None = None
+        self,
+        context: Context,
+        sessions: Sessions,
+        persistence: Persistence,
+        directory: Directory | None = None,
+        administrators: Directory | None = None,
     ) -> None:
         self._directory = directory
+        self._administrators = administrators
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
@@ -224,7 +231,7 @@ class Revocations:
         return found is not None
 
     def review(self) -> None:
-        """End the sessions held here whose principals the directory does not know any more."""
+        """End the sessions held here whose principals the directories do not know any more, or know otherwise."""
         concerned = [each for each in self._sessions if self._is_unknown(each)]
         if concerned:
             self._background.once(self._close(concerned), "close-unknown")
@@ -236,10 +243,13 @@ class Revocations:
         )
 
     def _is_unknown(self, session: Session | SessionRecord) -> bool:
-        # Administrators, who have consoles, stand in another file.
-        if self._directory is None or is_of_system(session.roles):
-            return False
-        return self._directory.find(session.principal) is None
+        if is_of_system(session.roles):
+            if self._administrators is None:
+                return False
+            # A console's rights are those of its hello. If they are others now, it has to sign in again for them.
+            known = self._administrators.find(session.principal)
+            return known is None or (known.roles, known.properties) != (session.roles, session.principal_properties)
+        return self._directory is not None and self._directory.find(session.principal) is None
 
     def end_claimed(self, right: Ownership) -> None:
         """End a session that this node has claimed and found to be revoked."""

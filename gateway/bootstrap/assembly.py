@@ -88,6 +88,8 @@ class Gateway:
         self._tls = TlsPorts(server_tls(settings), metrics=self.metrics, log=self.log)
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
+        # What roles may do is a matter of the policy, which the node has.
+        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to)
         self.node = Node(
             me=self.me,
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
@@ -98,6 +100,7 @@ class Gateway:
             metrics=self.metrics,
             log=self.log,
             directory=self._authentication.directory,
+            administrators=administrators,
             authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
             tracer=self._tracer or NO_TRACER,
             journal=journal_of(settings),
@@ -124,7 +127,6 @@ class Gateway:
             trusted_proxies=settings.trusted_proxies,
         )
         guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings))
-        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to)
         self._admin = AdminServer(
             settings.admin.host,
             settings.admin.port,

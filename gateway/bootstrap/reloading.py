@@ -54,9 +54,9 @@ class Reloading:
         self._tls.reload()
         self._keys.reload()
         self._authentication.reload()
-        self._node.review()
         if self._admin_tokens is not None:
             self._reload_admin_tokens(self._admin_tokens)
+        self._node.review()
         if self._policy is not None:
             task = asyncio.create_task(self._reload_policy(self._policy), name="reload-policy")
             self._reloads.add(task)
@@ -84,3 +84,5 @@ class Reloading:
                 self._log.emit(events.POLICY_KEPT, error=str(error))
             else:
                 self._node.authorisation.reload(policy)
+                # It says what administrators may do, too.
+                self._node.revocations.review()

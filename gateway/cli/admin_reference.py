@@ -88,7 +88,8 @@ def _operation(operation: Operation, told: Mapping[str, Any]) -> Iterator[str]:
         "" if operation.result is None else f" with {_link(operation.result.__name__)}"
     )
     about = f"{operation.summary}. {operation.description}".strip()
-    yield f"{about} Permission {code(operation.action.value)}; answers {answer}."
+    permission = "Any token will do" if operation.action is None else f"Permission {code(operation.action.value)}"
+    yield f"{about} {permission}; answers {answer}."
     if made["parameters"]:
         yield table(
             ("Parameter", "In", "Type", "Meaning"),

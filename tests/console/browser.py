@@ -9,10 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.integration.admin.support import Pair
 
 PATIENCE: Final = 20_000
 """Milliseconds until something that the page must show counts as missing; usual are some dozens."""
+
+expect.set_options(timeout=PATIENCE)
 
 
 @asynccontextmanager
@@ -63,3 +67,17 @@ async def sign_in(page: Page, url: str, token: str) -> None:
     await page.keyboard.type(token)
     await page.keyboard.press("Enter")
     await page.get_by_text("live at", exact=False).wait_for()
+
+
+def console(pair: Pair) -> str:
+    """Tell where the console of the first node is."""
+    return f"{pair.n1.admin}/console/"
+
+
+async def tab_until(page: Page, what: str, wanted: str) -> None:
+    """Go on with the tab key until what has the focus has a property."""
+    for _ in range(60):
+        if await page.evaluate(f"document.activeElement.{what}") == wanted:
+            return
+        await page.keyboard.press("Tab")
+    raise AssertionError(f"the focus never comes to {wanted}")

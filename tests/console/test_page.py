@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Route, expect
 
 from gateway.client import Session, connect
 from tests.cluster.support_a import Figures
-from tests.console.browser import PATIENCE, chromium, page_of, sign_in
-from tests.integration.admin.support import Pair, running_pair
+from tests.console.browser import PATIENCE, console, page_of, sign_in, tab_until
+from tests.integration.admin.support import Pair
 from tests.support.nodes import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,43 +23,6 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 """What a page must never take for markup."""
 
 MANY = 10_000
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with running_pair(tmp_path, lease_renew=0.3, lease=1.5) as pair:
-        yield pair
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as browser:
-        yield browser
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def people(pair: Pair) -> AsyncIterator[list[Session]]:
-    """Some sessions at both nodes."""
-    async with AsyncExitStack() as stack:
-        sessions = []
-        for number, name in enumerate(("alice", "bob", "carol")):
-            urls = [pair.n2.url, pair.n1.url] if number % 2 else [pair.n1.url, pair.n2.url]
-            session = connect(urls, principal=name, properties={"team": "fx" if number else "rates"})
-            sessions.append(await stack.enter_async_context(session))
-        yield sessions
-
-
-def console(pair: Pair) -> str:
-    return f"{pair.n1.admin}/console/"
-
-
-async def tab_until(page: Page, what: str, wanted: str) -> None:
-    """Go on with the tab key until what has the focus has a property."""
-    for _ in range(60):
-        if await page.evaluate(f"document.activeElement.{what}") == wanted:
-            return
-        await page.keyboard.press("Tab")
-    raise AssertionError(f"the focus never comes to {wanted}")
 
 
 async def test_a_session_is_found_and_closed_by_keyboard(pair: Pair, browser: Browser, people: list[Session]) -> None:
@@ -205,16 +164,6 @@ async def test_a_wrong_token_is_told(pair: Pair, browser: Browser) -> None:
         await expect(watched.page.get_by_role("alert")).to_contain_text("not accepted")
 
 
-async def test_a_viewer_is_told_what_he_may_not_do(pair: Pair, browser: Browser, people: list[Session]) -> None:
-    async with page_of(browser) as watched:
-        page = watched.page
-        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
-        await page.get_by_role("button", name="Drain node n2").click()
-        await page.get_by_role("dialog").get_by_role("button", name="Drain").click()
-        await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("nodes:drain")
-        assert not pair.n2.gateway.node.draining
-
-
 async def test_a_node_is_drained_and_undrained(pair: Pair, browser: Browser, people: list[Session]) -> None:
     async with page_of(browser) as watched:
         page = watched.page
@@ -270,7 +219,7 @@ async def test_it_fits_a_phone(pair: Pair, browser: Browser, people: list[Sessio
     async with page_of(browser, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as watched:
         page = watched.page
         await sign_in(page, console(pair), pair.admins.tokens["viewer"])
-        for view in ("Overview", "Sessions", "Topics"):
+        for view in ("Overview", "Sessions", "Topics", "Revocations"):
             await page.get_by_role("link", name=view, exact=True).tap()
             await expect(page.locator("nav a[aria-current]")).to_have_text(view)
             width = await page.evaluate("document.documentElement.scrollWidth")

@@ -130,7 +130,7 @@ class AdminApi:
 
     async def _do(self, operation: Operation, request: web.Request, caller: Caller) -> tuple[web.Response, str | None]:
         """Do what was asked for; returns the answer, and which other node gave it."""
-        call = await read_call(request, operation, caller)
+        call = await read_call(request, operation, caller, self._guard.allowed(caller))
         try:
             return _answer(operation, await operation.handle(self._administration, call)), None
         except HeldElsewhere as elsewhere:
@@ -173,7 +173,7 @@ class AdminApi:
             events.ADMIN_REFUSED if refused else events.ADMIN_ACTED,
             caller=None if caller is None else caller.name,
             roles=[] if caller is None else sorted(caller.roles),
-            action=operation.action.value,
+            action=None if operation.action is None else operation.action.value,
             operation=operation.name,
             target=", ".join(f"{name} {value}" for name, value in request.match_info.items()),
             outcome=outcome,

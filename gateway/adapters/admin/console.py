@@ -24,7 +24,7 @@ from aiohttp import web
 
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
 from gateway.adapters.admin.console_link import ConsoleLink
-from gateway.adapters.admin.tokens import AdminTokens
+from gateway.adapters.admin.tokens import AdminTokens, Caller
 from gateway.core.codec import SUBPROTOCOL
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.ports import Credentials, CredentialsRefused, Identity, Link
@@ -71,7 +71,7 @@ class _File:
 
 
 class ConsoleAuthenticator:
-    """Knows administrators by their tokens; an ``Authenticator`` for the consoles' hello.
+    """Knows administrators by their tokens: an ``Authenticator`` for the consoles' hello, and a ``Directory`` of them.
 
     Args:
         tokens: the administrators; None if administration is off.
@@ -89,13 +89,28 @@ class ConsoleAuthenticator:
         caller = self._tokens.find(credentials.secret or "")
         if caller is None:
             raise CredentialsRefused("this is no token of the file of administrators")
+        identity = self._identity_of(caller)
+        if identity is None:
+            raise CredentialsRefused(f"{caller.name} may not see nodes, and a console without them shows nothing")
+        return identity
+
+    def find(self, principal: str) -> Identity | None:
+        """See ``Directory.find``; another token of the same name makes another identity."""
+        if self._tokens is None or not principal.startswith(PRINCIPAL_PREFIX):
+            return None
+        caller = self._tokens.named(principal.removeprefix(PRINCIPAL_PREFIX))
+        return None if caller is None else self._identity_of(caller)
+
+    def _identity_of(self, caller: Caller) -> Identity | None:
         granted = self._granted(caller.roles)
         if not allows(granted, Action.NODES_READ):
-            raise CredentialsRefused(f"{caller.name} may not see nodes, and a console without them shows nothing")
+            return None
         roles = {CONSOLE, CONSOLE_TOPICS} if allows(granted, Action.TOPICS_READ) else {CONSOLE}
         name = PRINCIPAL_PREFIX + caller.name
         # Under this name a console can be found and revoked like any other session.
-        return Identity(principal=name, roles=frozenset(roles), credential=name)
+        return Identity(
+            principal=name, roles=frozenset(roles), properties={"token": caller.fingerprint}, credential=name
+        )
 
 
 class Console:

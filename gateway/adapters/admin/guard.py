@@ -85,13 +85,18 @@ class Guard:
             raise self._failed(request.remote or "")
         return caller
 
-    def authorise(self, caller: Caller, action: Action) -> None:
-        """Refuse what the roles of a caller do not allow.
+    def allowed(self, caller: Caller) -> frozenset[Action]:
+        """Tell what the roles of a caller allow at this moment."""
+        granted = self._granted(caller.roles)
+        return frozenset(action for action in Action if allows(granted, action))
+
+    def authorise(self, caller: Caller, action: Action | None) -> None:
+        """Refuse what the roles of a caller do not allow; None is what every caller may do.
 
         Raises:
             Problem: FORBIDDEN.
         """
-        if not allows(self._granted(caller.roles), action):
+        if action is not None and not allows(self._granted(caller.roles), action):
             roles = ", ".join(sorted(caller.roles))
             raise Problem(Kind.FORBIDDEN, f"{action.value} is not among what {caller.name} may do (roles: {roles})")
 

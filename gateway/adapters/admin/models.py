@@ -341,6 +341,14 @@ class ShownSetting(Told):
     meaning: str
 
 
+class Access(Told):
+    """Who asks, and what that permits."""
+
+    name: str = Field(description="Of the token.")
+    roles: list[str]
+    actions: list[str] = Field(description="Permissions, of those that the operations name.")
+
+
 class Configuration(Told):
     """What the node runs with."""
 

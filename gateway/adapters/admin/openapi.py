@@ -41,6 +41,7 @@ _TAGS: Final = {
     "Topics": "Topics and their values.",
     "Revocations": "Who is locked out.",
     "Configuration": "What a node runs with.",
+    "Access": "Who asks.",
 }
 
 
@@ -85,7 +86,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "operationId": operation.name,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "description": f"{operation.description}\n\nPermission: `{operation.action.value}`.".strip(),
+        "description": f"{operation.description}\n\n{_permission(operation)}".strip(),
         "parameters": [
             *_parameters(operation.path_model, "path"),
             *_parameters(operation.query_model, "query"),
@@ -99,6 +100,10 @@ def _operation(operation: Operation) -> dict[str, Any]:
             "content": {"application/json": {"schema": _reference(operation.body_model)}},
         }
     return made
+
+
+def _permission(operation: Operation) -> str:
+    return "Any token will do." if operation.action is None else f"Permission: `{operation.action.value}`."
 
 
 def _parameters(model: type[Given] | None, where: str) -> Iterable[dict[str, Any]]:

@@ -20,6 +20,7 @@ class Call:
 
     Attributes:
         caller: who asks.
+        allowed: what the caller may do at this moment.
         path: an instance of the operation's ``path_model``; the others likewise, None where it has none.
         query: parameters.
         headers: parameters.
@@ -27,6 +28,7 @@ class Call:
     """
 
     caller: Caller
+    allowed: frozenset[Action]
     path: Any = None
     query: Any = None
     headers: Any = None
@@ -58,7 +60,7 @@ class Operation:
         tag: what it is about.
         summary: a few words for people.
         description: the rest of what they should know.
-        action: what it does, as permissions name it.
+        action: what it does, as permissions name it; None for what everybody may who has a token.
         handle: does it.
         result: what is answered; None for nothing.
         status: of the answer.
@@ -77,7 +79,7 @@ class Operation:
     tag: str
     summary: str
     description: str = ""
-    action: Action
+    action: Action | None
     handle: Handler
     result: type[Told] | None
     status: HTTPStatus = HTTPStatus.OK

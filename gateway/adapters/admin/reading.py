@@ -10,6 +10,7 @@ from aiohttp import web
 from multidict import MultiMapping
 from pydantic import ValidationError
 
+from gateway.adapters.admin.actions import Action
 from gateway.adapters.admin.models import Given
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Fault, Kind, Problem
@@ -23,8 +24,8 @@ MOST_FAULTS: Final = 20
 _JSON: Final = "application/json"
 
 
-async def read_call(request: web.Request, operation: Operation, caller: Caller) -> Call:
-    """Read a request.
+async def read_call(request: web.Request, operation: Operation, caller: Caller, allowed: frozenset[Action]) -> Call:
+    """Read a request of a caller who may do what is *allowed*.
 
     Raises:
         Problem: it does not fit the operation.
@@ -35,7 +36,7 @@ async def read_call(request: web.Request, operation: Operation, caller: Caller) 
     body = None
     if operation.body_model is not None:
         body = await _body(operation.body_model, request, needed=operation.body_needed)
-    return Call(caller=caller, path=path, query=query, headers=headers, body=body)
+    return Call(caller=caller, allowed=allowed, path=path, query=query, headers=headers, body=body)
 
 
 def _parameters(model: type[GivenT] | None, given: Mapping[str, str], where: str) -> GivenT | None:

@@ -19,6 +19,9 @@ from gateway.settings.admin_tokens import NAME, ROLE, digest_of
 LONGEST_TOKEN: Final = 256
 """Characters above which a text is no token, whatever it is."""
 
+FINGERPRINT_DIGITS: Final = 8
+"""Hexadecimal digits of a token's hash that are its fingerprint: enough to tell a token from the one before it."""
+
 _HASH: Final = re.compile(r"sha256\$([0-9a-f]{64})")
 
 
@@ -33,10 +36,12 @@ class Caller:
     Attributes:
         name: of the token; stands in the audit log.
         roles: what decides about what it may do.
+        fingerprint: tells the token from another one of the same name, and is no secret.
     """
 
     name: str
     roles: frozenset[str]
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,10 @@ class AdminTokens:
                 found = line.caller
         return found
 
+    def named(self, name: str) -> Caller | None:
+        """Tell of the token of a name; None if there is none, or not any more."""
+        return next((line.caller for line in self._lines if line.caller.name == name), None)
+
 
 def _read(file: Path) -> tuple[_Line, ...]:
     remedy = "make lines with `gateway admin token create`"
@@ -116,5 +125,5 @@ def _parse(content: str) -> _Line | None:
             found = _HASH.fullmatch(hashed)
             several = roles.split(",")
             if NAME.fullmatch(name) and found and all(ROLE.fullmatch(role) for role in several):
-                return _Line(Caller(name, frozenset(several)), bytes.fromhex(found[1]))
+                return _Line(Caller(name, frozenset(several), found[1][:FINGERPRINT_DIGITS]), bytes.fromhex(found[1]))
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gateway.cli.admin.changes import close, delete, drain, lift, move, notice, revoke, set_topic, undrain
-from gateway.cli.admin.lists import configuration, nodes, revocations, sessions, subscribers, topics
+from gateway.cli.admin.lists import access, configuration, nodes, revocations, sessions, subscribers, topics
 from gateway.cli.admin.tokens import token
 
 
@@ -19,7 +19,7 @@ def admin() -> None:
 
 
 for _command in (
-    *(nodes, sessions, topics, subscribers, revocations, configuration),
+    *(nodes, sessions, topics, subscribers, revocations, configuration, access),
     *(drain, undrain, close, move, notice, set_topic, delete, revoke, lift),
     token,
 ):

@@ -160,6 +160,18 @@ def configuration(*, asker: Asker, changed: bool, as_json: bool) -> None:
     print_table(("Setting", "Value", "Changed"), rows, nothing="Everything has its default.")
 
 
+@click.command()
+@as_json_option
+@asker_options
+def access(*, asker: Asker, as_json: bool) -> None:
+    """Show whose the token is, and what it permits at this moment."""
+    found = asker.ask("GET", "access")
+    if as_json:
+        print_json([found])
+    else:
+        print_fields({**found, "roles": ", ".join(found["roles"]), "actions": ", ".join(found["actions"])})
+
+
 def _print_sessions(items: list[Any], *, more: bool, as_json: bool, nothing: str) -> None:
     if as_json:
         print_json(items)

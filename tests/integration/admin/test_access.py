@@ -8,12 +8,15 @@ import aiohttp
 import pytest
 
 from gateway.adapters.admin import OPERATIONS
+from gateway.adapters.admin.actions import Action
 from gateway.adapters.admin.guard import FAILURES
 from gateway.catalogue import log_events as events
 from tests.integration.admin.support import Admins, Asker, Pair
 from tests.support.nodes import running_node
 
-EVERYTHING = [(each.method, each.path.replace("{", "").replace("}", ""), each.action) for each in OPERATIONS]
+EVERYTHING = [
+    (each.method, each.path.replace("{", "").replace("}", ""), each.action or "any:read") for each in OPERATIONS
+]
 
 
 @pytest.mark.parametrize(("method", "path", "action"), EVERYTHING)
@@ -134,3 +137,13 @@ async def test_changes_stand_in_the_audit_log_and_reading_does_not(pair: Pair) -
         "address": "127.0.0.1",
         "forwarded_by": None,
     }
+
+
+@pytest.mark.parametrize(("role", "may_drain"), [("viewer", False), ("operator", True), ("administrator", True)])
+async def test_a_caller_is_told_what_it_may_do(pair: Pair, role: str, *, may_drain: bool) -> None:
+    answer = await pair.asker.ask(pair.n1, "GET", "/v1/access", role=role)
+
+    assert (answer.status, answer.body["name"], answer.body["roles"]) == (200, f"the-{role}", [role])
+    assert "nodes:read" in answer.body["actions"]
+    assert ("nodes:drain" in answer.body["actions"]) is may_drain
+    assert set(answer.body["actions"]) <= set(Action)

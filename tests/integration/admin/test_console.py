@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -21,7 +22,7 @@ from gateway.core.types import SessionId
 from gateway.local.proxy import FaultProxy
 from gateway.ports import Credentials, Identity
 from gateway.settings.admin_tokens import new_token, tokens_line
-from tests.integration.admin.support import Pair
+from tests.integration.admin.support import Admins, Pair
 from tests.support.nodes import TestNode, eventually, running_node
 
 
@@ -258,8 +259,70 @@ async def test_revoking_an_administrator_closes_the_console(pair: Pair) -> None:
     assert isinstance(console.closed_reason, SessionRefused)
 
 
-async def test_a_reload_of_the_file_takes_effect_for_the_next_hello(pair: Pair) -> None:
-    pair.admins.file.write_text(tokens_line("another", frozenset({"viewer"}), new_token()))
+# --- Rights that change ---------------------------------------------------------------------------------------------
+
+
+def give(pair: Pair, role: str, token: str) -> None:
+    """Write other roles, or another token, for the viewer into the file of administrators."""
+    lines = {f"the-{each}": (each, known) for each, known in pair.admins.tokens.items()} | {"the-viewer": (role, token)}
+    text = "\n".join(tokens_line(name, frozenset({role}), token) for name, (role, token) in lines.items())
+    pair.admins.file.write_text(text)
+
+
+async def test_a_token_that_is_replaced_ends_the_sessions_it_opened(pair: Pair) -> None:
+    console, other = await sign_in(pair), await sign_in(pair, role="operator")
+    give(pair, "viewer", new_token())
     pair.n1.gateway.reload()
+    async with asyncio.timeout(10):
+        await console.wait_closed()
+    assert isinstance(console.closed_reason, SessionRefused)
+    assert str(console.closed_reason.code) == "revoked"
+    assert other.state == "connected", "nobody else is concerned"
+    await other.close()
     with pytest.raises(Unauthenticated):
         await sign_in(pair)
+
+
+async def test_rights_that_do_not_concern_the_session_leave_it_alone(pair: Pair) -> None:
+    async with sign_in(pair) as console:
+        give(pair, "operator", pair.admins.tokens["viewer"])
+        pair.n1.gateway.reload()
+        states = await console.subscribe("$gateway/nodes/*")
+        async with asyncio.timeout(10):
+            await anext(states)
+        assert console.state == "connected"
+
+
+@pytest.mark.parametrize("at", ["n1", "n2"])
+async def test_rights_that_went_while_it_was_away_are_gone_on_every_rung(pair: Pair, at: str) -> None:
+    """No node has reviewed the session: it is the resume that has to tell, at its node and at another one."""
+    nodes = {"n1": pair.n1.gateway, "n2": pair.n2.gateway}
+    async with FaultProxy("127.0.0.1", pair.n1.gateway.admin_port) as proxy:
+        console = await sign_in(pair, f"ws://127.0.0.1:{proxy.port}")
+        give(pair, "nobody", pair.admins.tokens["viewer"])
+        tokens = nodes[at]._admin_tokens
+        assert tokens is not None
+        tokens.reload()
+        proxy._target = ("127.0.0.1", nodes[at].admin_port)
+        proxy.cut()
+        async with asyncio.timeout(10):
+            await console.wait_closed()
+        assert isinstance(console.closed_reason, SessionRefused)
+        assert str(console.closed_reason.code) == "revoked"
+        await eventually(lambda: not any(each.connected for node in nodes.values() for each in node.node.sessions))
+
+
+async def test_a_policy_takes_the_topics_away(tmp_path: Path) -> None:
+    admins, policy = Admins.make(tmp_path), tmp_path / "policy.toml"
+    policy.write_text('[roles.viewer]\nadmin = ["nodes:read", "topics:read"]\n')
+    async with running_node(admin_tokens_file=admins.file, policy=policy) as node:
+        console = await connect(node.admin, principal="console", secret=admins.tokens["viewer"])
+        await console.subscribe("prices/**")
+        policy.write_text('[roles.viewer]\nadmin = ["nodes:read"]\n')
+        node.gateway.reload()
+        async with asyncio.timeout(10):
+            await console.wait_closed()
+        async with connect(node.admin, principal="console", secret=admins.tokens["viewer"]) as again:
+            await again.subscribe("$gateway/nodes/*")
+            with pytest.raises(Forbidden):
+                await again.subscribe("prices/**")

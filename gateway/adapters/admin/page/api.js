@@ -24,6 +24,9 @@ export class Refused extends Error {
 export class Api {
   #token;
 
+  /** Told when a token is not accepted, or does not permit what was asked for. */
+  refused = () => {};
+
   /** @param {string} token */
   constructor(token) {
     this.#token = token;
@@ -37,11 +40,11 @@ export class Api {
   /**
    * @param {string} method
    * @param {string} path
-   * @param {{body?: unknown, query?: Record<string, string | number | boolean | null | undefined>, signal?: AbortSignal}} [options]
+   * @param {{body?: unknown, headers?: Record<string, string>, query?: Record<string, string | number | boolean | null | undefined>, signal?: AbortSignal}} [options]
    * @returns {Promise<any>}
    * @throws {Refused}
    */
-  async ask(method, path, { body, query = {}, signal } = {}) {
+  async ask(method, path, { body, headers = {}, query = {}, signal } = {}) {
     const url = new URL(path, location.origin);
     for (const [name, value] of Object.entries(query)) {
       if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, String(value));
@@ -51,6 +54,7 @@ export class Api {
       headers: {
         Authorization: `Bearer ${this.#token}`,
         Accept: "application/json",
+        ...headers,
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       },
       body: body === undefined ? null : JSON.stringify(body),
@@ -60,6 +64,7 @@ export class Api {
     });
     const text = await response.text();
     const content = parse(text);
+    if (response.status === 401 || response.status === 403) this.refused();
     if (!response.ok) throw new Refused(response.status, content?.detail ?? content?.title ?? `HTTP status ${response.status}`);
     return content;
   }
@@ -121,15 +126,45 @@ export class Api {
 
   /**
    * @param {string} topic
+   * @param {unknown} value
+   * @param {string} key - Names the request: asked again with the same one, it is done once.
+   */
+  setTopic(topic, value, key) {
+    return this.ask("PUT", topicPath(topic), { body: { value }, headers: { "Idempotency-Key": key } });
+  }
+
+  /** @param {string} topic */
+  deleteTopic(topic) {
+    return this.ask("DELETE", topicPath(topic));
+  }
+
+  /**
+   * @param {string} topic
    * @returns {Promise<Page>}
    */
   subscribers(topic) {
-    return this.ask("GET", `/v1/topics/${encodeURIComponent(topic)}/subscribers`, { query: { limit: 100 } });
+    return this.ask("GET", `${topicPath(topic)}/subscribers`, { query: { limit: 100 } });
   }
 
-  /** @returns {Promise<Page>} */
-  revocations() {
-    return this.ask("GET", "/v1/revocations");
+  /** @returns {Promise<{name: string, roles: string[], actions: string[]}>} */
+  access() {
+    return this.ask("GET", "/v1/access");
+  }
+
+  /**
+   * @param {{cursor?: string | null, limit?: number, signal?: AbortSignal}} query
+   * @returns {Promise<Page>}
+   */
+  revocations({ signal, ...query }) {
+    return this.ask("GET", "/v1/revocations", { query, ...(signal ? { signal } : {}) });
+  }
+
+  /**
+   * @param {string} kind
+   * @param {string} value
+   */
+  lift(kind, value) {
+    return this.ask("DELETE", `/v1/revocations/${encodeURIComponent(kind)}/${encodeURIComponent(value)}`);
   }
 
   /** @param {object} revocation */
@@ -141,6 +176,11 @@ export class Api {
 /** @param {string} id */
 function sessionPath(id) {
   return `/v1/sessions/${encodeURIComponent(id)}`;
+}
+
+/** @param {string} topic */
+function topicPath(topic) {
+  return `/v1/topics/${encodeURIComponent(topic)}`;
 }
 
 /** @param {string} text */

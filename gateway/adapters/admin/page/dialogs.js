@@ -76,8 +76,8 @@ export function confirm({ title, text, action, danger = false, field = null, act
 /** Show the keyboard shortcuts. */
 export function showHelp() {
   const rows = [
-    ["1 2 3", "Overview, sessions, topics"],
-    ["/", "Filter sessions, or topics"],
+    ["1 2 3 4", "Overview, sessions, topics, revocations"],
+    ["/", "Filter sessions, topics or revocations"],
     ["↑ ↓ or k j", "Move in a list; Page Up, Page Down, Home, End, too"],
     ["Enter", "Open what the focus is at"],
     ["→ ←", "In the tree: open and close a branch"],

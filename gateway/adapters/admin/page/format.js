@@ -41,6 +41,13 @@ export function clock(at) {
   return new Date(at * 1000).toLocaleTimeString("en-GB");
 }
 
+/** @param {number} at - Seconds since 1970. */
+export function moment(at) {
+  const date = new Date(at * 1000);
+  const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
+}
+
 /**
  * Make untrusted text safe to read: what it says, not what it does.
  *

@@ -31,7 +31,7 @@ const KEPT = 300;
  * @property {string[]} alive
  *
  * @typedef {{at: number, what: string, session: string, detail: string | null, node: string}} Happening
- * @typedef {"ready" | "not ready" | "draining" | "silent" | "lapsed" | "left"} Standing
+ * @typedef {"ready" | "not ready" | "draining" | "not heard yet" | "silent" | "lapsed" | "left"} Standing
  * @typedef {import("./client/session.js").Session} Session
  */
 
@@ -44,6 +44,8 @@ export class Live extends EventTarget {
   /** @type {Session | null} */
   #session = null;
   #timer = 0;
+  /** When it began to listen, in seconds of the page's clock. */
+  #since = 0;
 
   /**
    * @param {string} token - Of an administrator.
@@ -78,6 +80,7 @@ export class Live extends EventTarget {
       ...(this.#keep ? { keep: "console" } : {}),
     });
     this.#session = session;
+    this.#since = now();
     for (const name of ["state", "recovery"]) session.addEventListener(name, () => this.#tell("link"));
     if (!this.#keep) addEventListener("pagehide", () => void session.close());
     await Promise.all([
@@ -134,6 +137,8 @@ export class Live extends EventTarget {
   standing(state) {
     if (state.state !== "serving") return state.state;
     const heard = this.heard.get(state.node);
+    // What is retained of a node comes before its first report to a page that has just been opened.
+    if (heard === undefined && now() - this.#since <= SILENT_AFTER) return "not heard yet";
     if (heard === undefined || now() - heard > SILENT_AFTER) {
       const name = `${state.node}/${state.incarnation}`;
       const others = [...this.nodes.values()].filter((each) => each !== state && this.#isHeard(each));
@@ -152,7 +157,7 @@ export class Live extends EventTarget {
   /** The nodes, by name; those that were gone when this page came, and about which nobody has news, are left out. */
   list() {
     return [...this.nodes.values()]
-      .filter((each) => this.heard.has(each.node) || this.standing(each) === "silent")
+      .filter((each) => this.heard.has(each.node) || ["silent", "not heard yet"].includes(this.standing(each)))
       .sort((one, other) => one.node.localeCompare(other.node, "en", { numeric: true }));
   }
 

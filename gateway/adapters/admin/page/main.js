@@ -8,8 +8,10 @@ import { Api, Refused } from "./api.js";
 import { showHelp } from "./dialogs.js";
 import { byId, el, toast } from "./dom.js";
 import { Live } from "./live.js";
+import { Rights } from "./rights.js";
 import { startTheme } from "./theme.js";
 import { Overview } from "./views/overview.js";
+import { Revocations } from "./views/revocations.js";
 import { Sessions } from "./views/sessions.js";
 import { Topics } from "./views/topics.js";
 
@@ -22,8 +24,8 @@ const STORED = "session-gateway-console:token";
  * @typedef {object} Context
  * @property {Api} api
  * @property {Live} live
+ * @property {Rights} rights
  * @property {(address: string) => void} go - Shows another view.
- * @property {(error: unknown) => void} refused - Sees to it that a token which is not accepted any more ends the visit.
  *
  * @typedef {object} View
  * @property {HTMLElement} element
@@ -33,11 +35,12 @@ const STORED = "session-gateway-console:token";
  * @property {() => void} [focusSearch]
  */
 
-/** @type {Record<string, {name: string, make: (context: Context) => View}>} */
+/** The views, each with what has to be permitted for it. @type {Record<string, {name: string, action: string, make: (context: Context) => View}>} */
 const VIEWS = {
-  overview: { name: "Overview", make: (context) => new Overview(context) },
-  sessions: { name: "Sessions", make: (context) => new Sessions(context) },
-  topics: { name: "Topics", make: (context) => new Topics(context) },
+  overview: { name: "Overview", action: "nodes:read", make: (context) => new Overview(context) },
+  sessions: { name: "Sessions", action: "sessions:read", make: (context) => new Sessions(context) },
+  topics: { name: "Topics", action: "topics:read", make: (context) => new Topics(context) },
+  revocations: { name: "Revocations", action: "revocations:read", make: (context) => new Revocations(context) },
 };
 
 const main = byId("main");
@@ -53,41 +56,51 @@ class Visit {
   #stop = new AbortController();
   #context;
 
+  #rights;
+
   /**
    * @param {Api} api
    * @param {Live} live
+   * @param {Rights} rights
    */
-  constructor(api, live) {
+  constructor(api, live, rights) {
     this.live = live;
+    this.#rights = rights;
     this.#context = {
       api,
       live,
+      rights,
       go: (/** @type {string} */ address) => {
         location.hash = address;
-      },
-      refused: (/** @type {unknown} */ error) => {
-        if (error instanceof Refused && error.status === 401) void leave("The token is not accepted any more.");
       },
     };
     const { signal } = this.#stop;
     addEventListener("hashchange", () => this.#route(), { signal });
     addEventListener("keydown", (event) => this.#onKey(event), { signal });
     live.addEventListener("link", () => this.#showLink(), { signal });
-    nav.replaceChildren(
-      ...Object.entries(VIEWS).map(([key, { name }], index) =>
-        el("a", { href: `#/${key}`, "data-view": key, title: `${name} (${index + 1})` }, name),
-      ),
-    );
+    rights.addEventListener("change", () => this.#offer(), { signal });
     nav.hidden = pill.hidden = signOut.hidden = false;
     this.#showLink();
+    this.#offer();
+  }
+
+  /** The views that the token permits. */
+  #views() {
+    return Object.entries(VIEWS).filter(([, { action }]) => this.#rights.may(action));
+  }
+
+  /** Offer them; one that is open and not permitted any more is left. */
+  #offer() {
+    nav.replaceChildren(
+      ...this.#views().map(([key, { name }], index) => el("a", { href: `#/${key}`, "data-view": key, title: `${name} (${index + 1})` }, name)),
+    );
     this.#route();
-    void live.session.closed.then(() => {
-      if (!this.#stop.signal.aborted) void leave(`The console's session is over: ${live.session.closedReason?.message}`);
-    });
+    this.#mark();
   }
 
   end() {
     this.#stop.abort();
+    this.#rights.stop();
     this.#view?.stop();
     nav.hidden = pill.hidden = signOut.hidden = true;
   }
@@ -95,7 +108,7 @@ class Visit {
   #route() {
     const [, key = "", ...rest] = location.hash.split("/");
     const path = rest.filter((each) => each !== "").map(decodeURIComponent);
-    const name = key in VIEWS ? key : "overview";
+    const name = this.#views().some(([each]) => each === key) ? key : "overview";
     if (name === this.#shown) {
       this.#view?.open?.(path);
       return;
@@ -106,12 +119,17 @@ class Visit {
     this.#view = view.make(this.#context);
     main.replaceChildren(this.#view.element);
     document.title = `${view.name} · Gateway console`;
-    for (const link of nav.children) {
-      if (link.getAttribute("data-view") === name) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
+    this.#mark();
     this.#view.start(path);
     if (path.length === 0) main.focus({ preventScroll: true });
+  }
+
+  /** Mark which view is shown. */
+  #mark() {
+    for (const link of nav.children) {
+      if (link.getAttribute("data-view") === this.#shown) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
   }
 
   #showLink() {
@@ -125,7 +143,7 @@ class Visit {
     const target = /** @type {Element} */ (event.target);
     if (event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
     if (target.matches("input, textarea, select")) return;
-    const views = Object.keys(VIEWS);
+    const views = this.#views().map(([each]) => each);
     if (event.key === "?") showHelp();
     else if (event.key === "/" && this.#view?.focusSearch) this.#view.focusSearch();
     else if (/^[1-9]$/.test(event.key) && views[Number(event.key) - 1]) location.hash = `#/${views[Number(event.key) - 1]}`;
@@ -144,10 +162,44 @@ let visit = null;
  * @param {boolean} keep
  */
 async function enter(token, keep) {
+  const api = new Api(token);
   const live = new Live(token, keep);
   await live.start();
+  const rights = new Rights(api, (error) => {
+    if (error instanceof Refused && error.status === 401) void leave("The token is not accepted any more.");
+  });
+  await rights.look();
   if (keep) sessionStorage.setItem(STORED, token);
-  visit = new Visit(new Api(token), live);
+  const mine = new Visit(api, live, rights);
+  visit = mine;
+  void live.session.closed.then(() => {
+    if (visit === mine) void again(token, keep, live.session.closedReason);
+  });
+}
+
+/**
+ * The console's session is over. If a node ended it, the token may still be good for another one, with the rights of now.
+ *
+ * @param {string} token
+ * @param {boolean} keep
+ * @param {{message: string, code: string | null} | null} reason
+ */
+async function again(token, keep, reason) {
+  const why = `The console's session is over: ${reason?.message}`;
+  if (reason?.code !== "revoked") {
+    await leave(why);
+    return;
+  }
+  const ended = visit;
+  visit = null;
+  ended?.end();
+  await ended?.live.stop();
+  try {
+    await enter(token, keep);
+    toast("What you may do has changed");
+  } catch {
+    await leave(why);
+  }
 }
 
 /**

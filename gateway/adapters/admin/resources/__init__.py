@@ -1,7 +1,7 @@
 """The operations of the admin API, one module for each kind of thing."""
 
 from gateway.adapters.admin.operations import Operation
-from gateway.adapters.admin.resources import configuration, nodes, revocations, sessions, topics
+from gateway.adapters.admin.resources import access, configuration, nodes, revocations, sessions, topics
 
 OPERATIONS: tuple[Operation, ...] = (
     *nodes.OPERATIONS,
@@ -9,6 +9,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *topics.OPERATIONS,
     *revocations.OPERATIONS,
     *configuration.OPERATIONS,
+    *access.OPERATIONS,
 )
 """All of them, in the order of the document."""
 

@@ -19,8 +19,13 @@ def test_a_token_is_found_by_its_hash_alone(tmp_path: Path) -> None:
     tokens = AdminTokens(write(tmp_path, "# on call", "", line, tokens_line("bot", frozenset({"viewer"}), other)))
 
     assert len(tokens) == 2
-    assert tokens.find(token) == Caller("ops", frozenset({"operator", "viewer"}))
-    assert tokens.find(other) == Caller("bot", frozenset({"viewer"}))
+    found, bot = tokens.find(token), tokens.find(other)
+    assert found is not None
+    assert bot is not None
+    assert found == tokens.named("ops") == Caller("ops", frozenset({"operator", "viewer"}), found.fingerprint)
+    assert bot == tokens.named("bot")
+    assert found.fingerprint != bot.fingerprint
+    assert tokens.named("nobody") is None
     assert token not in line
     assert hashlib.sha256(token.encode()).hexdigest() in line
 

@@ -13,7 +13,7 @@ import { bytes, clock, count, duration, plain } from "../format.js";
 const SHOWN = 60;
 
 /** @type {Record<import("../live.js").Standing, "good" | "warn" | "bad" | "quiet">} */
-const STANDINGS = { ready: "good", "not ready": "warn", draining: "warn", silent: "bad", lapsed: "bad", left: "quiet" };
+const STANDINGS = { ready: "good", "not ready": "warn", draining: "warn", "not heard yet": "quiet", silent: "bad", lapsed: "bad", left: "quiet" };
 
 /** What happened to a session, in words. @type {Record<string, [string, "good" | "warn" | "bad" | "quiet" | "info"]>} */
 const WORDS = {
@@ -29,7 +29,7 @@ const WORDS = {
 /** The view. */
 export class Overview {
   #live;
-  #api;
+  #context;
   #tiles = new Map(
     ["Nodes ready", "Sessions connected", "Waiting to come back", "Recoveries, 15 min", "Refused, 15 min", "Slow now"].map((name) => [
       name,
@@ -49,9 +49,9 @@ export class Overview {
   /**
    * @param {import("../main.js").Context} context
    */
-  constructor({ live, api }) {
-    this.#live = live;
-    this.#api = api;
+  constructor(context) {
+    this.#live = context.live;
+    this.#context = context;
     this.#slowBox = el(
       "section",
       { class: "card", "aria-labelledby": "slow-title", hidden: true },
@@ -157,7 +157,7 @@ export class Overview {
     nodes.forEach((state, index) => {
       let row = this.#rows.get(state.node);
       if (row === undefined) {
-        row = new NodeRow(state.node, this.#api);
+        row = new NodeRow(state.node, this.#context, this.#stop.signal);
         this.#rows.set(state.node, row);
       }
       row.show(state, this.#live.standing(state));
@@ -194,23 +194,27 @@ export class Overview {
 
 /** One node's row; its cells stay, so that a focus in it does, too. */
 class NodeRow {
-  #api;
+  #context;
   #name;
   #cells = Array.from({ length: 10 }, () => el("td"));
   #state = el("td");
   #button = el("button", { type: "button", class: "small", onclick: () => this.#act() }, "Drain");
+  /** Hidden without the right to it; the button itself, while there is nothing to drain. */
+  #offer = el("span", {}, this.#button);
   #draining = false;
   #standing = "";
 
   /**
    * @param {string} name
-   * @param {import("../api.js").Api} api
+   * @param {import("../main.js").Context} context
+   * @param {AbortSignal} signal - The view is left.
    */
-  constructor(name, api) {
+  constructor(name, context, signal) {
     this.#name = name;
-    this.#api = api;
+    this.#context = context;
+    context.rights.guard("nodes:drain", [this.#offer], signal);
     for (const index of [0, 1, 2, 3, 4, 5, 6]) this.#cells[index]?.classList.add("number");
-    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells.slice(0, 9), el("td", { class: "end" }, this.#button));
+    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells.slice(0, 9), el("td", { class: "end" }, this.#offer));
   }
 
   /**
@@ -242,7 +246,7 @@ class NodeRow {
     this.#draining = state.draining ?? false;
     say(this.#button, this.#draining ? "Undrain" : "Drain");
     this.#button.setAttribute("aria-label", `${this.#draining ? "Undrain" : "Drain"} node ${plain(this.#name)}`);
-    this.#button.hidden = gone || standing === "lapsed" || standing === "silent";
+    this.#button.hidden = gone || standing === "lapsed" || standing === "silent" || standing === "not heard yet";
   }
 
   #act() {
@@ -253,7 +257,7 @@ class NodeRow {
         ? "It takes new sessions again. Moves that have begun are finished."
         : "Its clients are moved to other nodes, without a gap, and it takes no new sessions until it is undrained or started again.",
       action: this.#draining ? "Undrain" : "Drain",
-      act: () => this.#api.nodeAction(this.#name, what),
+      act: () => this.#context.api.nodeAction(this.#name, what),
       done: `${plain(this.#name)}: ${what} has begun`,
     });
   }

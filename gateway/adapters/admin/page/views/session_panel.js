@@ -53,14 +53,18 @@ export class SessionPanel {
     this.#context = context;
     this.id = id;
     this.#title.textContent = plain(id);
-    /** @type {[string, string, () => void][]} */
+    /** @type {[string, string, string, () => void][]} */
     const actions = [
-      ["Move…", "", () => this.#move()],
-      ["Notice…", "", () => this.#notice()],
-      ["Revoke…", "danger", () => this.#revoke()],
-      ["Close…", "danger", () => this.#end()],
+      ["Move…", "", "sessions:move", () => this.#move()],
+      ["Notice…", "", "sessions:notify", () => this.#notice()],
+      ["Revoke…", "danger", "revocations:write", () => this.#revoke()],
+      ["Close…", "danger", "sessions:close", () => this.#end()],
     ];
-    this.#buttons = actions.map(([name, kind, act]) => el("button", { type: "button", class: `small ${kind}`, onclick: act }, name));
+    this.#buttons = actions.map(([name, kind, action, act]) => {
+      const button = el("button", { type: "button", class: `small ${kind}`, onclick: act }, name);
+      context.rights.guard(action, [button], this.#stop.signal);
+      return button;
+    });
     this.element = panel(
       { title: this.#title, close },
       this.#state,
@@ -113,7 +117,6 @@ export class SessionPanel {
       if (this.#stop.signal.aborted) return;
       if (error instanceof Refused && error.status === 404) this.#over();
       else this.#state.replaceChildren(badge("unknown", "quiet"), el("span", {}, error instanceof Error ? error.message : String(error)));
-      this.#context.refused(error);
     } finally {
       this.#looking = false;
     }

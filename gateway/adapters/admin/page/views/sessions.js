@@ -186,7 +186,6 @@ export class Sessions {
       this.#cursor = null;
       say(this.#problem, error instanceof Error ? error.message : String(error));
       this.#filter.setAttribute("aria-invalid", "true");
-      this.#context.refused(error);
     }
     this.#loading = false;
     this.#list.show(this.#items);

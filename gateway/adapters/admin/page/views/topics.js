@@ -5,6 +5,7 @@
  * @module
  */
 
+import { confirm } from "../dialogs.js";
 import { el, panel, say } from "../dom.js";
 import { bytes, count, oneLine, plain } from "../format.js";
 import { VirtualList } from "../virtual.js";
@@ -56,6 +57,10 @@ export class Topics {
   #asked = new AbortController();
   /** @type {Branch | null} */
   #selected = null;
+  /** Whom the panel is about. @type {Branch | null} */
+  #panelOf = null;
+  /** What of the panel changes with each value. */
+  #parts = { version: el("dd"), event: el("dd"), size: el("dd"), value: el("pre") };
   #dirty = true;
   #loading = false;
   #filter = el("input", {
@@ -82,6 +87,8 @@ export class Topics {
       open: (branch) => this.#toggle(branch),
       key: (branch, key) => this.#onKey(branch, key),
     });
+    const create = el("button", { type: "button", onclick: () => this.#set("", null) }, "Set…");
+    context.rights.guard("topics:write", [create], this.#stop.signal);
     this.element = el(
       "div",
       { class: "view topics" },
@@ -91,6 +98,7 @@ export class Topics {
         { class: "search" },
         el("label", { for: "topic-filter" }, "Filter"),
         this.#filter,
+        create,
         el("button", { type: "button", onclick: () => void this.#load() }, "Refresh"),
       ),
       el("div", { class: "split" }, el("div", { class: "main-side card flush" }, this.#list.element), this.#side),
@@ -144,7 +152,6 @@ export class Topics {
       }
     } catch (error) {
       if (signal.aborted) return;
-      this.#context.refused(error);
       say(this.#summary, error instanceof Error ? error.message : String(error));
       return;
     }
@@ -295,44 +302,99 @@ export class Topics {
     );
   }
 
+  /** Show what was selected; while it stays the same, only what is new is touched, so that a focus stays. */
   #showSelected() {
     const branch = this.#selected;
     this.element.classList.toggle("has-panel", branch !== null);
-    if (branch === null) {
-      this.#side.replaceChildren();
-      return;
+    if (branch !== this.#panelOf) {
+      this.#panelOf = branch;
+      this.#side.replaceChildren(...(branch === null ? [] : [this.#panel(branch)]));
     }
+    if (branch === null) return;
     const { update } = branch;
-    const key = `${branch.path}\n${update?.version}`;
-    if (this.#side.dataset.shown === key) return;
-    const samePath = this.#side.dataset.path === branch.path;
-    const kept = samePath ? this.#side.querySelector(".subscribers") : null;
-    this.#side.dataset.shown = key;
-    this.#side.dataset.path = branch.path;
+    const text = update === null || update.removed ? null : JSON.stringify(update.value, null, 2);
+    const { version, event, size, value } = this.#parts;
+    say(version, update === null ? "–" : update.version);
+    say(event, update === null ? "–" : plain(update.eventId));
+    say(size, text === null ? "–" : bytes(JSON.stringify(update?.value).length));
+    say(value, update?.removed ? "removed" : plain(text ?? "").replaceAll("\\u000a", "\n"));
+  }
+
+  /** @param {Branch} branch */
+  #panel(branch) {
     const close = () => {
       this.#selected = null;
-      this.#side.dataset.shown = "";
       this.#showSelected();
       this.#list.refresh();
       this.#list.element.focus();
     };
-    const text = update === null ? "" : plain(JSON.stringify(update.value, null, 2)).replaceAll("\\u000a", "\n");
-    const subscribers = kept ?? el("div", { class: "subscribers" }, el("button", { type: "button", class: "small", onclick: () => void this.#subscribers(branch) }, "Who is subscribed?"));
-    this.#side.replaceChildren(
-      panel(
-        { title: el("h2", { id: "panel-title", class: "mono wrap" }, plain(branch.path)), close },
-        el(
-          "dl",
-          { class: "facts" },
-          el("div", {}, el("dt", {}, "Version"), el("dd", {}, update === null ? "–" : String(update.version))),
-          el("div", {}, el("dt", {}, "Event"), el("dd", { class: "mono" }, update === null ? "–" : plain(update.eventId))),
-          el("div", {}, el("dt", {}, "Size"), el("dd", {}, update === null ? "–" : bytes(JSON.stringify(update.value).length))),
-        ),
-        el("h3", {}, "Value"),
-        el("pre", { class: "value", tabindex: "0", "aria-label": "Value" }, text),
-        subscribers,
+    this.#parts = { version: el("dd"), event: el("dd", { class: "mono" }), size: el("dd"), value: el("pre", { class: "value", tabindex: "0", "aria-label": "Value" }) };
+    return panel(
+      { title: el("h2", { id: "panel-title", class: "mono wrap" }, plain(branch.path)), close },
+      this.#actions(branch),
+      el(
+        "dl",
+        { class: "facts" },
+        el("div", {}, el("dt", {}, "Version"), this.#parts.version),
+        el("div", {}, el("dt", {}, "Event"), this.#parts.event),
+        el("div", {}, el("dt", {}, "Size"), this.#parts.size),
       ),
+      el("h3", {}, "Value"),
+      this.#parts.value,
+      el("div", { class: "subscribers" }, el("button", { type: "button", class: "small", onclick: () => void this.#subscribers(branch) }, "Who is subscribed?")),
     );
+  }
+
+  // --- Actions ------------------------------------------------------------------------------------------------------
+
+  /** @param {Branch} branch */
+  #actions(branch) {
+    const buttons = el("div", { class: "buttons start" });
+    // Nodes alone publish there.
+    if (branch.path.startsWith("$")) return buttons;
+    const set = el("button", { type: "button", class: "small", onclick: () => this.#set(branch.path, branch.update) }, "Set…");
+    const remove = el("button", { type: "button", class: "small danger", onclick: () => this.#delete(branch) }, "Delete…");
+    this.#context.rights.guard("topics:write", [set, remove], this.#stop.signal);
+    buttons.append(set, remove);
+    return buttons;
+  }
+
+  /**
+   * Ask for a value, and publish it.
+   *
+   * @param {string} path - Empty to ask for the topic, too.
+   * @param {import("../client/streams.js").Update | null} update
+   */
+  #set(path, update) {
+    // However often the button is pressed because an answer is missing, it is published once.
+    const key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    const topic = el("input", { id: "set-topic", type: "text", class: "mono", required: true, maxlength: "1024", spellcheck: "false", autocomplete: "off", value: path, readonly: path !== "" });
+    const known = update === null || update.removed ? "" : JSON.stringify(update.value, null, 2);
+    const value = el("textarea", { id: "set-value", class: "mono", rows: "8", required: true, spellcheck: "false" }, known);
+    void confirm({
+      title: "Set this topic?",
+      text: "The value is published on behalf of the system: everybody who selects the topic gets it, until the next one takes its place.",
+      action: "Publish",
+      field: el("div", { class: "fields" }, el("label", { for: "set-topic" }, "Topic"), topic, el("label", { for: "set-value" }, "Value, as JSON"), value),
+      act: async () => {
+        await this.#context.api.setTopic(topic.value, read(value.value), key);
+        this.#add(topic.value);
+        this.#rebuild();
+      },
+      done: "The value is published",
+    });
+  }
+
+  /** @param {Branch} branch */
+  #delete(branch) {
+    void confirm({
+      title: "Delete this topic?",
+      text: `The topic ${plain(branch.path)} and its value are removed, and everybody who selects it is told. The next publish makes it anew.`,
+      action: "Delete topic",
+      danger: true,
+      act: () => this.#context.api.deleteTopic(branch.path),
+      done: "The topic is removed",
+    });
   }
 
   /** @param {Branch} branch */
@@ -350,8 +412,21 @@ export class Topics {
       );
     } catch (error) {
       box?.replaceChildren(el("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
-      this.#context.refused(error);
     }
+  }
+}
+
+/**
+ * Read JSON, with a sentence for people if it is none.
+ *
+ * @param {string} text
+ * @returns {unknown}
+ */
+function read(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`This is no JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 

@@ -1,0 +1,191 @@
+"""Who is locked out, as the console shows and changes it; and that it offers what its token permits at this moment."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from gateway.client import Session, connect
+from gateway.core.revocations import RevocationKind
+from gateway.core.system_roles import CONSOLE
+from gateway.settings.admin_tokens import tokens_line
+from tests.console.browser import console, page_of, sign_in, tab_until
+from tests.integration.admin.support import Admins, Pair
+from tests.support.nodes import eventually, running_node
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+POLICY = "[roles.viewer]\nadmin = {admin}\n"
+
+
+def give(pair: Pair, role: str, *, to: str) -> None:
+    """Let the token of one role have another one, at both nodes."""
+    roles = {each: each for each in pair.admins.tokens} | {to: role}
+    lines = [tokens_line(f"the-{each}", frozenset({roles[each]}), token) for each, token in pair.admins.tokens.items()]
+    pair.admins.file.write_text("\n".join(lines))
+    for node in (pair.n1, pair.n2):
+        node.gateway.reload()
+
+
+async def test_somebody_is_locked_out_and_let_in_again(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    """By keyboard alone; the name holds what a URL must not."""
+    mallory = await connect(pair.n2.url, principal="mal/lo ry?")
+    async with page_of(browser) as watched:
+        page, key = watched.page, watched.page.keyboard
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await key.press("4")
+        await expect(page.locator(".view > [role=status]")).to_have_text("Nobody is locked out.")
+        await tab_until(page, "textContent", "Revoke…")
+        await key.press("Enter")
+        dialog = page.get_by_role("dialog")
+        await expect(dialog.get_by_text("Every session of the principal ends")).to_be_visible()
+        assert await page.evaluate("document.activeElement.id") == "revoke-kind"
+        await key.press("Tab")
+        await key.type("mal/lo ry?")
+        await key.press("Tab")
+        await key.press("ArrowDown")
+        await key.press("Tab")
+        await key.type("ticket 4711")
+        assert mallory.state == "connected"
+        await key.press("Enter")
+        async with asyncio.timeout(10):
+            await mallory.wait_closed()
+        [made] = pair.n1.gateway.node.revocations.page(limit=10).revocations
+        assert (made.kind, made.value, made.reason) == (RevocationKind.PRINCIPAL, "mal/lo ry?", "ticket 4711")
+        assert made.until is not None
+        assert made.until - made.made == pytest.approx(3600, abs=5)
+        await expect(page.get_by_role("option")).to_contain_text("mal/lo ry?")
+        assert [each.state for each in people] == ["connected"] * 3
+
+        await tab_until(page, "role", "listbox")
+        await key.press("Enter")
+        await expect(page.locator(".panel")).to_contain_text("ticket 4711")
+        assert await page.evaluate("document.activeElement.id") == "panel-title"
+        await tab_until(page, "textContent", "Lift…")
+        await key.press("Enter")
+        await expect(dialog).to_contain_text("let in again")
+        await key.press("Enter")
+        await expect(page.locator(".view > [role=status]")).to_have_text("Nobody is locked out.")
+        await expect(page.locator(".panel")).to_have_count(0)
+        await eventually(lambda: not pair.n2.gateway.node.revocations.page(limit=10).revocations)
+        async with connect(pair.n2.url, principal="mal/lo ry?"):
+            pass
+        assert watched.complaints == []
+
+
+async def test_revocations_of_others_appear_and_are_filtered(pair: Pair, browser: Browser) -> None:
+    revocations = pair.n2.gateway.node.revocations
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await page.get_by_role("link", name="Revocations").click()
+        for value in ("alice", "<b>bob</b>"):
+            await revocations.revoke(RevocationKind.PRINCIPAL, value, reason=f"the case of {value}")
+        await expect(page.get_by_role("option")).to_have_count(2)
+        await page.keyboard.press("/")
+        await page.keyboard.type("CASE OF <B>BOB")
+        await expect(page.get_by_role("option")).to_have_count(1)
+        await expect(page.locator(".view > [role=status]")).to_have_text("1 of 2 revocations")
+        await page.get_by_role("option").click()
+        await expect(page.locator(".panel")).to_contain_text("the case of <b>bob</b>")
+        await expect(page.get_by_role("button", name="Lift…")).to_be_hidden()
+        await expect(page.get_by_role("button", name="Revoke…")).to_be_hidden()
+        assert watched.complaints == []
+
+
+async def test_the_page_offers_what_the_token_permits_now(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        drain = page.get_by_role("button", name="Drain node n2")
+        await expect(page.locator("tbody th", has_text="n2")).to_be_visible()
+        await expect(drain).to_be_hidden()
+        session = next(each.id for each in pair.n1.gateway.node.sessions if each.principal == "admin:the-viewer")
+
+        give(pair, "operator", to="viewer")
+        await expect(drain).to_be_visible()
+        assert [each.id for each in pair.n1.gateway.node.sessions if each.principal == "admin:the-viewer"] == [session]
+        await page.goto(f"{console(pair)}#/sessions/{people[0].id}")
+        close = page.get_by_role("button", name="Close…")
+        await expect(close).to_be_visible()
+
+        give(pair, "viewer", to="viewer")
+        await close.click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_role("button", name="Close session").click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("sessions:close")
+        await page.keyboard.press("Escape")
+        await expect(close).to_be_hidden()
+        assert people[0].state == "connected"
+
+
+async def test_a_topic_is_set_and_deleted(pair: Pair, browser: Browser, people: list[Session]) -> None:
+    bob = people[1]
+    values = await bob.subscribe("desk/**")
+    async with page_of(browser) as watched:
+        page, key = watched.page, watched.page.keyboard
+        await sign_in(page, console(pair), pair.admins.tokens["administrator"])
+        await key.press("3")
+        await page.get_by_role("button", name="Set…").click()
+        dialog = page.get_by_role("dialog")
+        await page.get_by_label("Topic", exact=True).fill("desk/note")
+        await page.get_by_label("Value, as JSON").fill("{until: 5}")
+        await dialog.get_by_role("button", name="Publish").click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("no JSON")
+        await page.get_by_label("Value, as JSON").fill('{"until": 5}')
+        await dialog.get_by_role("button", name="Publish").click()
+        async with asyncio.timeout(10):
+            assert (await anext(values)).value == {"until": 5}
+
+        await page.fill("#topic-filter", "desk/note")
+        await page.get_by_role("treeitem").click()
+        await expect(page.locator(".value")).to_contain_text('"until": 5')
+        remove = page.get_by_role("button", name="Delete…")
+        await remove.focus()
+        await bob.publish("desk/note", 6)
+        await expect(page.locator(".value")).to_have_text("6")
+        await expect(remove).to_be_focused()
+        await key.press("Enter")
+        await expect(dialog).to_contain_text("desk/note")
+        await dialog.get_by_role("button", name="Delete topic").click()
+        async with asyncio.timeout(10):
+            updates = [await anext(values), await anext(values)]
+        assert [each.removed for each in updates] == [False, True]
+        await expect(page.locator(".value")).to_have_text("removed")
+        assert watched.complaints == []
+
+
+async def test_who_may_not_look_any_more_is_out(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await expect(page.get_by_role("link", name="Topics")).to_be_visible()
+        give(pair, "nothing", to="operator")
+        await expect(page.locator("#sign-in-problem")).to_contain_text("session is over")
+        assert not [each for each in pair.n1.gateway.node.sessions if each.principal.startswith("admin:")]
+
+
+async def test_a_narrower_token_goes_on_with_what_is_left(browser: Browser, tmp_path: Path) -> None:
+    """What comes by the protocol follows, too: without topics:read there are no values, and nobody signs in again."""
+    admins, policy = Admins.make(tmp_path), tmp_path / "policy.toml"
+    policy.write_text(POLICY.format(admin='["nodes:read", "topics:read"]'))
+    async with (
+        running_node("n1", admin_tokens_file=admins.file, policy=policy) as node,
+        page_of(browser) as watched,
+    ):
+        page = watched.page
+        await sign_in(page, f"{node.admin}/console/", admins.tokens["viewer"])
+        await expect(page.locator("nav a")).to_have_text(["Overview", "Topics"])
+        await page.keyboard.press("2")
+        await expect(page.get_by_role("tree")).to_be_visible()
+
+        policy.write_text(POLICY.format(admin='["nodes:read"]'))
+        node.gateway.reload()
+        await expect(page.locator("nav a")).to_have_text(["Overview"])
+        await expect(page.locator("tbody th", has_text="n1")).to_be_visible()
+        await page.get_by_text("live at").wait_for()
+        [session] = [each for each in node.gateway.node.sessions if each.connected]
+        assert session.roles == {CONSOLE}
