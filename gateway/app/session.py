@@ -28,7 +28,7 @@ from gateway.core.types import (
 from gateway.ports import Identity, Link, Ownership, SessionRecord
 
 if TYPE_CHECKING:
-    from gateway.app.requests import RequestLane
+    from gateway.app.request_lane import RequestLane
 
 CLIENT_TYPE_PROPERTY = "$client"
 """The one fixed property that is replicated: another node has no way to learn it."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGrid
-from gateway.app.requests import RequestLane
+from gateway.app.request_lane import RequestLane
 from gateway.app.session import Session
 from gateway.core.packets import Ack, Reply
 from gateway.core.session import SessionMachine, SessionPolicy
