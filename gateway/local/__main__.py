@@ -17,7 +17,9 @@ from gateway.local.demo import Demo, DemoOptions
 from gateway.local.observatory import Observation
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
 from gateway.local.processes import ProcessFailed
-from gateway.local.stack import ProgramMissing, Stack, StackOptions
+from gateway.local.programs import ProgramMissing
+from gateway.local.stack import Stack
+from gateway.local.stack_options import StackOptions
 from gateway.local.state import StackState, StateUnreadable
 
 _RUN_FOLDERS: Final = Path(".local")

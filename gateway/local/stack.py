@@ -13,28 +13,22 @@ this process, however it ends; detached they go on, and the folder's state file 
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import lb.render
 import lb.settings
-import lb.topology
 from gateway.local import admin
-from gateway.local.grid_server import GridRestart, GridServer
+from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
-from gateway.local.observatory import Observation, Observatory
-from gateway.local.ports import LOOPBACK, PortPlan
+from gateway.local.ports import LOOPBACK
 from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.proxy import FaultProxy
+from gateway.local.recipes import Recipes
+from gateway.local.run_folder import RunFolder
+from gateway.local.stack_options import StackOptions
 from gateway.local.state import StackState
-from gateway.settings.admin_tokens import new_token, tokens_line
 
 NODE_START_SECONDS: Final = 30.0
 """How long a node may take from its start until it is ready; usually one second, more under load."""
@@ -42,61 +36,6 @@ BALANCER_START_SECONDS: Final = 20.0
 """How long HAProxy may take to listen, and then to have seen every node."""
 DRAIN_SECONDS: Final = 60.0
 """How long a drain may take: the node's own limit (30 s by default) and as much again."""
-_TOKEN_KEY_BYTES: Final = 32
-"""Entropy of the token key made for a run folder."""
-_RUNTIME_SOCKET: Final = "haproxy.sock"
-"""Relative to the run folder, where HAProxy is started: an absolute path may be too long for a socket (107 bytes)."""
-_REDIS_FOLDER: Final = "redis"
-_LOGS_FOLDER: Final = "logs"
-_OBSERVATORY_FOLDER: Final = "prometheus"
-_SETTING_PREFIX: Final = "GATEWAY_"
-"""Begins the names of the environment variables that hold settings."""
-_EXTRA_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/bin:/usr/local/bin"
-"""Where packages put servers, though it may not be on a user's PATH."""
-_CONNECTIONS: Final = 8192
-"""Bound on HAProxy's connections; without one it sizes its tables by the limit of open files, which may be huge."""
-_CHECK_INTERVAL_SECONDS: Final = 0.5
-"""Health checks of the local HAProxy: twice as often as its default, so that a demonstration need not wait."""
-
-
-class ProgramMissing(Exception):
-    """redis-server or haproxy is not installed; the message says what to do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StackOptions:
-    """What a stack is made of.
-
-    Attributes:
-        ports: who listens where, and with that how many nodes there are.
-        folder: the run folder; made if it does not exist.
-        detached: True if the processes shall outlive this one.
-        node_settings: settings of every node by their name in the settings reference, for example
-            ``{"window_default": 5}``. A function is called with the name of the node and returns its value.
-        balancer: False to go without HAProxy; clients then use ``Stack.node_url``.
-        grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
-        grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
-        stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
-        observation: how closely a Prometheus watches the stack; None to go without one.
-        node_program: what runs a node; flags and settings are added to it.
-    """
-
-    ports: PortPlan
-    folder: Path
-    detached: bool = False
-    node_settings: Mapping[str, object] = field(default_factory=dict)
-    balancer: bool = True
-    grid_proxy: bool = False
-    grid_url: str = ""
-    stickiness: str = "hint"
-    observation: Observation | None = None
-    node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
-
-    def __post_init__(self) -> None:
-        if self.detached and self.grid_proxy:
-            raise ValueError("a fault proxy lives in this process, so that a detached stack can not have one")
-        if self.grid_url and self.grid_proxy:
-            raise ValueError("a fault proxy stands before the stack's own Redis, and this stack has none")
 
 
 class Stack:
@@ -111,6 +50,7 @@ class Stack:
         nodes: the node processes by name.
         balancer: the HAProxy process, if there is one.
         observatory: the Prometheus, if there is one.
+        logs: the folder of all logs.
         admin_token_file: holds the token of an administrator of all nodes.
     """
 
@@ -122,24 +62,16 @@ class Stack:
         """
         self.options = options
         self._ports = options.ports
-        self._folder = options.folder.resolve()
-        self.logs = self._folder / _LOGS_FOLDER
-        self.grid = GridServer(
-            find_program("redis-server"),
-            port=self._ports.grid,
-            folder=self._folder / _REDIS_FOLDER,
-            logs=self.logs,
-            detached=options.detached,
-        )
-        self.grid_proxy = FaultProxy(LOOPBACK, self._ports.grid) if options.grid_proxy else None
-        self._token_keys = self._folder / "token-keys"
-        self._admins = self._folder / "admins"
-        self.admin_token_file = self._folder / "admin-token"
-        self._balancer_configuration = self._folder / "haproxy.cfg"
+        self._folder = RunFolder(options.folder.resolve())
+        self._recipes = Recipes(options, self._folder)
         self._adopted: dict[str, ProcessIdentity] = {}
+        self.logs = self._folder.logs
+        self.admin_token_file = self._folder.admin_token
+        self.grid = self._recipes.grid()
+        self.grid_proxy = FaultProxy(LOOPBACK, self._ports.grid) if options.grid_proxy else None
         self.nodes: dict[str, ManagedProcess] = {}
-        self.balancer = self._describe_balancer() if options.balancer else None
-        self.observatory = None if options.observation is None else self._describe_observatory(options.observation)
+        self.balancer = self._recipes.balancer() if options.balancer else None
+        self.observatory = None if options.observation is None else self._recipes.observatory(options.observation)
 
     # --- Where things are -----------------------------------------------------------------------------------------
 
@@ -171,7 +103,7 @@ class Stack:
     @property
     def runtime_socket(self) -> Path:
         """HAProxy's runtime socket, for ``lb.runtime``."""
-        return self._folder / _RUNTIME_SOCKET
+        return self._folder.runtime_socket
 
     def node_url(self, node: str) -> str:
         """Where clients connect to *node* without HAProxy."""
@@ -187,7 +119,7 @@ class Stack:
 
     def log_of(self, name: str) -> Path:
         """The log file of ``redis``, ``haproxy`` or a node; all runs of it, one after the other."""
-        return self.logs / f"{name}.log"
+        return self._folder.log_of(name)
 
     # --- Life -----------------------------------------------------------------------------------------------------
 
@@ -204,9 +136,7 @@ class Stack:
         self._adopted = dict(adopted or {})
         if not self._adopted:
             self._ports.require_free()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._write_token_keys()
-        self._write_admin_token()
+        self._folder.prepare()
         try:
             if self.grid.process.name not in self._adopted and not self.options.grid_url:
                 await self.grid.start()
@@ -215,7 +145,7 @@ class Stack:
                 await self.grid_proxy.start()
             await asyncio.gather(*(self.start_node(node) for node in self.node_names if node not in self._adopted))
             if self.balancer is not None and self.balancer.name not in self._adopted:
-                self._write_balancer_configuration()
+                self._recipes.configure_balancer()
                 await self._start_balancer()
             if self.observatory is not None and self.observatory.process.name not in self._adopted:
                 await self.observatory.start(balancer=self.balancer is not None)
@@ -255,13 +185,7 @@ class Stack:
 
         Only for a stack that does not run.
         """
-        for name in (_REDIS_FOLDER, _LOGS_FOLDER, _OBSERVATORY_FOLDER):
-            shutil.rmtree(self._folder / name, ignore_errors=True)
-        for file in (
-            *(self._token_keys, self._admins, self.admin_token_file),
-            *(self._balancer_configuration, self.runtime_socket),
-        ):
-            file.unlink(missing_ok=True)
+        self._folder.clear()
 
     # --- Nodes ----------------------------------------------------------------------------------------------------
 
@@ -278,7 +202,8 @@ class Stack:
         previous = self.nodes.get(node)
         if previous is not None and previous.running:
             raise ProcessFailed(f"{node} runs already, with pid {previous.pid}")
-        process = self._describe_node(node, settings)
+        grid = self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
+        process = self._recipes.node(node, grid, settings)
         self.nodes[node] = process
         process.start()
         self._write_state()
@@ -380,79 +305,9 @@ class Stack:
         running = {name: identity for name, identity in self._adopted.items() if identity.alive()}
         running |= {process.name: process.identity() for process in self._processes() if process.running}
         if running:
-            StackState(self._ports.base, running).write(self._folder)
+            StackState(self._ports.base, running).write(self._folder.path)
         else:
-            StackState.forget(self._folder)
-
-    def _write_token_keys(self) -> None:
-        if not self._token_keys.exists():
-            self._token_keys.touch(mode=0o600)
-            self._token_keys.write_text(f"{secrets.token_urlsafe(_TOKEN_KEY_BYTES)}\n")
-
-    def _write_admin_token(self) -> None:
-        """Make an administrator, so that the admin API can be tried."""
-        if not self._admins.exists():
-            token = new_token()
-            self.admin_token_file.unlink(missing_ok=True)
-            self.admin_token_file.touch(mode=0o600)
-            self.admin_token_file.write_text(f"{token}\n")
-            self._admins.write_text(f"{tokens_line('local', frozenset({'administrator'}), token)}\n")
-
-    def _describe_node(self, node: str, settings: Mapping[str, object]) -> ManagedProcess:
-        ports = self._ports.nodes[node]
-        grid = self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
-        given: dict[str, object] = {
-            "token_keys_file": self._token_keys,
-            "admin_tokens_file": self._admins,
-            "trusted_proxies": f"{LOOPBACK}/32",
-            "journal": "true",
-            **self.options.node_settings,
-            **settings,
-        }
-        authentication = str(given.pop("auth", "anonymous"))
-        package_root = Path(__file__).resolve().parents[2]
-        return ManagedProcess(
-            node,
-            [
-                *self.options.node_program,
-                *("--node", node, "--grid", grid, "--auth", authentication),
-                *("--listen", f"{LOOPBACK}:{ports.listen}", "--admin", f"{LOOPBACK}:{ports.admin}"),
-                *("--agent", f"{LOOPBACK}:{ports.agent}"),
-            ],
-            log=self.log_of(node),
-            environment={
-                # What the caller has set for nodes of his own is not meant for these.
-                **{name: None for name in os.environ if name.startswith(_SETTING_PREFIX)},
-                **{
-                    f"{_SETTING_PREFIX}{name.upper()}": str(value(node) if callable(value) else value)
-                    for name, value in given.items()
-                },
-                # A checkout works without being installed.
-                "PYTHONPATH": str(package_root),
-            },
-            directory=self._folder,
-            detached=self.options.detached,
-        )
-
-    def _describe_balancer(self) -> ManagedProcess:
-        return ManagedProcess(
-            "haproxy",
-            # -db: in the foreground, without a master process.
-            [find_program("haproxy"), "-db", "-f", str(self._balancer_configuration)],
-            log=self.log_of("haproxy"),
-            directory=self._folder,
-            detached=self.options.detached,
-        )
-
-    def _describe_observatory(self, observation: Observation) -> Observatory:
-        return Observatory(
-            find_program("prometheus"),
-            ports=self._ports,
-            folder=self._folder / _OBSERVATORY_FOLDER,
-            logs=self.logs,
-            observation=observation,
-            detached=self.options.detached,
-        )
+            StackState.forget(self._folder.path)
 
     async def _start_balancer(self) -> None:
         if self.balancer is None:
@@ -461,42 +316,3 @@ class Stack:
         self._write_state()
         started = {name for name, process in self.nodes.items() if process.running}
         await self.balanced([name for name in self.node_names if name in started or name in self._adopted])
-
-    def _write_balancer_configuration(self) -> None:
-        topology = lb.topology.build(
-            {
-                "stickiness": self.options.stickiness,
-                "runtime_socket": _RUNTIME_SOCKET,
-                "frontend": {"bind": [f"{LOOPBACK}:{self._ports.entry}"]},
-                "statistics": {"bind": f"{LOOPBACK}:{self._ports.balancer_metrics}"},
-                "checks": {"interval": _CHECK_INTERVAL_SECONDS},
-                "process": {"connections": _CONNECTIONS},
-                "nodes": [
-                    {
-                        "name": name,
-                        "host": LOOPBACK,
-                        "client_port": ports.listen,
-                        "admin_port": ports.admin,
-                        "agent_port": ports.agent,
-                    }
-                    for name, ports in self._ports.nodes.items()
-                ],
-            },
-            source="gateway.local",
-        )
-        self._balancer_configuration.write_text(lb.render.render(topology))
-
-
-def find_program(name: str) -> str:
-    """Find a server program, also where a user's PATH does not lead.
-
-    Raises:
-        ProgramMissing: it is not installed.
-    """
-    path = shutil.which(name) or shutil.which(name, path=_EXTRA_PATH)
-    if path is None:
-        raise ProgramMissing(
-            f"{name} is not installed; `make demo`, `make observe` and `make test` install what they need by apt or "
-            "brew, elsewhere install Redis 7.0, HAProxy 2.6 and Prometheus 2.42 or newer by hand"
-        )
-    return path

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from gateway.local.stack import ProgramMissing, find_program
+from gateway.local.programs import ProgramMissing, find_program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROMETHEUS: Final = ROOT / "deploy" / "prometheus"

@@ -22,7 +22,7 @@ import lb.render
 import lb.topology
 from gateway.local.ports import free_port
 from gateway.local.processes import ManagedProcess
-from gateway.local.stack import find_program
+from gateway.local.programs import find_program
 from gateway.settings import OTHER_VARIABLES, SETTINGS
 from tests.deploy.promtool import PROMETHEUS, ROOT
 

@@ -17,7 +17,7 @@ import pytest
 
 from gateway.local import detached
 from gateway.local.ports import PortPlan
-from gateway.local.stack import ProgramMissing, find_program
+from gateway.local.programs import ProgramMissing, find_program
 from gateway.local.state import StackState
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]

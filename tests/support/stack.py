@@ -21,7 +21,9 @@ import pytest
 
 from gateway.local.observatory import Observation
 from gateway.local.ports import PortPlan, PortsTaken
-from gateway.local.stack import ProgramMissing, Stack, StackOptions
+from gateway.local.programs import ProgramMissing
+from gateway.local.stack import Stack
+from gateway.local.stack_options import StackOptions
 
 _TRIES = 3
 """Blocks of ports to try, when another test takes the chosen one between looking and binding."""

@@ -23,7 +23,8 @@ import asyncio, sys
 from pathlib import Path
 from gateway.local import detached
 from gateway.local.ports import PortPlan
-from gateway.local.stack import Stack, StackOptions
+from gateway.local.stack import Stack
+from gateway.local.stack_options import StackOptions
 folder = Path(sys.argv[2])
 ports = PortPlan.from_base(int(sys.argv[1]), 2)
 stack = Stack(StackOptions(ports=ports, folder=folder, detached=True, node_program=sys.argv[3:]))

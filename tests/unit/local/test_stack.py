@@ -16,7 +16,9 @@ from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
 from gateway.local.ports import PortPlan, PortsTaken
 from gateway.local.processes import ProcessFailed
-from gateway.local.stack import ProgramMissing, Stack, StackOptions, find_program
+from gateway.local.programs import ProgramMissing, find_program
+from gateway.local.stack import Stack
+from gateway.local.stack_options import StackOptions
 from gateway.local.state import StackState
 
 pytestmark = [pytest.mark.redis, pytest.mark.haproxy]

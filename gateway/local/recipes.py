@@ -1,0 +1,150 @@
+"""How the parts of a stack are started: their programs, flags, settings and configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import lb.render
+import lb.topology
+from gateway.local.grid_server import GridServer
+from gateway.local.observatory import Observation, Observatory
+from gateway.local.ports import LOOPBACK
+from gateway.local.processes import ManagedProcess
+from gateway.local.programs import find_program
+from gateway.local.run_folder import RUNTIME_SOCKET, RunFolder
+from gateway.local.stack_options import StackOptions
+
+_SETTING_PREFIX: Final = "GATEWAY_"
+"""Begins the names of the environment variables that hold settings."""
+_CONNECTIONS: Final = 8192
+"""Bound on HAProxy's connections; without one it sizes its tables by the limit of open files, which may be huge."""
+_CHECK_INTERVAL_SECONDS: Final = 0.5
+"""Health checks of the local HAProxy: twice as often as its default, so that a demonstration need not wait."""
+
+
+class Recipes:
+    """Describes the parts of one stack; nothing of it starts by that.
+
+    Args:
+        options: what the stack is made of.
+        folder: where it runs.
+    """
+
+    def __init__(self, options: StackOptions, folder: RunFolder) -> None:
+        self._options = options
+        self._ports = options.ports
+        self._folder = folder
+
+    def grid(self) -> GridServer:
+        """Describe the Redis.
+
+        Raises:
+            ProgramMissing: redis-server is not installed.
+        """
+        return GridServer(
+            find_program("redis-server"),
+            port=self._ports.grid,
+            folder=self._folder.redis,
+            logs=self._folder.logs,
+            detached=self._options.detached,
+        )
+
+    def node(self, node: str, grid: str, settings: Mapping[str, object]) -> ManagedProcess:
+        """Describe a node.
+
+        Args:
+            node: its name.
+            grid: URL of the grid, as the node is to reach it.
+            settings: of this run only, over those of all nodes.
+        """
+        ports = self._ports.nodes[node]
+        given: dict[str, object] = {
+            "token_keys_file": self._folder.token_keys,
+            "admin_tokens_file": self._folder.admins,
+            "trusted_proxies": f"{LOOPBACK}/32",
+            "journal": "true",
+            **self._options.node_settings,
+            **settings,
+        }
+        authentication = str(given.pop("auth", "anonymous"))
+        package_root = Path(__file__).resolve().parents[2]
+        return ManagedProcess(
+            node,
+            [
+                *self._options.node_program,
+                *("--node", node, "--grid", grid, "--auth", authentication),
+                *("--listen", f"{LOOPBACK}:{ports.listen}", "--admin", f"{LOOPBACK}:{ports.admin}"),
+                *("--agent", f"{LOOPBACK}:{ports.agent}"),
+            ],
+            log=self._folder.log_of(node),
+            environment={
+                # What the caller has set for nodes of his own is not meant for these.
+                **{name: None for name in os.environ if name.startswith(_SETTING_PREFIX)},
+                **{
+                    f"{_SETTING_PREFIX}{name.upper()}": str(value(node) if callable(value) else value)
+                    for name, value in given.items()
+                },
+                # A checkout works without being installed.
+                "PYTHONPATH": str(package_root),
+            },
+            directory=self._folder.path,
+            detached=self._options.detached,
+        )
+
+    def balancer(self) -> ManagedProcess:
+        """Describe the HAProxy; ``configure_balancer`` writes what it reads.
+
+        Raises:
+            ProgramMissing: haproxy is not installed.
+        """
+        return ManagedProcess(
+            "haproxy",
+            # -db: in the foreground, without a master process.
+            [find_program("haproxy"), "-db", "-f", str(self._folder.balancer_configuration)],
+            log=self._folder.log_of("haproxy"),
+            directory=self._folder.path,
+            detached=self._options.detached,
+        )
+
+    def configure_balancer(self) -> None:
+        """Write HAProxy's configuration."""
+        topology = lb.topology.build(
+            {
+                "stickiness": self._options.stickiness,
+                "runtime_socket": RUNTIME_SOCKET,
+                "frontend": {"bind": [f"{LOOPBACK}:{self._ports.entry}"]},
+                "statistics": {"bind": f"{LOOPBACK}:{self._ports.balancer_metrics}"},
+                "checks": {"interval": _CHECK_INTERVAL_SECONDS},
+                "process": {"connections": _CONNECTIONS},
+                "nodes": [
+                    {
+                        "name": name,
+                        "host": LOOPBACK,
+                        "client_port": ports.listen,
+                        "admin_port": ports.admin,
+                        "agent_port": ports.agent,
+                    }
+                    for name, ports in self._ports.nodes.items()
+                ],
+            },
+            source="gateway.local",
+        )
+        self._folder.balancer_configuration.write_text(lb.render.render(topology))
+
+    def observatory(self, observation: Observation) -> Observatory:
+        """Describe the Prometheus.
+
+        Raises:
+            ProgramMissing: prometheus is not installed.
+        """
+        return Observatory(
+            find_program("prometheus"),
+            ports=self._ports,
+            folder=self._folder.observatory,
+            logs=self._folder.logs,
+            observation=observation,
+            detached=self._options.detached,
+        )

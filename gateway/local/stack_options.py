@@ -1,0 +1,47 @@
+"""What a stack is made of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.local.observatory import Observation
+from gateway.local.ports import PortPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """What a stack is made of.
+
+    Attributes:
+        ports: who listens where, and with that how many nodes there are.
+        folder: the run folder; made if it does not exist.
+        detached: True if the processes shall outlive this one.
+        node_settings: settings of every node by their name in the settings reference, for example
+            ``{"window_default": 5}``. A function is called with the name of the node and returns its value.
+        balancer: False to go without HAProxy; clients then use ``Stack.node_url``.
+        grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
+        grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
+        stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
+        observation: how closely a Prometheus watches the stack; None to go without one.
+        node_program: what runs a node; flags and settings are added to it.
+    """
+
+    ports: PortPlan
+    folder: Path
+    detached: bool = False
+    node_settings: Mapping[str, object] = field(default_factory=dict)
+    balancer: bool = True
+    grid_proxy: bool = False
+    grid_url: str = ""
+    stickiness: str = "hint"
+    observation: Observation | None = None
+    node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
+
+    def __post_init__(self) -> None:
+        if self.detached and self.grid_proxy:
+            raise ValueError("a fault proxy lives in this process, so that a detached stack can not have one")
+        if self.grid_url and self.grid_proxy:
+            raise ValueError("a fault proxy stands before the stack's own Redis, and this stack has none")
