@@ -233,6 +233,16 @@ def test_systemd_finds_the_unit_confined(unit: Path) -> None:
     assert float(exposure[1]) <= MOST_EXPOSURE
 
 
+def test_the_node_itself_tells_systemd_of_a_bad_configuration() -> None:
+    """Told by a command before it, the mistake would be tried again: only the main process prevents a restart."""
+    assert "ExecStartPre=" not in UNIT.read_text("utf-8")
+
+
+def test_no_program_is_asked_for_that_a_small_system_lacks() -> None:
+    commands = re.findall(r"^Exec\w+=[-+!@]*(\S+)", UNIT.read_text("utf-8"), re.MULTILINE)
+    assert set(commands) == {"/opt/gateway/bin/gateway", "/bin/sh"}
+
+
 def test_a_drain_has_time_before_systemd_kills() -> None:
     seconds = re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text("utf-8"), re.MULTILINE)
     assert seconds is not None
