@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.schemas import BRONZE, SILVER
+from pipeline.bronze.reading import read_bronze
+from pipeline.schemas import SILVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,12 @@ class Lake:
         return self.folder / "gold"
 
     def read_bronze(self, spark: SparkSession) -> DataFrame:
-        """Read the events."""
-        return spark.read.schema(BRONZE).parquet(str(self.bronze.absolute()))
+        """Read the events.
+
+        Raises:
+            NotReady: there are none.
+        """
+        return read_bronze(spark, self.folder)
 
     def read_sessions(self, spark: SparkSession) -> DataFrame:
         """Read the sessions."""

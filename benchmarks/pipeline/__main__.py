@@ -84,15 +84,15 @@ def _table(measured: dict[int, dict[str, Any]]) -> str:
 
 
 def _draw(measured: dict[int, dict[str, Any]]) -> None:
-    for name, title, value, unit in (
-        ("seconds", "Time from events to gold", "seconds", 1),
-        ("peak_bytes", "Most memory of all processes", "MiB", 2**20),
+    for name, file, title, value, unit in (
+        ("cpu_seconds", "pipeline-cpu.svg", "CPU time from events to gold", "CPU seconds", 1),
+        ("peak_bytes", "pipeline-memory.svg", "Most memory of all processes", "MiB", 2**20),
     ):
         series = [
             Series(step, [(size, result["taken"][step][name] / unit) for size, result in measured.items()])
             for step in (*STEPS, "duckdb")
         ]
-        draw(FIGURES / f"pipeline-{value.lower()}.svg", title=title, size="events", value=value, series=series)
+        draw(FIGURES / file, title=title, size="events", value=value, series=series)
         for each in series:
             click.echo(f"{each.label}: {name} grows as n^{slope(each.points):.2f}")
 

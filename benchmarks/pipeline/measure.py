@@ -14,7 +14,7 @@ from typing import Final
 import psutil  # type: ignore[import-untyped]
 
 INTERVAL: Final = 0.5
-"""Seconds between two looks at the memory; what is held for shorter may be missed."""
+"""Seconds between two looks; what is held or used for shorter may be missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Taken:
 
     Attributes:
         seconds: from start to end.
-        cpu_seconds: user and system time, of its children too.
+        cpu_seconds: user and system time of all its processes, each up to the last look at it.
         peak_bytes: most memory of all its processes at a time; pages that several share count once (PSS).
         peak_jvm_bytes: the same of its JVMs alone.
         peak_python_bytes: the same of its Python processes alone.
@@ -46,17 +46,16 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
     Raises:
         subprocess.CalledProcessError: it failed.
     """
-    cpu, began = os.times(), time.monotonic()
+    began = time.monotonic()
     with subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=2) as process:
         watch = _Watch(process.pid)
         watch.start()
         code = process.wait()
         watch.end()
-    seconds, after = time.monotonic() - began, os.times()
+    seconds = time.monotonic() - began
     if code:
         raise subprocess.CalledProcessError(code, command)
-    used = after.children_user + after.children_system - cpu.children_user - cpu.children_system
-    return Taken(seconds, used, watch.peak["all"], watch.peak["java"], watch.peak["python"])
+    return Taken(seconds, sum(watch.cpu.values()), watch.peak["all"], watch.peak["java"], watch.peak["python"])
 
 
 class _Watch(threading.Thread):
@@ -67,6 +66,7 @@ class _Watch(threading.Thread):
         self._root = psutil.Process(pid)
         self._ended = threading.Event()
         self.peak = {"all": 0, "java": 0, "python": 0}
+        self.cpu: dict[int, float] = {}
 
     def run(self) -> None:
         while not self._ended.wait(INTERVAL):
@@ -74,6 +74,8 @@ class _Watch(threading.Thread):
             with suppress(psutil.NoSuchProcess):
                 for each in [self._root, *self._root.children(recursive=True)]:
                     with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                        # Of each process, as the system does not add those up that nobody waits for: Spark's JVM.
+                        self.cpu[each.pid] = sum(each.cpu_times()[:2])
                         held = each.memory_full_info().pss
                         now["all"] += held
                         kind = each.name()

@@ -55,6 +55,13 @@ SELDOM: Final = tuple(
 over bronze takes them out and the tables share them."""
 
 
+SELDOM_COLUMNS: Final = (
+    "type", "at", "node", "release", "incarnation", "session", "reason", "peer", "peer_incarnation", "since", "until",
+    "root", "deliveries", "publishes", "packets", "bytes", "connections", "sessions", "cpu_ms",
+)  # fmt: skip
+"""What the tables need of them: half of what bronze holds is not even read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Days:
     """Days (UTC) to make tables of, both included; None is as far as there are events.
@@ -93,7 +100,7 @@ def make_tables(
         silver: sessions.
         keep: is given each frame that several tables are made of, and may keep its rows.
     """
-    seldom = keep(bronze.where(f.col("type").isin(*SELDOM)))
+    seldom = keep(bronze.where(f.col("type").isin(*SELDOM)).select(*SELDOM_COLUMNS))
     days = keep(days_of_runs(bronze))
     found = keep(found_incidents(days, seldom))
     touched = keep(incident_sessions(found, silver))
