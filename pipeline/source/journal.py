@@ -38,6 +38,9 @@ _LONGEST_PAUSE: Final = 2.0
 PAGE_ENTRIES: Final = 100
 """Entries that are read at once. An entry holds up to some hundred events, so that a page is some megabytes."""
 
+_ABOUT: Final = frozenset({b"first-entry", b"last-generated-id", b"max-deleted-entry-id"})
+"""What is read of what Redis tells about a stream."""
+
 Client: TypeAlias = "Redis | RedisCluster"
 Fields: TypeAlias = Mapping[bytes, bytes]
 """What an entry holds."""
@@ -153,7 +156,7 @@ class Journal:
             if isinstance(found, Exception):
                 raise found
         # A deleted entry can come as one without fields.
-        return _state(incarnation, about), [(read_entry_id(name.decode()), fields or {}) for name, fields in found]
+        return _state(incarnation, about), [(read_entry_id(name.decode()), _pairs(fields)) for name, fields in found]
 
     def commit(self, stream: int, position: Position, oldest: EntryId | None, reader: str) -> int:
         """Note up to where a stream is committed, and trim it.
@@ -181,13 +184,23 @@ def _state(incarnation: Any, about: Any) -> StreamState:
     if isinstance(about, Exception):
         # A stream that does not exist has no incarnation either, whatever the hash beside it says.
         return StreamState()
-    first = about["first-entry"]
+    told = _pairs(about)
+    first = told["first-entry"]
     return StreamState(
         incarnation=known,
         first=read_entry_id(first[0].decode()) if first else None,
-        last=read_entry_id(about["last-generated-id"].decode()),
-        deleted=read_entry_id(about["max-deleted-entry-id"].decode()),
+        last=read_entry_id(told["last-generated-id"].decode()),
+        deleted=read_entry_id(told["max-deleted-entry-id"].decode()),
     )
+
+
+def _pairs(reply: Any) -> dict[Any, Any]:
+    """Read a map, which redis-py leaves as a list in the transactions of a cluster; names there are bytes."""
+    if isinstance(reply, list):
+        return {
+            name.decode() if name in _ABOUT else name: reply[at + 1] for at, name in enumerate(reply) if at % 2 == 0
+        }
+    return dict(reply or {})
 
 
 def _text(reply: Any) -> str:

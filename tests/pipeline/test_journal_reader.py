@@ -14,9 +14,11 @@ from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.errors import NotReady, PipelineError
 from pipeline.source.datasource import EntryRange, JournalSource, commit, ranges, read_range, source_options
 from pipeline.source.journal import Journal, JournalPlace, state_key, stream_key
-from pipeline.source.offsets import START, EntryId, Position, positions_of
+from pipeline.source.offsets import START, EntryId, Position, StreamState, positions_of
 from pipeline.source.records import JOURNAL
 from tests.pipeline.feeding import Feeder, ids
+from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer, unique_prefix
 
 pytestmark = pytest.mark.redis
@@ -216,3 +218,27 @@ def test_a_limit_of_another_kind_is_refused(place: JournalPlace) -> None:
 def test_missing_options_are_named() -> None:
     with pytest.raises(PipelineError, match="needs the options gridUrl"):
         JournalSource({}).reader(JOURNAL)
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_sentinels_and_clusters_are_read_and_trimmed_too(kind: str) -> None:
+    with RedisCluster() if kind == "cluster" else RedisSentinels(replicas=0, sentinels=2) as servers:
+        place = JournalPlace(servers.url, "p", 5.0)
+        with Journal(place) as journal:
+            for stream in range(JOURNAL_PARTITIONS):
+                journal._client.hset(state_key("p", stream), "incarnation", "J")
+                for _ in range(3):
+                    journal._client.xadd(stream_key("p", stream), {"events": "{}", "count": "1"}, id="1-*")
+
+            states = journal.states()
+            assert {each.last for each in states.values()} == {EntryId(1, 2)}
+            assert journal.following(7, EntryId(1, 0)) == EntryId(1, 1)
+            found = [batch for part in ranges(START, _ends(states)) for batch in read_range(place, part)]
+            assert [batch["text"].to_pylist() for batch in found] == [[b"{}"] * 3] * JOURNAL_PARTITIONS
+            commit(journal, _ends(states), "r", 0)
+
+            assert {journal.holder(stream).reader for stream in states} == {"r"}
+
+
+def _ends(states: dict[int, StreamState]) -> dict[int, Position]:
+    return {stream: Position(each.incarnation, each.last) for stream, each in states.items()}
