@@ -24,6 +24,7 @@ from pipeline.cli.configuration import config
 from pipeline.cli.generating import generate
 from pipeline.cli.gold import gold
 from pipeline.cli.ingest import ingest
+from pipeline.cli.publish import publish
 from pipeline.cli.report import report
 from pipeline.cli.sentences import sentence_of
 from pipeline.errors import NotReady
@@ -41,7 +42,7 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
-for _command in (ingest, compact, gold, report, config, generate):
+for _command in (ingest, compact, gold, report, config, generate, publish):
     program.add_command(_command)
 
 

@@ -86,7 +86,7 @@ def publish_gold(
         days.writeStream.queryName("publish")
         .option("checkpointLocation", str(options.lake.folder.absolute() / "checkpoints" / "publish"))
         .foreachBatch(take)
-        .trigger(**whenever)  # type: ignore[arg-type]
+        .trigger(**whenever)
         .start()
     )
     try:
