@@ -187,18 +187,52 @@ class CompactionSettings:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SilverSettings:
+    """How the table of sessions is made."""
+
+    watermark_delay: float = setting(
+        Seconds(0, 30 * _DAY),
+        600.0,
+        "How far the time of the tables stays behind the newest record of a node. A session whose end nobody told "
+        "counts as ended when its window has passed by that time.",
+        reason="Ten minutes cover a node that was cut off from the grid and tells late. Nothing that is later is "
+        "dropped.",
+    )
+    batch_commits: int = setting(
+        Whole("commits", 1, 100_000),
+        64,
+        "How many commits of bronze are read at a time, at most.",
+        reason="Half an hour of `pipeline ingest --follow`, which a crash repeats.",
+    )
+    state_partitions: int = setting(
+        Whole("partitions", 1, 10_000),
+        16,
+        "In how many parts the stream keeps what it knows of sessions. It is fixed by the first run; to change it, "
+        "remove the checkpoint and run `pipeline sessions` again.",
+        reason="Each costs every batch some hundredths of a second; more pay on clusters.",
+    )
+    merge_every: float = setting(
+        Seconds(1, 86_400),
+        60.0,
+        "With `--follow`, how long a change may wait before it is in the table.",
+        reason="A merge rewrites the files of all sessions that changed, at least.",
+    )
+
+
 SECTIONS: Final = (
     ("Lake", LakeSettings),
     ("Spark", SparkSettings),
     ("Journal", JournalSettings),
     ("Bronze", BronzeSettings),
     ("Compaction", CompactionSettings),
+    ("Silver", SilverSettings),
 )
 """Titles of the groups and the classes that declare them; a part of the pipeline that has settings adds its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(CompactionSettings, BronzeSettings, JournalSettings, SparkSettings, LakeSettings):
+class Configuration(SilverSettings, CompactionSettings, BronzeSettings, JournalSettings, SparkSettings, LakeSettings):
     """All settings of the pipeline. Made by ``load``; tests may construct it and give just what matters."""
 
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze.files import empty, only_one, sync
 from pipeline.bronze.layout import SECOND, Layout, bronze_of, day_of
@@ -29,9 +28,7 @@ from pipeline.source.datasource import NAME, JournalSource, commit, source_optio
 from pipeline.source.journal import Journal, JournalPlace
 from pipeline.source.offsets import Position, Positions, positions_of, refuse_gaps, skip_gap, what_is_gone
 from pipeline.source.records import NO_LINE
-
-_POLL: Final = 0.2
-"""Seconds between looks whether somebody wants the query to end."""
+from pipeline.streaming import wait_for
 
 Tell = Callable[[str], None]
 """Tells how far it is."""
@@ -95,7 +92,7 @@ def ingest(
         batches = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", str(checkpoint))
         whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
         query = batches.foreachBatch(_taker(options, layout, log, tell)).trigger(**whenever).start()
-        _wait(query, wanted)
+        wait_for(query, wanted)
         end = log.newest()
         # Spark tells the source of a batch only when the next one begins.
         with Journal(options.place) as journal:
@@ -237,16 +234,6 @@ def plan_next(layout: Layout, log: CommitLog, *, past: float, future: float) -> 
         positions=before.positions,
         numbers=before.numbers,
     )
-
-
-def _wait(query: StreamingQuery, wanted: Callable[[], bool]) -> None:
-    try:
-        while not query.awaitTermination(_POLL):  # type: ignore[arg-type]  # its stub says whole seconds
-            if not wanted():
-                break
-    finally:
-        if query.isActive:
-            query.stop()
 
 
 def describe(done: Commit) -> str:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-
 import click
 
 from pipeline.bronze.ingest import IngestOptions
 from pipeline.bronze.ingest import ingest as take_in
 from pipeline.cli.options import SPARK, configured, needed, spark_of
+from pipeline.cli.stopping import until_signalled
 from pipeline.cli.telling import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.source.journal import JournalPlace
@@ -51,25 +46,9 @@ def ingest(*, configuration: Configuration, follow: bool, accept_loss: bool, tak
         take_over=take_over,
     )
     teller = Teller()
-    with _until_signalled() as stopping, teller.working("starting Spark"), spark_of(configuration, "ingest") as spark:
+    with until_signalled() as stopping, teller.working("starting Spark"), spark_of(configuration, "ingest") as spark:
         done = take_in(spark, options, teller.note, lambda: not stopping.is_set())
     result(
         f"{done.events:,} events taken in, {done.rejected:,} lines rejected, {done.duplicates:,} left out that came "
         f"twice, {done.misdated:,} with an impossible time, {done.losses:,} losses accepted"
     )
-
-
-@contextmanager
-def _until_signalled() -> Iterator[threading.Event]:
-    """Turn SIGTERM and Ctrl-C into a wish to end, so that the batch in hand is finished."""
-    stopping = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stopping
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

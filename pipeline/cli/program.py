@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from gateway import __version__
 from gateway.core.errors import GatewayError
 from gateway.settings import ConfigurationError
+from pipeline.cli.backfill import backfill
 from pipeline.cli.compact import compact
 from pipeline.cli.configuration import config
 from pipeline.cli.generating import generate
@@ -27,6 +28,7 @@ from pipeline.cli.ingest import ingest
 from pipeline.cli.publish import publish
 from pipeline.cli.report import report
 from pipeline.cli.sentences import sentence_of
+from pipeline.cli.sessions import sessions
 from pipeline.errors import NotReady
 
 EXIT_FAILED: Final = 1
@@ -42,7 +44,7 @@ def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
 
 
-for _command in (ingest, compact, gold, report, config, generate, publish):
+for _command in (ingest, sessions, backfill, gold, report, publish, compact, generate, config):
     program.add_command(_command)
 
 

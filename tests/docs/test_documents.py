@@ -47,6 +47,7 @@ from pipeline.configuration import SETTINGS as PIPELINE_SETTINGS
 from pipeline.configuration import load as load_pipeline
 from pipeline.configuration import variable as pipeline_variable
 from pipeline.gold.tables import TABLES
+from pipeline.schemas import INTERVAL_COLUMNS, SILVER_COLUMNS
 from pipeline.source.datasource import NAME as JOURNAL_SOURCE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -423,6 +424,7 @@ def known_names() -> frozenset[str]:
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}
     names |= {each.name for each in CLOSE_CODES}
     names |= {*journal.FIELDS, *journal.EVENT_TYPES, JOURNAL_SOURCE, BRONZE_SOURCE}
+    names |= {each.name for each in (*SILVER_COLUMNS, *INTERVAL_COLUMNS)}
     names |= {name for each in TABLES.values() for name in (each.name, *(column.name for column in each.columns))}
     names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}
     for kind in vars(packets).values():

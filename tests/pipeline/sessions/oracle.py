@@ -5,9 +5,12 @@ It follows what ``docs/explanation/pipeline.md`` says of silver.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+
+from pipeline.schemas import INTERVAL_COLUMNS
 
 _SQL: Final = """
 CREATE OR REPLACE TEMP TABLE facts AS
@@ -255,5 +258,30 @@ def silver_by_sql(connection: duckdb.DuckDBPyConnection, *, delay_ms: int) -> li
     for each in steps:
         connection.execute(each, {"delay_ms": delay_ms} if "$delay_ms" in each else None)
     found = connection.execute(last)
+    names = [each[0] for each in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def view_events(connection: duckdb.DuckDBPyConnection, bronze: Path) -> None:
+    """Show a connection the events of a bronze."""
+    files = f"{bronze}/date=*/hour=*/*.parquet"
+    connection.execute(
+        f"CREATE VIEW events AS SELECT * FROM read_parquet('{files}', hive_partitioning = true, union_by_name = true)"
+    )
+
+
+def rows_of_table(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[dict[str, Any]]:
+    """Read the table of sessions: without the day, in the order of ids, and with instants in microseconds."""
+    moments = ("opened_at", "ended_at", "first_event_at", "last_event_at")
+    replaced = ", ".join(f"epoch_us({each}) AS {each}" for each in moments)
+    interval = ", ".join(
+        f"'{each.name}': " + (f"epoch_us(x.{each.name})" if each.name in {"begins", "ends"} else f"x.{each.name}")
+        for each in INTERVAL_COLUMNS
+    )
+    found = connection.execute(
+        f"SELECT * EXCLUDE (date) REPLACE ({replaced}, "
+        f"list_transform(intervals, lambda x: {{{interval}}}) AS intervals) "
+        f"FROM read_parquet('{folder}/*/*.parquet', hive_partitioning = true) ORDER BY session"
+    )
     names = [each[0] for each in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]

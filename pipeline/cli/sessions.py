@@ -1,0 +1,41 @@
+"""``pipeline sessions``."""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.cli.options import SPARK, configured, spark_of
+from pipeline.cli.stopping import until_signalled
+from pipeline.cli.telling import Teller, result
+from pipeline.configuration import Configuration
+from pipeline.sessions.jobs import SessionsOptions, stream_sessions
+
+
+@click.command()
+@configured(*SPARK, "watermark_delay", "batch_commits", "state_partitions", "follow_every", "merge_every")
+@click.option("--follow", is_flag=True, help="Go on until SIGTERM or Ctrl-C, instead of ending when all is read.")
+def sessions(*, configuration: Configuration, follow: bool) -> None:
+    """Bring what is new in bronze into the table of sessions: one row each, with its timeline.
+
+    Run it again after any failure; it goes on where it was. With `--follow` it can run beside `pipeline ingest
+    --follow`.
+    """
+    options = SessionsOptions(
+        lake=configuration.lake,
+        delay=configuration.watermark_delay,
+        commits=configuration.batch_commits,
+        every=configuration.follow_every if follow else None,
+        fresh=configuration.merge_every,
+    )
+    partitions = {"spark.sql.shuffle.partitions": str(configuration.state_partitions)}
+    teller = Teller()
+    with (
+        until_signalled() as stopping,
+        teller.working("starting Spark"),
+        spark_of(configuration, "sessions", partitions) as spark,
+    ):
+        done = stream_sessions(spark, options, teller.note, lambda: not stopping.is_set())
+    result(
+        f"{done.batches:,} batches, {done.rows:,} rows changed, {done.written:,} rows written, "
+        f"{done.strays:,} sessions left to a backfill"
+    )

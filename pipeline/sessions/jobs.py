@@ -1,0 +1,200 @@
+"""The jobs that make the table of sessions: a stream that goes on, and a backfill that begins anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from pipeline.bronze.files import only_one
+from pipeline.bronze.layout import bronze_of
+from pipeline.bronze.reading import follow_bronze, read_bronze
+from pipeline.schemas import SILVER
+from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of, stream_of
+from pipeline.sessions.processor import SessionProcessor
+from pipeline.sessions.table import Days, Merged, SessionsTable
+from pipeline.streaming import wait_for
+
+Tell = Callable[[str], None]
+"""Tells how far it is."""
+
+_MERGE_AT_LEAST: Final = 100_000
+"""Changed rows that are put aside before they are merged, unless the table has to be fresh."""
+
+_JOB: Final = "`pipeline sessions` or `pipeline backfill`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsOptions:
+    """What the stream needs to know.
+
+    Attributes:
+        lake: the folder of all tables.
+        delay: seconds by which the watermark stays behind.
+        commits: of bronze in one micro-batch at most.
+        every: seconds between micro-batches while following; None to end when all of bronze is read.
+        fresh: seconds after which a change is in the table, while following.
+    """
+
+    lake: Path
+    delay: float
+    commits: int
+    every: float | None = None
+    fresh: float = 60.0
+
+
+@dataclass(slots=True)
+class Done:
+    """What a run of the stream did.
+
+    Attributes:
+        batches: that changed something.
+        rows: that changed, each as often as it did.
+        written: rows in the files that were written for it.
+        strays: sessions of which something was told after they were forgotten.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    written: int = 0
+    strays: int = 0
+
+
+class _Writer:
+    """Takes what each micro-batch changes, and merges it into the table when it is time."""
+
+    def __init__(self, spark: SparkSession, table: SessionsTable, options: SessionsOptions, tell: Tell) -> None:
+        self._spark = spark
+        self._table = table
+        self._options = options
+        self._tell = tell
+        self._waiting = 0
+        self._last_written = 0
+        self._merged_at = time.monotonic()
+        self.done = Done()
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        """Take a batch in; it may be the one of before a crash once more."""
+        rows = self._table.put_aside(number, batch)
+        self._waiting += rows
+        if rows:
+            self.done.batches += 1
+            self.done.rows += rows
+            self._tell(f"batch {number}: {rows:,} sessions changed")
+        if self._is_time():
+            self.merge()
+
+    def _is_time(self) -> bool:
+        """Whether enough has changed: as much as the last merge wrote, so that all merges cost about what changes do.
+
+        While somebody follows, also when the table would be out of date.
+        """
+        follows = self._options.every is not None
+        stale = follows and self._waiting > 0 and time.monotonic() - self._merged_at >= self._options.fresh
+        return stale or self._waiting >= max(_MERGE_AT_LEAST, self._last_written)
+
+    def merge(self) -> None:
+        """Bring what is put aside into the table."""
+        merged = self._table.merge(self._spark)
+        self._waiting, self._last_written, self._merged_at = 0, merged.written, time.monotonic()
+        self.done.written += merged.written
+        self.done.strays += merged.strays
+        if merged.files:
+            self._tell(f"merged {merged.rows:,} changed rows into {merged.files:,} files with {merged.written:,} rows")
+        if merged.strays:
+            self._tell(_stray(merged))
+
+
+def _stray(merged: Merged) -> str:
+    return (
+        f"{merged.strays:,} sessions had events more than a day after their end, or out of order by more; their rows "
+        "are as they were, and `pipeline backfill` brings those events in"
+    )
+
+
+def stream_sessions(
+    spark: SparkSession, options: SessionsOptions, tell: Tell, wanted: Callable[[], bool] = lambda: True
+) -> Done:
+    """Bring what is new in bronze into the table of sessions.
+
+    Args:
+        spark: to run in.
+        options: what to read, and how.
+        tell: is told of every batch.
+        wanted: asked several times a second; when it says no, the job ends after the batch in hand.
+
+    Raises:
+        NotReady: another job writes the table, or bronze has forgotten commits that were not read yet.
+        pyspark.errors.PySparkException: Spark failed, or a disk; run it again.
+    """
+    table = SessionsTable(options.lake)
+    with only_one(table.lock, _JOB):
+        writer = _Writer(spark, table, options, tell)
+        if not table.checkpoint.exists():
+            # Whoever removed it wants to begin anew, with batches that count from 0 again.
+            writer.merge()
+        events = follow_bronze(spark, options.lake, commits=options.commits)
+        rows = sessions_stream(events, options.delay).writeStream.outputMode("update").queryName("sessions")
+        whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
+        query = (
+            rows.option("checkpointLocation", str(table.checkpoint))
+            .foreachBatch(writer.take)
+            .trigger(**whenever)
+            .start()
+        )
+        wait_for(query, wanted)
+        writer.merge()
+    return writer.done
+
+
+def sessions_stream(events: DataFrame, delay: float) -> DataFrame:
+    """Tell the rows of SILVER that change, as events come.
+
+    Args:
+        events: of BRONZE, as a stream.
+        delay: seconds by which the watermark stays behind.
+    """
+    facts = stream_of(events, f"{round(delay * 1000)} milliseconds")
+    return facts.groupBy("session").transformWithState(SessionProcessor(), SILVER, "Update", "EventTime")
+
+
+def backfill_sessions(spark: SparkSession, lake: Path, *, delay: float, days: Days | None, tell: Tell) -> Merged:
+    """Make the table of sessions anew from all of bronze, or the rows of the sessions that were opened on some days.
+
+    Days before the first of bronze keep their rows: nobody could tell them again.
+
+    Args:
+        spark: to run in.
+        lake: the folder of all tables.
+        delay: seconds by which the watermark of the stream stays behind.
+        days: which; None for all that bronze has.
+        tell: is told how far it is.
+
+    Raises:
+        NotReady: another job writes the table, or there is no bronze.
+    """
+    table = SessionsTable(lake)
+    with only_one(table.lock, _JOB):
+        events = read_bronze(spark, lake)
+        heard = heard_until_ms(events, round(delay * 1000))
+        if days is None:
+            days = Days(first_day(lake), unknown=True)
+        else:
+            # What happened to a session happened after its opening; a clock that was behind is given a day.
+            events = events.where(sf.col("date") >= sf.date_sub(sf.lit(days.first), 1))
+        tell("folding all sessions")
+        merged = table.replace(spark, silver_of(facts_of(events), heard), days)
+        if merged.strays:
+            tell(_stray(merged))
+    return merged
+
+
+def first_day(lake: Path) -> date:
+    """Tell the first day of which bronze has events."""
+    return date.fromisoformat(bronze_of(lake).hours()[0].parent.name.removeprefix("date="))

@@ -1,0 +1,218 @@
+"""The stream of sessions is killed again and again while bronze grows: its table must be that of a backfill.
+
+``python -m tests.pipeline.sessions.crashes --events 2000000 --kills 20`` generates a journal, takes it into bronze part
+by part, and lets `pipeline sessions --follow` run beside it, which it kills with SIGKILL (and with it the JVM and its
+workers) at random moments. The last run ends by itself. Then `pipeline backfill` makes the table anew in another lake
+with the same bronze, SQL computes it a third time from the same files, and all three are compared row by row. It prints
+what it found, and exits with 1 if a row differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gateway.core.journal import JOURNAL_PARTITIONS
+from pipeline.bronze.layout import bronze_of
+from pipeline.generate import Scale, events_table, records, slices, usual_hours
+from pipeline.sessions.table import SessionsTable
+from tests.pipeline.lake import batch_of, entry, take_in
+from tests.pipeline.sessions.oracle import rows_of_table, silver_by_sql, view_events
+
+ENTRY: Final = 500
+"""Events of an entry."""
+FAR: Final = 3650 * 86_400.0
+"""Seconds by which the times of a generated journal may differ from now."""
+DELAY_MS: Final = 600_000
+"""The default of ``watermark_delay``."""
+DEADLINE: Final = 900.0
+"""Seconds without a batch after which a run has failed; the machine may be busy with other things."""
+_POLL: Final = 0.05
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was found.
+
+    Attributes:
+        events: in bronze, each id once.
+        commits: of bronze.
+        sessions: in the table of the stream.
+        distinct: of them.
+        kills: how often the stream was killed.
+        merging: of these, kills while the table was written.
+        batches: micro-batches of the stream.
+        differ_from_backfill: rows that stream and backfill do not tell alike.
+        differ_from_sql: rows that stream and SQL do not tell alike.
+        stream_seconds: all runs of the stream together.
+        backfill_seconds: the backfill.
+    """
+
+    events: int = 0
+    commits: int = 0
+    sessions: int = 0
+    distinct: int = 0
+    kills: int = 0
+    merging: int = 0
+    batches: int = 0
+    differ_from_backfill: int = 0
+    differ_from_sql: int = 0
+    stream_seconds: float = 0.0
+    backfill_seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether all three tables are the same, with one row for each session."""
+        return self.sessions == self.distinct > 0 == self.differ_from_backfill + self.differ_from_sql
+
+
+def parts(events: int, seed: int) -> Iterator[list[list[pa.RecordBatch]]]:
+    """A journal in parts, each as what its streams hold."""
+    for slice_ in slices(Scale(events=events, seed=seed, hours=usual_hours(events))):
+        table = events_table(slice_, seed)
+        streams = []
+        for stream in range(JOURNAL_PARTITIONS):
+            lines = list(records(table.filter(pc.equal(table["stream"], pa.scalar(stream, pa.int32())))))
+            if not lines:
+                continue
+            entries = {
+                f"{slice_.number + 1}-{begin + 1}": entry(lines[begin : begin + ENTRY])
+                for begin in range(0, len(lines), ENTRY)
+            }
+            streams.append([batch_of(entries, stream=stream)])
+        yield streams
+
+
+def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arguments: Sequence[str]) -> Outcome:
+    """Play it.
+
+    Args:
+        events: of the journal.
+        kills: of the stream.
+        seed: of the journal and of the moments.
+        folder: for the lakes.
+        longest: seconds between the first batch of a run and its kill, at most.
+        arguments: more, for the commands.
+    """
+    chance, outcome = random.Random(seed), Outcome(events=events)
+    streamed, refilled = folder / "streamed", folder / "refilled"
+    table = SessionsTable(streamed)
+    waiting = list(parts(events, seed))
+    for each in range(kills):
+        share = len(waiting) // (kills - each + 1)
+        for part in waiting[:share]:
+            outcome.commits = take_in(streamed, *part, past=FAR, future=FAR).sequence
+        del waiting[:share]
+        begun = time.monotonic()
+        job = _start(
+            "sessions", streamed, folder, ["--follow", "--follow-every", "1", "--merge-every", "2", *arguments]
+        )
+        before = _batches(table)
+        deadline = begun + DEADLINE
+        while _batches(table) == before:
+            if job.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the stream does nothing, or ended ({job.returncode}); see {folder}/sessions.log")
+            time.sleep(_POLL)
+        time.sleep(chance.uniform(0, longest))
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        outcome.kills += 1
+        outcome.merging += (table.work / "staging").exists()
+        outcome.stream_seconds += time.monotonic() - begun
+        sys.stderr.write(f"kill {outcome.kills}: {outcome.commits} commits, {_batches(table)} batches\n")
+    for part in waiting:
+        outcome.commits = take_in(streamed, *part, past=FAR, future=FAR).sequence
+    outcome.stream_seconds += _finish("sessions", streamed, folder, arguments)
+    outcome.batches = _batches(table)
+    refilled.mkdir()
+    (refilled / "bronze").symlink_to(bronze_of(streamed).root)
+    outcome.backfill_seconds = _finish("backfill", refilled, folder, arguments)
+    _compare(outcome, streamed, refilled)
+    return outcome
+
+
+def _start(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    with (folder / f"{command}.log").open("ab") as output:
+        # A process group of its own, so that a kill takes the JVM and its workers, too.
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipeline", command, "--lake", str(lake), *arguments],
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def _finish(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> float:
+    begun = time.monotonic()
+    if code := _start(command, lake, folder, arguments).wait(DEADLINE):
+        raise RuntimeError(f"{command} ended with {code}; see {folder}/{command}.log")
+    return time.monotonic() - begun
+
+
+def _batches(table: SessionsTable) -> int:
+    return max((int(each.name) for each in (table.checkpoint / "commits").glob("[0-9]*")), default=-1) + 1
+
+
+def _compare(outcome: Outcome, streamed: Path, refilled: Path) -> None:
+    with duckdb.connect(config={"threads": 2}) as connection:
+        by_stream = {each["session"]: each for each in rows_of_table(connection, SessionsTable(streamed).root)}
+        by_backfill = rows_of_table(connection, SessionsTable(refilled).root)
+        files = f"{SessionsTable(streamed).root}/*/*.parquet"
+        outcome.sessions = _count(connection, f"SELECT count(*) FROM read_parquet('{files}')")
+        outcome.distinct = len(by_stream)
+        outcome.differ_from_backfill = _differing(by_stream, by_backfill)
+        view_events(connection, bronze_of(streamed).root)
+        outcome.events = _count(connection, "SELECT count(DISTINCT id) FROM events")
+        outcome.differ_from_sql = _differing(by_stream, silver_by_sql(connection, delay_ms=DELAY_MS))
+
+
+def _differing(rows: dict[str, dict[str, Any]], others: Sequence[dict[str, Any]]) -> int:
+    other = {each["session"]: each for each in others}
+    return sum(rows.get(session) != other.get(session) for session in rows.keys() | other.keys())
+
+
+def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def main() -> int:
+    """Run it by hand."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=2_000_000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--longest", type=float, default=10.0, help="seconds between a batch and the kill, at most")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="crashes-") as folder:
+        outcome = run(
+            events=given.events,
+            kills=given.kills,
+            seed=given.seed,
+            folder=Path(folder),
+            longest=given.longest,
+            arguments=["--master", given.master],
+        )
+    sys.stdout.write(f"{json.dumps(asdict(outcome) | {'good': outcome.good}, indent=1)}\n")
+    return 0 if outcome.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The table has one row of each session, whatever is merged into it and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.schemas import SILVER
+from pipeline.sessions import Fact, SessionState, tell
+from pipeline.sessions.processor import row_of
+from pipeline.sessions.rules import CLOSED
+from pipeline.sessions.table import UNKNOWN, Days, SessionsTable
+from tests.pipeline.sessions.lives import Teller
+from tests.pipeline.sessions.oracle import rows_of_table
+
+DAY = 86_400.0
+
+
+def rows(found: Mapping[str, list[Fact]]) -> list[Any]:
+    told = [tell(session, SessionState(facts), 0) for session, facts in found.items()]
+    return [row_of(each.row) for each in told if each is not None]
+
+
+def states(table: SessionsTable) -> dict[str, tuple[str, int]]:
+    with duckdb.connect() as connection:
+        found = rows_of_table(connection, table.root)
+    assert len({each["session"] for each in found}) == len(found)
+    return {each["session"]: (each["state"], each["events"]) for each in found}
+
+
+def test_days_know_which_are_theirs() -> None:
+    days = Days(date(2026, 1, 2), date(2026, 1, 3))
+    assert [days.have(date(2026, 1, day)) for day in (1, 2, 3, 4)] == [False, True, True, False]
+    assert not days.have(None)
+    assert Days(date.min, unknown=True).have(None)
+
+
+def test_a_batch_that_is_not_whole_is_not_merged(tmp_path: Path) -> None:
+    table = SessionsTable(tmp_path)
+    torn, whole = table.work / "changes" / "000000000001", table.work / "changes" / "000000000002"
+    for each in (torn, whole):
+        each.mkdir(parents=True)
+    (whole / "_SUCCESS").touch()
+    assert table.pending() == [whole]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_rows_take_the_place_of_older_ones(spark: SparkSession, tmp_path: Path) -> None:
+    table = SessionsTable(tmp_path)
+
+    def put_aside(batch: int, found: Mapping[str, list[Fact]]) -> None:
+        made = rows(found)
+        assert table.put_aside(batch, spark.createDataFrame(made, SILVER)) == len(made)
+
+    old, young, late = Teller(), Teller(), Teller()
+    old.opened(0)
+    young.opened(DAY)
+    opening = late.opened(DAY)
+    late.disconnected(DAY + 5, "n1", 1)
+    put_aside(0, {"old": old.facts, "young": young.facts, "late": late.facts[1:]})
+    # A row of a later batch wins, in whichever order files are read.
+    young.disconnected(DAY + 10, "n1", 1)
+    put_aside(1, {"young": young.facts})
+    first = table.merge(spark)
+    assert (first.rows, first.written, first.strays) == (3, 3, 0)
+    assert states(table) == {"old": ("connected", 1), "young": ("away", 2), "late": ("away", 1)}
+    assert [each.parent.name for each in table.root.glob(f"date={UNKNOWN}/*")] == [f"date={UNKNOWN}"]
+
+    # Its opening is seen, so it moves; of one that was forgotten only something late is told, which harms nothing.
+    forgotten = [old.tell(CLOSED, 3 * DAY, "n1", 1)]
+    put_aside(2, {"late": [opening, *late.facts[1:]], "old": forgotten})
+    second = table.merge(spark)
+    assert second.strays == 1
+    assert states(table) == {"old": ("connected", 1), "young": ("away", 2), "late": ("away", 2)}
+    assert list(table.root.glob(f"date={UNKNOWN}/*")) == []
+    assert table.pending() == []
+
+    # The days that are made anew have what they are given, and others what they had.
+    given = spark.createDataFrame(rows({"old": old.facts, "young": young.facts}), SILVER)
+    first_day = date(2025, 12, 29)
+    table.replace(spark, given, Days(first_day, first_day))
+    assert states(table) == {"old": ("ended", 2), "young": ("away", 2), "late": ("away", 2)}
