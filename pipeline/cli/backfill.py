@@ -24,8 +24,8 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 def backfill(*, configuration: Configuration, first: datetime | None, last: datetime | None) -> None:
     """Make the table of sessions anew from bronze: all of it, or the sessions that were opened on some days (UTC).
 
-    The rows are those that `pipeline sessions` makes, and the two may take turns, but not run at the same time. Days
-    of which bronze has no events any more keep their rows.
+    The rows are those that `pipeline sessions` makes, and the two may take turns, but not run at the same time. What
+    bronze cannot tell any more, because `pipeline compact` removed the events, stays as it is.
     """
     days = None
     if first is not None or last is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -167,7 +167,8 @@ def sessions_stream(events: DataFrame, delay: float) -> DataFrame:
 def backfill_sessions(spark: SparkSession, lake: Path, *, delay: float, days: Days | None, tell: Tell) -> Merged:
     """Make the table of sessions anew from all of bronze, or the rows of the sessions that were opened on some days.
 
-    Days before the first of bronze keep their rows: nobody could tell them again.
+    Where bronze does not have all events any more, rows are only replaced by newer ones: nobody could tell the others
+    again.
 
     Args:
         spark: to run in.
@@ -184,17 +185,19 @@ def backfill_sessions(spark: SparkSession, lake: Path, *, delay: float, days: Da
         events = read_bronze(spark, lake)
         heard = heard_until_ms(events, round(delay * 1000))
         if days is None:
-            days = Days(first_day(lake), unknown=True)
+            days = Days(date.min, unknown=True)
         else:
             # What happened to a session happened after its opening; a clock that was behind is given a day.
             events = events.where(sf.col("date") >= sf.date_sub(sf.lit(days.first), 1))
         tell("folding all sessions")
-        merged = table.replace(spark, silver_of(facts_of(events), heard), days)
+        merged = table.replace(spark, silver_of(facts_of(events), heard), days, whole_from(lake))
         if merged.strays:
             tell(_stray(merged))
     return merged
 
 
-def first_day(lake: Path) -> date:
-    """Tell the first day of which bronze has events."""
-    return date.fromisoformat(bronze_of(lake).hours()[0].parent.name.removeprefix("date="))
+def whole_from(lake: Path) -> date:
+    """Tell the first day of which bronze must have all events: of an earlier one retention may have removed some."""
+    oldest = bronze_of(lake).hours()[0]
+    day = date.fromisoformat(oldest.parent.name.removeprefix("date="))
+    return day if oldest.name == "hour=00" else day + timedelta(days=1)

@@ -170,25 +170,28 @@ class SessionsTable:
         touched = {self._file(*each) for each in keys} | {self._file(None, bucket) for _, bucket in keys}
         return self._put(spark, changed, keep=touched, drop=set(), told=Merged(rows, strays=strays))
 
-    def replace(self, spark: SparkSession, rows: DataFrame, days: Days) -> Merged:
+    def replace(self, spark: SparkSession, rows: DataFrame, days: Days, whole_from: date) -> Merged:
         """Put rows in the place of those that the table has.
 
         Args:
             spark: to work with.
-            rows: of SILVER, all that there are of those days.
-            days: on which the sessions were opened.
+            rows: of SILVER, all that can be told.
+            days: on which the sessions were opened whose rows are put in; others are left out.
+            whole_from: from this day on these are all the rows that there are, and others of those days go. Rows of
+                earlier days, and those of unknown ones, stay unless there is a new one of the same session.
         """
         self.merge(spark)
         filed = _filed(rows)
         files = self._files()
-        drop = {each for each in files if days.have(_day_of(each))}
+        drop = {each for each in files if (day := _day_of(each)) and day >= whole_from and days.have(day)}
         if not days.unknown:
             filed = filed.where(sf.col("date").between(sf.lit(days.first), sf.lit(days.last)))
         filed = filed.persist(StorageLevel.DISK_ONLY)
         try:
             filed, strays = self._without_strays(spark, filed, sorted(set(files) - drop))
-            keep = {self._file(*each) for each in _keys(filed)} - drop
-            return self._put(spark, filed, keep=keep, drop=drop, told=Merged(filed.count(), strays=strays))
+            keys = _keys(filed)
+            keep = {self._file(*each) for each in keys} | {self._file(None, bucket) for _, bucket in keys}
+            return self._put(spark, filed, keep=keep - drop, drop=drop, told=Merged(filed.count(), strays=strays))
         finally:
             filed.unpersist()
 
@@ -212,7 +215,7 @@ class SessionsTable:
         return replace(told, written=count, files=len(written))
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read the rows, with the columns of SILVER.
+        """Read the rows, with the columns of SILVER and the day.
 
         Raises:
             NotReady: there are none.

@@ -36,6 +36,8 @@ from tests.pipeline.sessions.oracle import rows_of_table, silver_by_sql, view_ev
 
 ENTRY: Final = 500
 """Events of an entry."""
+PIECES: Final = 4
+"""Commits of a slice of the journal, which is an hour or less."""
 FAR: Final = 3650 * 86_400.0
 """Seconds by which the times of a generated journal may differ from now."""
 DELAY_MS: Final = 600_000
@@ -81,21 +83,51 @@ class Outcome:
         return self.sessions == self.distinct > 0 == self.differ_from_backfill + self.differ_from_sql
 
 
-def parts(events: int, seed: int) -> Iterator[list[list[pa.RecordBatch]]]:
-    """A journal in parts, each as what its streams hold."""
+def parts(events: int, seed: int) -> Iterator[tuple[int, list[list[pa.RecordBatch]]]]:
+    """Give a journal in parts: how many events each has, and what its streams hold."""
+    generation = 0
     for slice_ in slices(Scale(events=events, seed=seed, hours=usual_hours(events))):
         table = events_table(slice_, seed)
-        streams = []
-        for stream in range(JOURNAL_PARTITIONS):
-            lines = list(records(table.filter(pc.equal(table["stream"], pa.scalar(stream, pa.int32())))))
-            if not lines:
-                continue
-            entries = {
-                f"{slice_.number + 1}-{begin + 1}": entry(lines[begin : begin + ENTRY])
-                for begin in range(0, len(lines), ENTRY)
-            }
-            streams.append([batch_of(entries, stream=stream)])
-        yield streams
+        streams = {
+            stream: list(records(table.filter(pc.equal(table["stream"], pa.scalar(stream, pa.int32())))))
+            for stream in range(JOURNAL_PARTITIONS)
+        }
+        for piece in range(PIECES):
+            generation += 1
+            count, held = 0, []
+            for stream, lines in streams.items():
+                own = lines[piece * len(lines) // PIECES : (piece + 1) * len(lines) // PIECES]
+                if own:
+                    count += len(own)
+                    entries = {
+                        f"{generation}-{begin + 1}": entry(own[begin : begin + ENTRY])
+                        for begin in range(0, len(own), ENTRY)
+                    }
+                    held.append([batch_of(entries, stream=stream)])
+            yield count, held
+
+
+class Bronze:
+    """A bronze that grows.
+
+    Args:
+        lake: where it is.
+        events: of the journal.
+        seed: of the journal.
+    """
+
+    def __init__(self, lake: Path, events: int, seed: int) -> None:
+        self._lake = lake
+        self._parts = parts(events, seed)
+        self.events = 0
+        self.commits = 0
+
+    def grow(self, events: int) -> None:
+        """Take in parts until so many events are there."""
+        while self.events < events:
+            count, held = next(self._parts)
+            self.events += count
+            self.commits = take_in(self._lake, *held, past=FAR, future=FAR).sequence
 
 
 def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arguments: Sequence[str]) -> Outcome:
@@ -112,31 +144,26 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
     chance, outcome = random.Random(seed), Outcome(events=events)
     streamed, refilled = folder / "streamed", folder / "refilled"
     table = SessionsTable(streamed)
-    waiting = list(parts(events, seed))
+    bronze = Bronze(streamed, events, seed)
+    following = ["--follow", "--follow-every", "1", "--merge-every", "2", "--batch-commits", "4", *arguments]
     for each in range(kills):
-        share = len(waiting) // (kills - each + 1)
-        for part in waiting[:share]:
-            outcome.commits = take_in(streamed, *part, past=FAR, future=FAR).sequence
-        del waiting[:share]
-        begun = time.monotonic()
-        job = _start(
-            "sessions", streamed, folder, ["--follow", "--follow-every", "1", "--merge-every", "2", *arguments]
-        )
-        before = _batches(table)
-        deadline = begun + DEADLINE
+        bronze.grow(events * (2 * each + 1) // (2 * kills + 1))
+        begun, before = time.monotonic(), _batches(table)
+        job = _start("sessions", streamed, folder, following)
         while _batches(table) == before:
-            if job.poll() is not None or time.monotonic() > deadline:
+            if job.poll() is not None or time.monotonic() - begun > DEADLINE:
                 raise RuntimeError(f"the stream does nothing, or ended ({job.returncode}); see {folder}/sessions.log")
             time.sleep(_POLL)
+        bronze.grow(events * (2 * each + 2) // (2 * kills + 1))
         time.sleep(chance.uniform(0, longest))
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
         outcome.kills += 1
         outcome.merging += (table.work / "staging").exists()
         outcome.stream_seconds += time.monotonic() - begun
-        sys.stderr.write(f"kill {outcome.kills}: {outcome.commits} commits, {_batches(table)} batches\n")
-    for part in waiting:
-        outcome.commits = take_in(streamed, *part, past=FAR, future=FAR).sequence
+        sys.stderr.write(f"kill {outcome.kills}: {bronze.events:,} events, {_batches(table)} batches\n")
+    bronze.grow(events)
+    outcome.commits = bronze.commits
     outcome.stream_seconds += _finish("sessions", streamed, folder, arguments)
     outcome.batches = _batches(table)
     refilled.mkdir()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.bronze.layout import bronze_of
 from pipeline.schemas import SILVER
 from pipeline.sessions import Fact, SessionState, tell
+from pipeline.sessions.jobs import whole_from
 from pipeline.sessions.processor import row_of
 from pipeline.sessions.rules import CLOSED
 from pipeline.sessions.table import UNKNOWN, Days, SessionsTable
@@ -20,6 +22,8 @@ from tests.pipeline.sessions.lives import Teller
 from tests.pipeline.sessions.oracle import rows_of_table
 
 DAY = 86_400.0
+FIRST_DAY = date(2025, 12, 29)
+"""On which ``START`` is."""
 
 
 def rows(found: Mapping[str, list[Fact]]) -> list[Any]:
@@ -82,8 +86,18 @@ def test_rows_take_the_place_of_older_ones(spark: SparkSession, tmp_path: Path) 
     assert list(table.root.glob(f"date={UNKNOWN}/*")) == []
     assert table.pending() == []
 
-    # The days that are made anew have what they are given, and others what they had.
-    given = spark.createDataFrame(rows({"old": old.facts, "young": young.facts}), SILVER)
-    first_day = date(2025, 12, 29)
-    table.replace(spark, given, Days(first_day, first_day))
-    assert states(table) == {"old": ("ended", 2), "young": ("away", 2), "late": ("away", 2)}
+    # Days that are made anew have what they are given; where bronze is not whole, others stay.
+    given = spark.createDataFrame(rows({"old": old.facts}), SILVER)
+    table.replace(spark, given, Days(date.min, unknown=True), date(2025, 12, 30))
+    assert states(table) == {"old": ("ended", 2)}
+    put_aside(3, {"young": young.facts})
+    table.replace(spark, given, Days(FIRST_DAY, FIRST_DAY), FIRST_DAY + timedelta(days=2))
+    assert states(table) == {"old": ("ended", 2), "young": ("away", 2)}
+
+
+def test_a_day_is_whole_if_bronze_begins_with_it_or_before(tmp_path: Path) -> None:
+    root = bronze_of(tmp_path).root
+    (root / "date=2026-01-02" / "hour=07").mkdir(parents=True)
+    assert whole_from(tmp_path) == date(2026, 1, 3)
+    (root / "date=2026-01-02" / "hour=00").mkdir(parents=True)
+    assert whole_from(tmp_path) == date(2026, 1, 2)
