@@ -139,7 +139,7 @@ class Connections:
                     opening = self._handshake.hello(hello, link, administrators)
                     return await self._shake_hands(Operation.CONNECT, opening, inside=inside)
                 case [Resume() as resume]:
-                    opening = self._handshake.resume(resume, link, inside=inside)
+                    opening = self._handshake.resume(resume, link, inside=inside, heard=self._clock.monotonic())
                     return await self._shake_hands(Operation.RESUME, opening, inside=inside)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")

@@ -168,13 +168,14 @@ class Handshake:
 
     # --- Resume -------------------------------------------------------------------------------------------------------
 
-    async def resume(self, packet: Resume, link: Link, *, inside: bool = False) -> Session:
+    async def resume(self, packet: Resume, link: Link, *, inside: bool = False, heard: float | None = None) -> Session:
         """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
 
         Args:
             packet: what the client says.
             link: where it said it.
             inside: whether it came in at the admin port, the only one that serves consoles.
+            heard: when it was said, by the monotonic clock; now by default. It may have waited for its turn.
 
         Raises:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
@@ -183,7 +184,7 @@ class Handshake:
         claims: TokenClaims | None = None
         try:
             claims = self._read_token(packet)
-            session = await self._resume(claims, packet, link, inside=inside)
+            session = await self._resume(claims, packet, link, heard=began if heard is None else heard, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
             self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label="refused")
@@ -200,7 +201,7 @@ class Handshake:
         except TokenRefused as error:
             raise refusal(error.reason) from None
 
-    async def _resume(self, claims: TokenClaims, packet: Resume, link: Link, *, inside: bool) -> Session:
+    async def _resume(self, claims: TokenClaims, packet: Resume, link: Link, *, heard: float, inside: bool) -> Session:
         if not self._revocations.loaded:
             raise grid_unavailable()
         if self._revocations.is_revoked(session=claims.session):
@@ -215,14 +216,23 @@ class Handshake:
         if session is not None:
             self._refuse_outsiders(session.roles, inside=inside)
             async with session.resuming:
-                if not session.dropped and await self._resume_held(session, claims, packet, link, identity):
+                if not session.dropped and await self._resume_held(
+                    session, claims, packet, link, identity, heard=heard
+                ):
                     return session
         if not self._persistence.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        return await self._resume_from_grid(claims, packet, link, identity, inside=inside)
+        return await self._resume_from_grid(claims, packet, link, identity, heard=heard, inside=inside)
 
     async def _resume_held(
-        self, session: Session, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None
+        self,
+        session: Session,
+        claims: TokenClaims,
+        packet: Resume,
+        link: Link,
+        identity: Identity | None,
+        *,
+        heard: float,
     ) -> bool:
         """Resume a session that this node holds: rung 1, or rung 4 if the buffers do not reach.
 
@@ -273,7 +283,7 @@ class Handshake:
             self._journal.resumed(
                 session,
                 reason=None,
-                away=packet.away,
+                away=self._away(packet, heard),
                 resent=resent,
                 conflated=conflated,
                 lost=0,
@@ -298,7 +308,7 @@ class Handshake:
         self._journal.resumed(
             session,
             reason=reason.value,
-            away=packet.away,
+            away=self._away(packet, heard),
             resent=None,
             conflated=None,
             lost=lost,
@@ -336,7 +346,7 @@ class Handshake:
         session.go_on_alone(claims.generation, packet.attempt)
 
     async def _resume_from_grid(
-        self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, inside: bool
+        self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, heard: float, inside: bool
     ) -> Session:
         """Resume a session that another node held: rung 4."""
         result = await self._claims.elsewhere(claims, packet.attempt, identity)
@@ -375,7 +385,7 @@ class Handshake:
         self._journal.resumed(
             session,
             reason=FailoverReason.OTHER_NODE.value,
-            away=packet.away,
+            away=self._away(packet, heard),
             resent=None,
             conflated=None,
             lost=None,
@@ -388,6 +398,10 @@ class Handshake:
         """A console's token is worth nothing where clients come in, which more people can reach."""
         if not inside and is_of_system(roles):
             raise refusal(ErrorCode.SESSION_UNKNOWN)
+
+    def _away(self, packet: Resume, heard: float) -> int | None:
+        """Tell how long a client was away, in milliseconds: as it says, and for as long as it has waited here."""
+        return None if packet.away is None else packet.away + round((self._clock.monotonic() - heard) * 1000)
 
     def _resumed(self, session: Session, reason: FailoverReason | None, previous: NodeRef) -> None:
         outcome = session.outcome

@@ -72,8 +72,8 @@ _TOLD: Final = (
     Field(
         "away_ms",
         FieldKind.NUMBER,
-        "How long it was away, in milliseconds: of a session as its client measured it, from the loss of the "
-        "connection to the attempt that succeeded; of the grid as the node saw it.",
+        "How long it was away, in milliseconds: of a session from the loss of the connection to the welcome, as its "
+        "client measured it up to the resume, and its node from there; of the grid as the node saw it.",
     ),
     Field("resent", FieldKind.NUMBER, "Packets that were sent once more."),
     Field("conflated", FieldKind.NUMBER, "Updates that were left out because a newer one of the same topic followed."),

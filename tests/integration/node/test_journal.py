@@ -97,7 +97,8 @@ async def test_the_life_of_a_session(memory: MemoryGridServer) -> None:
     assert (selected["names"], selected["count"]) == (["+a/**"], 1)
     assert (sorted(changed["names"]), changed["count"]) == (["team", "x"], 2)
     assert (lost["cause"], lost["deduplicated"]) == ("connection_lost", 0)
-    assert (back["rung"], back["away_ms"], back["lost"], back["peer"]) == ("reattached", 1840, 0, "n1")
+    assert (back["rung"], back["lost"], back["peer"]) == ("reattached", 0, "n1")
+    assert back["away_ms"] >= 1840, "what it waited here is added to what it says"
     assert back["resent"] == 3
     assert (left["cause"], left["code"]) == ("going_away", 4000)
     assert (failed_over["rung"], failed_over["reason"], failed_over["node"]) == ("failed_over", "other_node", "n2")
