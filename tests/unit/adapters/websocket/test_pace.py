@@ -1,0 +1,64 @@
+"""At which pace the client port accepts connections."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from websockets.frames import Frame, Opcode
+
+from tests.support.clock import eventually
+from tests.unit.adapters.websocket.conftest import REQUEST, Port
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop gets its turn in between, so that those who are in are served meanwhile."""
+    accepted: list[int] = []
+
+    def count(connections: int) -> float:
+        accepted.append(connections)
+        port.door.together = 5
+        return 0.0
+
+    monkeypatch.setattr(port.door, "accepted", count)
+    port.door.together = 20
+    (listener,) = port.server._listeners
+    asyncio.get_running_loop().remove_reader(listener.fileno())
+    peers = [await port.dial() for _ in range(40)]
+    port.server._accept_again(listener)
+    for peer in peers:
+        await peer.send(REQUEST + b"\r\n")
+
+    assert [status(await peer.until(b"\r\n\r\n")) for peer in peers] == [101] * 40
+    assert accepted[0] == 20
+    assert set(accepted[1:]) == {5}
+    assert sum(accepted) == 40
+
+
+async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) -> None:
+    port.door.pause = 3600.0
+    first = await port.upgraded()
+    second = await port.dial()
+    await second.send(REQUEST + b"\r\n")
+    # Whoever says something on an open connection is heard: the loop has had its turns, and nobody else has come.
+    await first.send(Frame(Opcode.TEXT, b"one").serialize(mask=True))
+    await eventually(lambda: port.ears[0].heard == [b"one"])
+    assert len(port.server._links) == 1
+    assert not port.server._requests
+
+    (listener,) = port.server._listeners
+    port.server._accept_again(listener)
+    assert (await second.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_a_crowd_that_is_accepted_one_by_one_is_served_all_the_same(port: Port) -> None:
+    port.door.pause = 0.001
+    peers = [await port.dial() for _ in range(20)]
+    for peer in peers:
+        await peer.send(REQUEST + b"\r\n")
+    for peer in peers:
+        assert (await peer.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
