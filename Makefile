@@ -58,6 +58,11 @@ system: # redis-server, haproxy and a C compiler
 demo: venv system ## Watch clients keep their sessions while nodes are killed (about a minute)
 	@$(LOCAL) demo --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
 
+.PHONY: demo-pipeline
+demo-pipeline: venv system ## Kill a node, then have the pipeline tell what happened to whom (about three minutes)
+	@scripts/system-packages java
+	@$(BIN)/python -m scripts.demo_pipeline --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
+
 .PHONY: up
 up: venv system ## Start Redis, nodes and HAProxy, and leave them running
 	@$(LOCAL) up --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
