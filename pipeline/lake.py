@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.bronze.layout import bronze_of
 from pipeline.bronze.reading import read_bronze
-from pipeline.schemas import SILVER
+from pipeline.schemas import REJECTED, SILVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,13 @@ class Lake:
             NotReady: there are none.
         """
         return read_bronze(spark, self.folder)
+
+    def read_rejected(self, spark: SparkSession) -> DataFrame:
+        """Read what could not be an event, if there is anything."""
+        folder = bronze_of(self.folder).rejected
+        if not any(folder.rglob("*.parquet")):
+            return spark.createDataFrame([], REJECTED)
+        return spark.read.schema(REJECTED).parquet(str(folder))
 
     def read_sessions(self, spark: SparkSession) -> DataFrame:
         """Read the sessions."""

@@ -10,7 +10,7 @@ from pipeline.cli.options import SPARK, configured, spark_of
 from pipeline.cli.telling import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.errors import NotReady
-from pipeline.gold.job import Days, write_gold
+from pipeline.gold.job import Days, sources_of, write_gold
 from pipeline.lake import Lake
 from pipeline.sizing import sized
 
@@ -42,7 +42,7 @@ def gold(*, configuration: Configuration, first: datetime | None, last: datetime
         teller.working("starting Spark"),
         spark_of(configuration, "gold", sized([lake.bronze, lake.sessions])) as spark,
     ):
-        for name, rows in write_gold(lake.read_bronze(spark), lake.read_sessions(spark), lake.gold, days):
+        for name, rows in write_gold(sources_of(spark, lake), lake.gold, days):
             result(f"{rows:>12,} rows of {name}")
 
 

@@ -105,6 +105,7 @@ _TYPES: Final = {
     "timestamp": "instant",
     "date": "day",
     "array<string>": "list of texts",
+    "array<int>": "list of whole numbers",
 }
 
 

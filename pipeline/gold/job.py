@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
@@ -26,8 +26,10 @@ from pipeline.gold.incidents import found_incidents, incident_sessions, incident
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
 from pipeline.gold.objectives import objectives
+from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
+from pipeline.lake import Lake
 
 FILE: Final = "part.parquet"
 """Name of the one file of a day."""
@@ -90,16 +92,37 @@ class Days:
         return not ((self.first and day < self.first) or (self.last and day > self.last))
 
 
-def make_tables(
-    bronze: DataFrame, silver: DataFrame, keep: Callable[[DataFrame], DataFrame] = lambda frame: frame
-) -> dict[str, DataFrame]:
+class Sources(NamedTuple):
+    """What gold is made of.
+
+    Attributes:
+        bronze: events.
+        silver: sessions.
+        rejected: what could not be an event.
+    """
+
+    bronze: DataFrame
+    silver: DataFrame
+    rejected: DataFrame
+
+
+def sources_of(spark: SparkSession, lake: Lake) -> Sources:
+    """Open what gold is made of.
+
+    Raises:
+        NotReady: there are no events.
+    """
+    return Sources(lake.read_bronze(spark), lake.read_sessions(spark), lake.read_rejected(spark))
+
+
+def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> dict[str, DataFrame]:
     """Make all gold tables.
 
     Args:
-        bronze: events.
-        silver: sessions.
+        sources: what they are made of.
         keep: is given each frame that several tables are made of, and may keep its rows.
     """
+    bronze, silver, rejected = sources
     seldom = keep(bronze.where(f.col("type").isin(*SELDOM)).select(*SELDOM_COLUMNS))
     days = keep(days_of_runs(bronze))
     found = keep(found_incidents(days, seldom))
@@ -113,23 +136,23 @@ def make_tables(
         "traffic": traffic(seldom),
         "capacity": capacity(seldom),
         "losses": losses(days),
+        "rejections": rejections(rejected),
     }
 
 
-def write_gold(bronze: DataFrame, silver: DataFrame, folder: Path, days: Days) -> Iterator[tuple[str, int]]:
+def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str, int]]:
     """Write the rows of some days of all gold tables.
 
     Args:
-        bronze: events.
-        silver: sessions.
+        sources: what they are made of.
         folder: of gold.
-        days: which. If one end is open, it is that of bronze: what is older stays as it is, even if bronze no longer
-            goes back so far.
+        days: which. If one end is open, it is that of the events: what is older stays as it is, even if bronze no
+            longer goes back so far.
 
     Yields:
         The name of each table that has been written, and how many rows of these days it has.
     """
-    held = _closed(bronze, days)
+    held = _closed(sources, days)
     if held is None:
         return
     first, last = held
@@ -143,8 +166,10 @@ def write_gold(bronze: DataFrame, silver: DataFrame, folder: Path, days: Days) -
     soon = f.date_sub(f.to_date("first_event_at"), CONTEXT.days)
     late = f.date_add(f.to_date("last_event_at"), CONTEXT.days)
     lived = (soon <= f.lit(last)) & (late >= f.lit(first))
+    bronze, silver, rejected = sources
     try:
-        tables = make_tables(bronze.where(days.hold("date", CONTEXT)), silver.where(lived), keep)
+        read = Sources(bronze.where(days.hold("date", CONTEXT)), silver.where(lived), rejected)
+        tables = make_tables(read, keep)
         with _staging(folder) as staging:
             for name, frame in tables.items():
                 written = frame.where(days.hold("date"))
@@ -152,15 +177,16 @@ def write_gold(bronze: DataFrame, silver: DataFrame, folder: Path, days: Days) -
                 order = [each for each in frame.columns if each != "date"]
                 in_order = written.repartition("date").sortWithinPartitions("date", *order)
                 in_order.write.partitionBy("date").parquet(str(staging / name))
-                yield name, _publish(staging / name, folder / name, days)
+                yield name, publish(staging / name, folder / name, days)
     finally:
         for frame in kept:
             frame.unpersist()
 
 
-def _closed(bronze: DataFrame, days: Days) -> tuple[date, date] | None:
-    """Put the ends of bronze where those of *days* are open; None if there are no events on these days."""
-    row = bronze.where(days.hold("date")).agg(f.min("date").alias("first"), f.max("date").alias("last")).first()
+def _closed(sources: Sources, days: Days) -> tuple[date, date] | None:
+    """Put the ends of what there is where those of *days* are open; None if there is nothing on these days."""
+    found = sources.bronze.select("date").union(sources.rejected.select(f.to_date("seen_at")))
+    row = found.where(days.hold("date")).agg(f.min("date").alias("first"), f.max("date").alias("last")).first()
     if row is None or row["first"] is None:
         return None
     return days.first or row["first"], days.last or row["last"]
@@ -176,7 +202,7 @@ def _staging(folder: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _publish(staged: Path, table: Path, days: Days) -> int:
+def publish(staged: Path, table: Path, days: Days) -> int:
     """Put what was staged into the place of the old rows, day by day."""
     rows, written = 0, set()
     for part in sorted(staged.glob("date=*/*.parquet")):

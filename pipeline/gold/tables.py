@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     ArrayType,
     DateType,
     DoubleType,
+    IntegerType,
     LongType,
     StringType,
     StructType,
@@ -274,6 +275,20 @@ LOSSES: Final = GoldTable(
     ),
 )
 
+REJECTIONS: Final = GoldTable(
+    "rejections",
+    "What stood in the journal and could not become an event. One row for each day and reason.",
+    (
+        Column("reason", _TEXT, "Why; the lines themselves, and all of the reason, are in bronze.", required=True),
+        _count("lines", "Lines that are no events."),
+        _count("gaps", "Whole entries that could not be read, and losses that were accepted."),
+        Column("streams", ArrayType(IntegerType(), containsNull=False), "In which streams, in order.", required=True),
+        Column("first_at", _INSTANT, "When the pipeline first met one.", required=True),
+        Column("last_at", _INSTANT, "When last.", required=True),
+        _by_date("on which the pipeline met it"),
+    ),
+)
+
 TABLES: Final[Mapping[str, GoldTable]] = {
     each.name: each
     for each in (
@@ -285,6 +300,7 @@ TABLES: Final[Mapping[str, GoldTable]] = {
         TRAFFIC,
         CAPACITY,
         LOSSES,
+        REJECTIONS,
     )
 }
 """All of them by name, in the order of the reference page."""

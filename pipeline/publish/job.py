@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.bronze.reading import follow_bronze, read_bronze
-from pipeline.gold.job import Days, write_gold
+from pipeline.bronze.reading import follow_bronze
+from pipeline.gold.job import Days, sources_of, write_gold
 from pipeline.lake import Lake
 from pipeline.publish.publisher import Outcome, Target, publish
 from pipeline.publish.topics import topics_of
@@ -106,7 +106,7 @@ def _publish_days(spark: SparkSession, batch: DataFrame, number: int, options: P
         return None
     lake = options.lake
     days = Days(row["first"], row["last"])
-    for _table in write_gold(read_bronze(spark, lake.folder), lake.read_sessions(spark), lake.gold, days):
+    for _table in write_gold(sources_of(spark, lake), lake.gold, days):
         pass
     return asyncio.run(
         publish_tables(lake.gold, row["last"], {"batch": number, "first": row["first"].isoformat()}, options.target)

@@ -238,6 +238,12 @@ _QUERIES: Final = {
                h."hour"::DATE AS "date"
         FROM h LEFT JOIN h AS b ON b.node = h.node AND b."hour" = h."hour" - INTERVAL 24 HOURS
     """,
+    "rejections": """
+        SELECT split_part(reason, ':', 1) AS reason, count(*) FILTER (line >= 0) AS lines,
+               count(*) FILTER (line < 0) AS gaps, list_sort(list(DISTINCT stream)) AS streams,
+               min(seen_at) AS first_at, max(seen_at) AS last_at, seen_at::DATE AS "date"
+        FROM rejected GROUP BY split_part(reason, ':', 1), seen_at::DATE
+    """,
     "losses": """
         WITH numbered AS (
             SELECT *, split_part(id, '-', 2)::BIGINT AS number, "at"::DATE AS day FROM ev
@@ -263,6 +269,10 @@ def oracle(lake: Path) -> duckdb.DuckDBPyConnection:
     """Open the lake's bronze and silver for ``QUERIES``."""
     connection = duckdb.connect()
     connection.execute(_VIEWS.format(lake=lake))
+    if any((lake / "bronze" / "_rejected").rglob("*.parquet")):
+        connection.execute(f"CREATE VIEW rejected AS FROM read_parquet('{lake}/bronze/_rejected/*/*.parquet')")
+    else:
+        connection.execute("CREATE TABLE rejected (reason TEXT, line INT, stream INT, seen_at TIMESTAMPTZ)")
     return connection
 
 

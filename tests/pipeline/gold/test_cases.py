@@ -12,10 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.gold.job import make_tables
+from pipeline.gold.job import Sources, make_tables
 from pipeline.gold.shaping import percentile
-from pipeline.schemas import BRONZE, SILVER
-from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of
+from pipeline.schemas import BRONZE, REJECTED, SILVER
+
+from .silver import silver_of_events
 
 pytestmark = pytest.mark.spark
 
@@ -57,8 +58,9 @@ class Story:
         """Make gold of them."""
         rows = [tuple(each.get(name) for name in BRONZE.names) for each in self.events]
         bronze = spark.createDataFrame(rows, BRONZE)
-        silver = silver_of(facts_of(bronze), heard_until_ms(bronze, 0)).collect()
-        return make_tables(bronze, spark.createDataFrame(silver, SILVER), DataFrame.persist)
+        silver = spark.createDataFrame(silver_of_events(self.events), SILVER)
+        rejected = spark.createDataFrame([], REJECTED)
+        return make_tables(Sources(bronze, silver, rejected), DataFrame.persist)
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.types import TimestampType
 
 from pipeline.generate.texts import incarnation
 from pipeline.generate.units import MINUTE
 from pipeline.generate.world import World
-from pipeline.gold.job import FILE, Days, write_gold
 from pipeline.gold.tables import TABLES
 from pipeline.lake import Lake
 
@@ -63,7 +59,8 @@ def test_every_incident_of_the_world_is_found_and_no_other(lake: Lake, gold: dic
     rows = rows_of(duckdb.connect(), "incidents", in_files(lake, "incidents"))
     names = [each.name for each in TABLES["incidents"].columns]
     found = [dict(zip(names, row, strict=True)) for row in rows]
-    newest = duckdb.execute(f"SELECT max(epoch_us(\"at\")) FROM read_parquet('{lake.bronze}/*/*/*.parquet')").fetchone()
+    files = f"{lake.bronze}/date=*/*/*.parquet"
+    newest = duckdb.execute(f"SELECT max(epoch_us(\"at\")) FROM read_parquet('{files}')").fetchone()
     assert newest is not None
     end = newest[0] - TIME_TO_BE_NOTICED
     expected = set()
@@ -101,37 +98,3 @@ def test_two_deaths_near_each_other_are_two_incidents_and_may_share_sessions(lak
     ).fetchone()
     assert both is not None
     assert both[0] > 0
-
-
-def test_to_make_gold_again_changes_nothing_and_to_make_a_day_changes_that_day(
-    lake: Lake, gold: dict[str, int], quick: SparkSession
-) -> None:
-    def content() -> dict[Path, bytes]:
-        return {each: each.read_bytes() for each in lake.gold.rglob("*.parquet")}
-
-    before = content()
-    assert {each.name for each in before} == {FILE}
-    last = date(2026, 1, 1)
-    for each in list(before):
-        if each.parent.name == f"date={last}":
-            each.unlink()
-    old = lake.gold / "storms" / "date=2020-01-01" / FILE
-    old.parent.mkdir()
-    old.write_bytes(b"of a day that bronze has forgotten")
-    stale = lake.gold / "storms" / "date=2026-01-02" / FILE
-    stale.parent.mkdir()
-    stale.write_bytes(b"nothing happened")
-    try:
-        again = dict(
-            write_gold(
-                lake.read_bronze(quick), lake.read_sessions(quick), lake.gold, Days(first=last, last=date(2026, 1, 2))
-            )
-        )
-        assert old.exists()
-        assert not stale.exists()
-    finally:
-        old.unlink()
-    after = content()
-    assert after.keys() == before.keys()
-    assert {each for each in after if after[each] != before[each]} == set()
-    assert all(again[table] <= gold[table] for table in TABLES)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.journal import EVENT_TYPES, JournalEvent, Stamp, record
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from pipeline.errors import PipelineError
-from pipeline.gold.job import Days
+from pipeline.gold.job import Days, Sources
 from pipeline.lake import Lake
 from pipeline.publish import job
 from pipeline.publish.job import PublishOptions, publish_gold
@@ -52,8 +52,8 @@ async def topics(url: str, least: int) -> dict[str, Any]:
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A lake whose gold is made in no time: an incident for each lapsed node. How it is really made others test."""
 
-    def make(bronze: DataFrame, _silver: DataFrame, folder: Path, _days: Days) -> Iterator[tuple[str, int]]:
-        peers = [row["peer_incarnation"] for row in bronze.where("type = 'node_lapsed'").collect()]
+    def make(sources: Sources, folder: Path, _days: Days) -> Iterator[tuple[str, int]]:
+        peers = [row["peer_incarnation"] for row in sources.bronze.where("type = 'node_lapsed'").collect()]
         shutil.rmtree(folder, ignore_errors=True)
         today = datetime.now(UTC).date()
         rows = [incident(incident=f"death-{peer}", incarnation=peer, date=today) for peer in peers]
