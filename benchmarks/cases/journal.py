@@ -69,6 +69,7 @@ class JournalCase(Case):
         _within(FAILOVER, 1.10),
     )
     rounds: ClassVar[int] = 5
+    published: ClassVar[bool] = False
 
     def run(self, contestant: str, context: Context) -> Sequence[Row]:
         """See ``Case``."""

@@ -34,8 +34,9 @@ async def test_a_session_is_found_and_closed_by_keyboard(pair: Pair, browser: Br
         await expect(page.locator("tbody th", has_text="n2")).to_be_visible()
 
         await key.press("2")
+        await expect(page.locator("#filter")).to_be_visible()
         await key.press("/")
-        assert await page.evaluate("document.activeElement.id") == "filter"
+        await expect(page.locator("#filter")).to_be_focused()
         await key.type("$principal is 'alice'")
         await key.press("Enter")
         await expect(page.get_by_role("option")).to_have_count(1)
