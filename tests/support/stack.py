@@ -51,8 +51,10 @@ async def cluster(
         grid_proxy: True to have ``stack.grid_proxy`` between the nodes and Redis.
         grid_url: of a grid that the test has started itself, in place of a Redis of the stack's own.
         observation: how closely a Prometheus watches; without it there is none.
-        settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2).
+        settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2). The journal is off, as it is by default: it
+            outlives sessions, and most tests count what is left of them.
     """
+    settings = {"journal": "false", **settings}
     parts = {"balancer": balancer, "grid_proxy": grid_proxy, "grid_url": grid_url, "observation": observation}
     stack = await _start(folder, nodes, parts, settings)
     try:
