@@ -216,7 +216,7 @@ class CommitLog:
         """
         root = self._layout.root
         with in_turn(self.lock):
-            if self._published() >= commit.sequence:
+            if self.published() >= commit.sequence:
                 return
             make_folders({(root / each.path).parent for each in commit.files}, root)
             for each in commit.files:
@@ -232,7 +232,8 @@ class CommitLog:
                 sync(folder)
             write_whole(self._layout.log / _PUBLISHED, str(commit.sequence).encode())
 
-    def _published(self) -> int:
+    def published(self) -> int:
+        """Tell the number of the newest commit whose files are in their places; 0 if there is none."""
         try:
             return int((self._layout.log / _PUBLISHED).read_bytes())
         except (FileNotFoundError, ValueError):

@@ -190,7 +190,8 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_file(partition)
 
     def _newest(self) -> int:
-        return self._log.newest().sequence
+        # Of a commit that was just written the files may still be on their way to their places.
+        return self._log.published()
 
 
 def _events_of(commit: Commit) -> list[Any]:

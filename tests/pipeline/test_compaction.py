@@ -237,6 +237,20 @@ def test_a_stream_reads_each_commit_once_compacted_or_not(tmp_path: Path) -> Non
     assert list(streamed(tmp_path, 5, stream)) == []
 
 
+def test_a_stream_waits_for_the_files_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A commit counts before its files are in their places; a stream that runs beside `pipeline ingest` may look then.
+    with monkeypatch.context() as torn:
+        torn.setattr(CommitLog, "publish", lambda _log, _commit: None)
+        records = fill(tmp_path, batches=1)
+    stream = BronzeStream(bronze_of(tmp_path).root, 2)
+    assert list(streamed(tmp_path, 0, stream)) == []
+
+    log = CommitLog(bronze_of(tmp_path))
+    log.publish(log.newest())
+
+    assert list(streamed(tmp_path, 0, stream)) == [each["id"] for each in records]
+
+
 def test_a_stream_that_rested_too_long_is_told(tmp_path: Path) -> None:
     fill(tmp_path)
     log = CommitLog(bronze_of(tmp_path))
