@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
@@ -63,4 +63,12 @@ def spark_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF" if quiet else "ERROR")
+    if quiet:
+        _hush(session)
     return session
+
+
+def _hush(session: SparkSession) -> None:
+    """Throw away what is written to the standard error of the JVM: workers tell there of each query that they run."""
+    java = cast("Any", session.sparkContext)._jvm.java  # noqa: SLF001 - there is no other way to the JVM
+    java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))

@@ -152,7 +152,7 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
         job = _start("sessions", streamed, folder, following)
         while _batches(table) == before:
             if job.poll() is not None or time.monotonic() - begun > DEADLINE:
-                raise RuntimeError(f"the stream does nothing, or ended ({job.returncode}); see {folder}/sessions.log")
+                raise RuntimeError(f"the stream does nothing, or ended ({job.returncode}):\n{_tail(folder)}")
             time.sleep(_POLL)
         bronze.grow(events * (2 * each + 2) // (2 * kills + 1))
         time.sleep(chance.uniform(0, longest))
@@ -177,7 +177,7 @@ def _start(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> 
     with (folder / f"{command}.log").open("ab") as output:
         # A process group of its own, so that a kill takes the JVM and its workers, too.
         return subprocess.Popen(
-            [sys.executable, "-m", "pipeline", command, "--lake", str(lake), *arguments],
+            [sys.executable, "-m", "pipeline", "--traceback", command, "--lake", str(lake), *arguments],
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -187,8 +187,13 @@ def _start(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> 
 def _finish(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> float:
     begun = time.monotonic()
     if code := _start(command, lake, folder, arguments).wait(DEADLINE):
-        raise RuntimeError(f"{command} ended with {code}; see {folder}/{command}.log")
+        raise RuntimeError(f"{command} ended with {code}:\n{_tail(folder, command)}")
     return time.monotonic() - begun
+
+
+def _tail(folder: Path, command: str = "sessions") -> str:
+    """The end of what a command told."""
+    return (folder / f"{command}.log").read_text("utf-8", "replace")[-4000:]
 
 
 def _batches(table: SessionsTable) -> int:
