@@ -198,7 +198,7 @@ class Limits:
         self, limit: str, why: str, retry_after: float, *, address: str = "", elsewhere: bool = False
     ) -> TurnedAway:
         """Make and count a refusal before the handshake."""
-        self._exceeded(limit, address)
+        self.exceeded(limit, address)
         return TurnedAway(f"{limit}: {why}", limit=limit, retry_after=retry_after, elsewhere=elsewhere)
 
     def _account_of(self, address: str) -> Account | None:
@@ -247,7 +247,7 @@ class Limits:
             )
 
     def _refused(self, limit: str, why: str, code: ErrorCode, retry_after: float, who: str) -> HandshakeRefused:
-        self._exceeded(limit, who)
+        self.exceeded(limit, who)
         return HandshakeRefused(code, f"{limit}: {why}", LIMIT_EXCEEDED, max(COME_AGAIN, retry_after))
 
     def enter(self, session: Session) -> None:
@@ -307,7 +307,7 @@ class Limits:
             )
 
     def _too_many(self, limit: str, why: str, session: Session) -> RequestRefused:
-        self._exceeded(limit, session.principal)
+        self.exceeded(limit, session.principal)
         return RequestRefused(
             f"{limit}: {why}. Use wider selectors, or unsubscribe first.", code=ErrorCode.TOO_MANY_SELECTIONS
         )
@@ -342,7 +342,7 @@ class Limits:
                 f"the part of the grid that this topic belongs to holds {self._policy.partition_topics} topics, as "
                 "many as it may"
             )
-        self._exceeded(limit, session.principal)
+        self.exceeded(limit, session.principal)
         return RequestRefused(f"{limit}: {why}; the topic was not created", code=ErrorCode.TOO_MANY_TOPICS)
 
     # --- Packets ------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class Limits:
         """
         now = self._clock.monotonic()
         limit = meter.exceeded(now)
-        self._exceeded(limit, session.principal)
+        self.exceeded(limit, session.principal)
         if now < meter.tell_at:
             return None
         meter.tell_at = now + TELL_AGAIN
@@ -392,7 +392,13 @@ class Limits:
         """Count a limit that was exceeded and is reported by its own means."""
         self._metrics.add(catalogue.LIMITS_EXCEEDED, label=limit)
 
-    def _exceeded(self, limit: str, who: str) -> None:
+    def exceeded(self, limit: str, who: str = "") -> None:
+        """Count a limit that was met, and tell of it in the log.
+
+        Args:
+            limit: the name of the setting.
+            who: the address or principal that met it; '' for a limit that is nobody's in particular.
+        """
         self.count(limit)
         now = self._clock.monotonic()
         if now >= self._told.get(limit, now):

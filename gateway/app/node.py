@@ -166,7 +166,11 @@ class Node:
             revocations=self.revocations,
         )
         self._turnstile = Turnstile(
-            policy.storms, nodes=lambda: len(self._membership.alive), clock=clock, metrics=metrics
+            policy.storms,
+            nodes=lambda: len(self._membership.alive),
+            limits=context.limits,
+            clock=clock,
+            metrics=metrics,
         )
         self.door = Doorkeeper(
             context.limits,

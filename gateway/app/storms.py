@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from gateway.app.clock import Clock
+from gateway.app.limits import Limits
 from gateway.app.policy import NodePolicy, StormPolicy
 from gateway.app.refusals import HandshakeRefused
 from gateway.catalogue import metrics as catalogue
@@ -38,9 +40,16 @@ Below a hundred sessions it is exact. With more, the window may be a hundredth t
 chance by which clients draw their delays."""
 
 
-_Waiting: TypeAlias = tuple["asyncio.Future[bool]", float]
-"""Somebody who waits: told whether it was let through, and until when it waits. One timer serves all, because a timeout
-for each costs as much as a tenth of what a claim does."""
+class _Bound(StrEnum):
+    """What holds the line at the turnstile, by the name of the setting."""
+
+    AT_ONCE = "claims_at_once"
+    RATE = "claim_rate"
+
+
+_Waiting: TypeAlias = tuple["asyncio.Future[_Bound | None]", float]
+"""Somebody who waits: told that it was let through, or what held it for too long; and until when it waits. One timer
+serves all, because a timeout for each costs as much as a tenth of what a claim does."""
 
 
 class Turnstile:
@@ -49,15 +58,18 @@ class Turnstile:
     Args:
         policy: how many at once, and how many a second in the whole cluster.
         nodes: tells how many nodes share the grid.
+        limits: told of those who waited for too long.
         clock: time.
         metrics: where numbers go.
     """
 
-    def __init__(self, policy: StormPolicy, *, nodes: Callable[[], int], clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, policy: StormPolicy, *, nodes: Callable[[], int], limits: Limits, clock: Clock, metrics: Metrics
+    ) -> None:
         self._policy = policy
         self._nodes = nodes
+        self._limits = limits
         self._clock = clock
-        self._metrics = metrics
         self._inside = 0
         self._returning: deque[_Waiting] = deque()
         self._new: deque[_Waiting] = deque()
@@ -73,33 +85,26 @@ class Turnstile:
         """Wait for one's turn; whoever enters has to ``leave``.
 
         Raises:
-            HandshakeRefused: it took too long.
+            HandshakeRefused: it took too long; the message names what held the line when patience ended.
         """
         is_first = not self._returning and not self._new
         wait = self._wait() if is_first else 0.0
         if is_first and wait == 0:
             self._inside += 1
             return
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[_Bound | None] = asyncio.get_running_loop().create_future()
         queue = self._returning if returning else self._new
         queue.append((turn, self._clock.monotonic() + GREETING_PATIENCE))
         if is_first:
             self._arm(wait)
         try:
-            was_let_through = await turn
+            held_by = await turn
         except asyncio.CancelledError:
-            if not turn.cancelled() and turn.result():
+            if not turn.cancelled() and turn.result() is None:
                 self.leave()  # it was let through in the same moment
             raise
-        if not was_let_through:
-            self._metrics.add(catalogue.LIMITS_EXCEEDED, label="claim_rate")
-            raise HandshakeRefused(
-                ErrorCode.TRY_LATER,
-                f"claim_rate: more clients come back than the {self._policy.claim_rate:g} a second that the cluster "
-                "takes on; try again",
-                TRY_LATER,
-                GREETING_PATIENCE,
-            )
+        if held_by is not None:
+            raise self._refused(held_by)
 
     def leave(self) -> None:
         """The handshake is done, whatever came of it."""
@@ -112,10 +117,23 @@ class Turnstile:
             self._timer.cancel()
             self._timer = None
 
+    def _refused(self, bound: _Bound) -> HandshakeRefused:
+        self._limits.exceeded(bound.value)
+        why = (
+            f"this node answers {self._policy.claims_at_once} first packets at a time, and those before yours took "
+            "longer than you may wait"
+            if bound is _Bound.AT_ONCE
+            else f"more clients come than the {self._policy.claim_rate:g} a second that the cluster takes on"
+        )
+        return HandshakeRefused(ErrorCode.TRY_LATER, f"{bound}: {why}; try again", TRY_LATER, GREETING_PATIENCE)
+
+    def _is_full(self) -> bool:
+        most = self._policy.claims_at_once
+        return bool(most) and self._inside >= most
+
     def _wait(self) -> float:
         """Take a place if there is one; else tell after how many seconds to look again, infinity for a departure."""
-        most = self._policy.claims_at_once
-        if most and self._inside >= most:
+        if self._is_full():
             return float("inf")
         rate = self._policy.claim_rate
         if not rate:
@@ -138,7 +156,7 @@ class Turnstile:
                 return
             queue.popleft()
             self._inside += 1
-            turn.set_result(True)
+            turn.set_result(None)
 
     def _arm(self, wait: float) -> None:
         """Look again after *wait* seconds, or when somebody has waited for too long; a departure looks anyway.
@@ -157,11 +175,13 @@ class Turnstile:
     def _on_time(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
+        # Every departure lets somebody in at once unless the pace forbids it; so with a place left, it is the pace.
+        held_by = _Bound.AT_ONCE if self._is_full() else _Bound.RATE
         for queue in (self._returning, self._new):
             while queue and queue[0][1] <= now:
                 turn, _ = queue.popleft()
                 if not turn.done():
-                    turn.set_result(False)
+                    turn.set_result(held_by)
         self._next()
 
 

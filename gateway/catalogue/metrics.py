@@ -339,6 +339,7 @@ LIMITS_EXCEEDED = Metric(
         "limit_value_bytes",
         "admission_rate",
         "claim_rate",
+        "claims_at_once",
     ),
 )
 LIMITED_ACCOUNTS = Metric(

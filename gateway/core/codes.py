@@ -76,7 +76,9 @@ INTERNAL_ERROR = CloseCode(4005, "internal_error", "The node failed on this conn
 CREDENTIALS_EXPIRED = CloseCode(4006, "credentials_expired", "The session's credentials ended; resume with fresh ones.")
 
 GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is away.")
-TRY_LATER = CloseCode(4101, "try_later", "The node is recovering and cannot tell yet whether it knows the session.")
+TRY_LATER = CloseCode(
+    4101, "try_later", "The node cannot tell yet whether there is the session, or more clients come than are taken on."
+)
 HANDSHAKE_TIMEOUT = CloseCode(4102, "handshake_timeout", "No hello or resume came in time.")
 STALE_ATTEMPT = CloseCode(4103, "stale_attempt", "A later resume attempt of this session was already served.")
 AUTHENTICATION_UNAVAILABLE = CloseCode(
@@ -232,7 +234,11 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
             True,
             "Whether the credentials are good cannot be told now; try again.",
         ),
-        ErrorSpec(ErrorCode.TRY_LATER, True, "The grid has just come back and not all sessions are restored yet."),
+        ErrorSpec(
+            ErrorCode.TRY_LATER,
+            True,
+            "Not all sessions are restored yet in a grid that came back, or more clients come than are taken on.",
+        ),
         ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),
         ErrorSpec(ErrorCode.UNKNOWN_PACKET_TYPE, False, "The packet's type is not known; the message names it."),
         ErrorSpec(ErrorCode.MESSAGE_TOO_BIG, False, "The message is larger than limits.message_bytes."),

@@ -237,6 +237,7 @@ CASES: Final[dict[str, Case]] = {
         (
             {'gateway_limits_exceeded_total{node="n1",limit="rate_packets"}': grows(20)},
             {'gateway_limits_exceeded_total{node="n1",limit="claim_rate"}': grows(2000)},
+            {'gateway_limits_exceeded_total{node="n1",limit="claims_at_once"}': grows(2000)},
         ),
         {"limit": "rate_node_packets"},
     ),

@@ -158,7 +158,9 @@ async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pyt
         await client.send({"type": "hello", "principal": "alice"})
         error = await client.expect("error")
         assert error["code"] == "try_later"
+        assert error["message"].startswith("claims_at_once: ")
         assert error["retry_after"] > 0
+        assert 'gateway_limits_exceeded_total{limit="claims_at_once"} 1.0' in node.gateway.metrics.render().decode()
         assert await client.closed() == 4101
         turnstile.leave()
         async with RawClient(node.url) as later:
@@ -171,4 +173,6 @@ async def test_claims_are_paced_for_the_cluster(monkeypatch: pytest.MonkeyPatch)
     async with running_node(claim_rate=0.001) as node, RawClient(node.url) as first, RawClient(node.url) as second:
         assert (await first.hello("p1"))["outcome"] == "created"
         await second.send({"type": "hello", "principal": "p2"})
-        assert (await second.expect("error"))["code"] == "try_later"
+        error = await second.expect("error")
+        assert error["code"] == "try_later"
+        assert error["message"].startswith("claim_rate: ")

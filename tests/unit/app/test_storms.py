@@ -7,13 +7,15 @@ import math
 
 import pytest
 
-from gateway.adapters.memory import MemoryMetrics
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.app import storms
 from gateway.app.clock import Clock
+from gateway.app.limits import Limits
 from gateway.app.policy import StormPolicy
 from gateway.app.refusals import HandshakeRefused
 from gateway.app.storms import NEARLY, Comebacks, Turnstile
 from gateway.bootstrap.policy import policy_of
+from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.comeback import OUTGROWN
@@ -28,12 +30,26 @@ RATE = 200.0
 """Claims per second of the cluster; also how long the turnstile's timer waits, which is of real time."""
 
 
+def turnstile_of(
+    policy: StormPolicy,
+    clock: VirtualClock,
+    *,
+    nodes: int = 1,
+    metrics: MemoryMetrics | None = None,
+    log: MemoryEventLog | None = None,
+) -> Turnstile:
+    metrics = metrics or MemoryMetrics()
+    times = Clock(monotonic=clock)
+    limits = Limits(policy_of(Settings(), shared_grid=True), clock=times, metrics=metrics, log=log or MemoryEventLog())
+    return Turnstile(policy, nodes=lambda: nodes, limits=limits, clock=times, metrics=metrics)
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
     monkeypatch.setattr(storms, "GREETING_PATIENCE", 3600.0)  # of real time, too
     clock = VirtualClock()
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
-    turnstile = Turnstile(policy, nodes=lambda: nodes, clock=Clock(monotonic=clock), metrics=MemoryMetrics())
+    turnstile = turnstile_of(policy, clock, nodes=nodes)
     burst = int(max(1, RATE / nodes * storms.CLAIM_BURST))
     claims = [asyncio.create_task(turnstile.enter(returning=True)) for _ in range(burst + 9)]
 
@@ -53,7 +69,7 @@ async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytes
 
 def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> Turnstile:
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=0.0, claims_at_once=1)
-    return Turnstile(policy, nodes=lambda: 1, clock=Clock(monotonic=clock), metrics=metrics)
+    return turnstile_of(policy, clock, metrics=metrics)
 
 
 async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +93,32 @@ async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.
     turnstile.leave()
     await turnstile.enter(returning=False)
     assert metrics.gauge(catalogue.GREETINGS_WAITING) == 0
+    turnstile.close()
+
+
+@pytest.mark.parametrize(
+    ("rate", "at_once", "named", "said"),
+    [
+        (0.0, 1, "claims_at_once", "this node answers 1 first packets at a time"),
+        (RATE, 1, "claims_at_once", "this node answers 1 first packets at a time"),
+        (0.5, 0, "claim_rate", "more clients come than the 0.5 a second that the cluster takes on"),
+        (0.5, 2, "claim_rate", "more clients come than the 0.5 a second that the cluster takes on"),
+    ],
+)
+async def test_whoever_waits_too_long_hears_what_held_the_line(
+    monkeypatch: pytest.MonkeyPatch, rate: float, at_once: int, named: str, said: str
+) -> None:
+    """Bug: it was always called the pace of claims, though handshakes of this node took too long."""
+    monkeypatch.setattr(storms, "GREETING_PATIENCE", 0.0)
+    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=rate, claims_at_once=at_once)
+    clock, metrics, log = VirtualClock(), MemoryMetrics(), MemoryEventLog()
+    turnstile = turnstile_of(policy, clock, metrics=metrics, log=log)
+    await turnstile.enter(returning=True)
+    with pytest.raises(HandshakeRefused, match=f"^{named}: {said}") as refused:
+        await turnstile.enter(returning=True)
+    assert refused.value.error.code is ErrorCode.TRY_LATER
+    assert metrics.counts(catalogue.LIMITS_EXCEEDED) == {named: 1}
+    assert log.of(events.LIMIT_EXCEEDED) == [{"limit": named, "who": ""}]
     turnstile.close()
 
 
@@ -127,7 +169,7 @@ async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
     """Bug: whose timer came early asked a second time how long to wait, heard that it was time now, and set none."""
     clock = Creeping()
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
-    turnstile = Turnstile(policy, nodes=lambda: 1, clock=Clock(monotonic=clock), metrics=MemoryMetrics())
+    turnstile = turnstile_of(policy, clock)
     for _ in range(int(RATE * storms.CLAIM_BURST)):
         await turnstile.enter(returning=True)
     waiting = asyncio.create_task(turnstile.enter(returning=True))
