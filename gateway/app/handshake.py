@@ -148,13 +148,11 @@ class Handshake:
         except (GridUnavailable, Fenced):
             self._claims.disown(session.id)
             raise grid_unavailable() from None
-        try:
-            # Once more, as the session was not to be found here when the grid was asked.
-            self._gatekeeper.refuse_revoked(identity, link.address)
-        except HandshakeRefused:
+        # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
+        if self._revocations.refuses(session):
+            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
             self._revocations.end_claimed(session.right)
-            raise
-        # Likewise, a review that came meanwhile has not found it.
+            raise refusal(ErrorCode.REVOKED)
         self._authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
@@ -325,6 +323,8 @@ class Handshake:
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
         if self._revocations.refuses(session):
+            # Else it would be held until its window ends: nobody else looks at it again.
+            self._revocations.end_held(session)
             raise refusal(ErrorCode.REVOKED)
 
     def _claim_alone(self, session: Session, claims: TokenClaims, packet: Resume, identity: Identity | None) -> None:
