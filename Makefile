@@ -90,7 +90,7 @@ load-ui: venv system ## The same with locust's web page, on 127.0.0.1
 
 .PHONY: test
 test: venv ## Check everything: style, types, import contracts, then all tests
-	@scripts/system-packages prometheus node npm chromium java
+	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
 	@$(MAKE) --no-print-directory lint
 	@echo '── Tests that run side by side ──'
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster and not spark' $(OPTIONS)

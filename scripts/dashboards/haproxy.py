@@ -1,4 +1,4 @@
-"""HAProxy, by its own exporter."""
+"""HAProxy, by its own exporter, and what clients meet there, by the blackbox exporter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
 from scripts.dashboards.parts import CLUSTER, figure
 
 _BACKEND: Final = f'proxy="gateway", {CLUSTER}'
+_ENTRANCE: Final = f'job="entrance", {CLUSTER}'
+_UNTRIED: Final = "nobody tries the entrance, or it speaks no TLS"
+_DAY: Final = 86_400
 _FRONTEND: Final = f'proxy="clients", {CLUSTER}'
 
 
@@ -52,6 +55,24 @@ HAPROXY: Final = Dashboard(
                     warn=0.3,
                     alarm=0.1,
                     low=True,
+                ),
+                figure(
+                    "Entrance",
+                    "1 while connections to all the addresses that clients use can be opened, tried from outside.",
+                    f"min(probe_success{{{_ENTRANCE}}})",
+                    alarm=1,
+                    low=True,
+                    empty=_UNTRIED,
+                ),
+                figure(
+                    "Certificate",
+                    "How long the first of the certificates that clients see is still good for.",
+                    f"min(probe_ssl_earliest_cert_expiry{{{_ENTRANCE}}}) - time()",
+                    unit=Unit.SECONDS,
+                    warn=14 * _DAY,
+                    alarm=2 * _DAY,
+                    low=True,
+                    empty=_UNTRIED,
                 ),
             ),
         ),

@@ -72,6 +72,11 @@ NODES: Final = {
 NODE: Final = {"node": "n1"}
 TARGET: Final = {"job": "gateway", "node": "n1", "instance": "a"}
 BALANCER: Final = {"job": "haproxy", "instance": "h"}
+ENTRANCE: Final = {"job": "entrance", "instance": "gateway.example:443"}
+TRIED: Final = {
+    'up{job="entrance",instance="gateway.example:443"}': still(1),
+    'probe_success{job="entrance",instance="gateway.example:443"}': still(1),
+}
 
 CASES: Final[dict[str, Case]] = {
     "GatewayNodeDown": Case(
@@ -154,15 +159,47 @@ CASES: Final[dict[str, Case]] = {
     "GatewayJournalIncomplete": Case(
         {
             'gateway_journal_dropped_total{node="n1",reason="grid_away"}': "0x15 500x5",
-            'gateway_journal_cut_total{node="n1",state="unread"}': still(0),
+            'gateway_journal_dropped_total{node="n1",reason="stopped"}': still(0),
         },
         (
             {
                 'gateway_journal_dropped_total{node="n1",reason="grid_away"}': still(500),
-                'gateway_journal_cut_total{node="n1",state="unread"}': still(7),
-                'gateway_journal_cut_total{node="n1",state="unclaimed"}': grows(100),
+                'gateway_journal_cut_total{node="n1",state="unread"}': grows(7),
             },
         ),
+        {"reason": "grid_away"},
+    ),
+    "GatewayJournalReaderBehind": Case(
+        {'gateway_journal_cut_total{node="n1",state="unread"}': "0x15 7x5"},
+        (
+            {'gateway_journal_cut_total{node="n1",state="unread"}': still(7)},
+            {'gateway_journal_cut_total{node="n1",state="unclaimed"}': grows(100)},
+        ),
+    ),
+    "GatewayJournalUnread": Case(
+        {'gateway_journal_cut_total{node="n1",state="unclaimed"}': grows(100)},
+        (
+            {'gateway_journal_cut_total{node="n1",state="unclaimed"}': still(100)},
+            {'gateway_journal_cut_total{node="n1",state="unread"}': grows(100)},
+        ),
+    ),
+    "GatewayEntranceClosed": Case(
+        {**TRIED, 'probe_success{job="entrance",instance="gateway.example:443"}': "1x15 0x5"},
+        (TRIED, {'probe_success{job="other",instance="gateway.example:443"}': still(0)}),
+        ENTRANCE,
+    ),
+    "GatewayEntranceCertificateExpiring": Case(
+        {**TRIED, 'probe_ssl_earliest_cert_expiry{job="entrance",instance="gateway.example:443"}': still(10 * DAY)},
+        (
+            {**TRIED, 'probe_ssl_earliest_cert_expiry{job="entrance",instance="gateway.example:443"}': still(30 * DAY)},
+            TRIED,
+        ),
+        ENTRANCE,
+    ),
+    "GatewayEntranceUnwatched": Case(
+        {'up{job="entrance",instance="gateway.example:443"}': "1x10 0x10"},
+        (TRIED, {'up{job="entrance",instance="gateway.example:443"}': "1x17 0x3"}),
+        ENTRANCE,
     ),
     "GatewayIdentityAway": Case(
         {'gateway_events_total{node="n1",event="authentication_unavailable"}': grows(2)},

@@ -110,10 +110,10 @@ def known_series() -> dict[str, dict[str, set[str] | None]]:
 
 
 def complaints(expression: str) -> list[str]:
-    """What of an expression names nothing that there is. HAProxy's names are tried on a real one elsewhere."""
+    """What of an expression names nothing that there is. Others' names are tried on real ones elsewhere."""
     known, wrong = known_series(), []
     for selector in selectors(expression):
-        if selector.metric in {"up", "ALERTS", *RECORDED} or selector.metric.startswith("haproxy_"):
+        if selector.metric in {"up", "ALERTS", *RECORDED} or selector.metric.startswith(("haproxy_", "probe_")):
             continue
         if selector.metric not in known:
             wrong.append(f"there is no metric {selector.metric}")
