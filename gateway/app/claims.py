@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from gateway.app.context import Context
@@ -31,7 +30,8 @@ from gateway.ports import (
 )
 
 TELL_DELAY: Final = 0.05
-"""Seconds in which claims from the same node gather before it is told of them; nothing depends on it."""
+"""Seconds in which claims from the same node gather before it is told of them: a half-open connection there ends that
+much later."""
 
 VERIFY_PATIENCE: Final = 2.0
 """Seconds a resume waits until the node has verified its lease: a hundred times what that takes, and less than a client
@@ -49,19 +49,6 @@ _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXP
 """Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
-    """What the handshake has to know of the surroundings.
-
-    Attributes:
-        is_alive: whether a node's lease held when this one last looked.
-        is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
-    """
-
-    is_alive: Callable[[NodeRef], bool]
-    is_recovering: Callable[[], bool]
-
-
 class Claims:
     """Claims sessions, and ends what has to end with it.
 
@@ -69,10 +56,12 @@ class Claims:
         context: of the node.
         persistence: claims sessions held here.
         sessions: the sessions held here.
-        cluster: what is known of the other nodes and of the grid.
+        is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
     """
 
-    def __init__(self, context: Context, *, persistence: Persistence, sessions: Sessions, cluster: ClusterView) -> None:
+    def __init__(
+        self, context: Context, *, persistence: Persistence, sessions: Sessions, is_recovering: Callable[[], bool]
+    ) -> None:
         self._me = context.me
         self._clock = context.clock
         self._grid = context.grid
@@ -81,7 +70,7 @@ class Claims:
         self._tracer = context.tracer
         self._persistence = persistence
         self._sessions = sessions
-        self._cluster = cluster
+        self._is_recovering = is_recovering
         self._claimed: Gathering[Ownership, None] = Gathering(
             context.background, "tell-claimed", delay=TELL_DELAY, work=self._tell_former_owners
         )
@@ -121,6 +110,7 @@ class Claims:
             if result.reason in _GONE:
                 self._sessions.drop(session, close_code_of(result.reason))
             raise refusal(result.reason)
+        self._tell(result)
         return result
 
     async def elsewhere(self, claims: TokenClaims, attempt: Attempt, identity: Identity | None) -> Claimed:
@@ -148,9 +138,10 @@ class Claims:
             raise grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            if result.reason in _MAY_CHANGE and self._cluster.is_recovering():
+            if result.reason in _MAY_CHANGE and self._is_recovering():
                 raise grid_recovering()
             raise refusal(result.reason)
+        self._tell(result)
         return result
 
     async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> ClaimResult:
@@ -169,24 +160,30 @@ class Claims:
                         raise
                 await asyncio.sleep(VERIFY_POLL)
 
-    def tell(self, right: Ownership) -> None:
-        """Tell the node that had a session that it is claimed, if that node still lives.
+    def _tell(self, claimed: Claimed) -> None:
+        """Have the node that had a session told that it is claimed.
 
-        Args:
-            right: that node, and the epoch that its rights ended with.
+        Whether that node lives is asked of the grid when it is told, not of what is known here: that is as old as the
+        last renewal of the lease, and a node that has just started, or come back, would be taken for none.
         """
-        if right.owner != self._me and self._cluster.is_alive(right.owner):
-            self._claimed.put(right, None)
+        if claimed.previous != self._me:
+            self._claimed.put(Ownership(claimed.record.id, claimed.previous, claimed.record.epoch), None)
 
     async def _tell_former_owners(self, claimed: dict[Ownership, None]) -> None:
         by_owner: dict[NodeRef, list[Ownership]] = {}
         for right in claimed:
             by_owner.setdefault(right.owner, []).append(right)
-        try:
-            for former, rights in by_owner.items():
+        for former, rights in by_owner.items():
+            await self._tell_former_owner(former, rights)
+
+    async def _tell_former_owner(self, former: NodeRef, rights: Sequence[Ownership]) -> None:
+        while True:
+            try:
                 await self._grid.nodes.tell_claimed(former, *rights)
-        except GridUnavailable:
-            return  # best effort: fencing does not depend on it
+            except GridUnavailable:  # it may have been told; to hear it twice does no harm
+                await self._persistence.until_available()
+                continue
+            return
 
     def disown(self, session: SessionId) -> None:
         """See to it that a session does not stay here whose creation or claim had no answer.

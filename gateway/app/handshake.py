@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.authorisation import Authorisation
-from gateway.app.claims import Claims, ClusterView
+from gateway.app.claims import Claims
 from gateway.app.context import Context
 from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.greeter import Greeter
@@ -64,7 +65,7 @@ class Handshake:
         requests: makes lanes.
         authorities: who says who clients are, and signs the tokens they come back with.
         authorisation: what they may do.
-        cluster: what is known of the other nodes and of the grid.
+        is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
         revocations: who is refused whatever he shows.
     """
 
@@ -77,7 +78,7 @@ class Handshake:
         requests: Requests,
         authorities: Authorities,
         authorisation: Authorisation,
-        cluster: ClusterView,
+        is_recovering: Callable[[], bool],
         revocations: Revocations,
     ) -> None:
         self._authorisation = authorisation
@@ -97,7 +98,7 @@ class Handshake:
         self._revocations = revocations
         self._gatekeeper = authorities.gatekeeper
         self._signer = authorities.signer
-        self._claims = Claims(context, persistence=persistence, sessions=sessions, cluster=cluster)
+        self._claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
         self._greeter = Greeter(
             context,
             persistence=persistence,
@@ -391,7 +392,6 @@ class Handshake:
             lost=None,
             previous=result.previous,
         )
-        self._claims.tell(Ownership(session.id, result.previous, session.epoch))
         return session
 
     def _refuse_outsiders(self, roles: frozenset[str], *, inside: bool) -> None:

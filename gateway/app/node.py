@@ -11,7 +11,6 @@ from gateway.app.administration import ClusterNodes, ClusterRevocations, Cluster
 from gateway.app.admission import Doorkeeper
 from gateway.app.authorisation import Authorisation
 from gateway.app.background import Background
-from gateway.app.claims import ClusterView
 from gateway.app.clock import Clock
 from gateway.app.connection import Connections
 from gateway.app.context import Context
@@ -162,7 +161,7 @@ class Node:
             requests=requests,
             authorities=Authorities(gatekeeper=gatekeeper, signer=signer),
             authorisation=self.authorisation,
-            cluster=ClusterView(is_alive=self._membership.is_alive, is_recovering=self._recovery.is_recovering),
+            is_recovering=self._recovery.is_recovering,
             revocations=self.revocations,
         )
         self._turnstile = Turnstile(
@@ -227,6 +226,7 @@ class Node:
         self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
+        self._background.forever(self.sessions.copies.run, "copies")
         journal = self._context.journal
         if journal.writer is not None:
             self._background.forever(journal.writer.run, "journal")

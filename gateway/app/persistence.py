@@ -133,6 +133,23 @@ class Persistence:
             return []
         return [session for session, done in zip(proofs, written, strict=True) if not done]
 
+    async def refused(self, sessions: Sequence[Session]) -> list[Session]:
+        """Tell whose writes the grid would refuse now, which costs it a look at each and changes nothing.
+
+        Returns:
+            Those of *sessions* that are another node's or have ended, unless they have to be written again anyway.
+
+        Raises:
+            GridUnavailable: nobody knows.
+        """
+        asked = [(session, session.right) for session in sessions if not self.must_restore(session)]
+        answers = await self._grid.sessions.confirm([(right, session.confirmed) for session, right in asked])
+        return [
+            session
+            for (session, right), accepted in zip(asked, answers, strict=True)
+            if not accepted and session.right == right and not self.must_restore(session)
+        ]
+
     async def disconnect(self, session: Session) -> None:
         """Start the window in the grid.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.copies import Copies
 from gateway.app.delivery import Delivery
 from gateway.app.expiry import Expiry
 from gateway.app.flusher import Flusher
@@ -69,6 +70,7 @@ class Sessions:
         flusher: writes for the sessions.
         delivery: sends them what they selected.
         expiry: watches the ends of their credentials.
+        copies: asks the grid whose they are while their clients are away.
     """
 
     def __init__(self, context: Context, persistence: Persistence, signer: TokenSigner) -> None:
@@ -92,6 +94,7 @@ class Sessions:
         self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self)
         self.expiry = Expiry(context)
+        self.copies = Copies(context, persistence, fenced=self.fence, gone=self._gone_elsewhere)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -117,6 +120,7 @@ class Sessions:
     def attach(self, session: Session, link: Link) -> None:
         """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
         session.link = link
+        self.copies.forget(session)
         self._limits.recount(session)
         session.moving = False
         session.paused = False
@@ -143,6 +147,7 @@ class Sessions:
         session.machine.detach()
         self._deadlines.schedule(session, self._clock.monotonic() + session.window)
         self._arm()
+        self.copies.watch(session)
         self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
         if self._persistence.replicated:
             self._gone.put(session, None)
@@ -173,6 +178,7 @@ class Sessions:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._limits.leave(session)
+        self.copies.forget(session)
         self._deadlines.cancel(session)
         self.delivery.forget(session)
         if farewell is not None:
@@ -194,6 +200,9 @@ class Sessions:
         self._log.emit(events.SESSION_FENCED, session=session.id)
         self._journal.fenced(session)
         self.drop(session, FENCED)
+
+    def _gone_elsewhere(self, session: Session, gone: SessionGone) -> None:
+        self.drop(session, close_code_of(gone.reason))
 
     def fail(self, session: Session, bug: Exception) -> None:
         """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over."""
