@@ -19,7 +19,7 @@ from gateway.core.errors import RequestRefused
 from gateway.core.packets import Publish
 from gateway.core.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.types import RequestNumber, TopicPath
-from gateway.ports import Operation, PublishCommand, Published, SessionChanges
+from gateway.ports import Fenced, GridRefused, Operation, PublishCommand, Published, SessionChanges
 
 KNOWN_TOPICS: Final = 65_536
 """Topics whose check and partition are remembered: some 10 MB, for the ones that are published most."""
@@ -144,7 +144,8 @@ class Publishing:
         if receipts.refused:
             for request in run:
                 if request.resubmitted and request.request in receipts.refused:
-                    raise receipts.refused[request.request]  # another node may have executed it (protocol 5.2.4)
+                    # Another node may have executed it (protocol 5.2.4).
+                    raise GridRefused(receipts.refused[request.request])
         answered, duplicates = receipts.answered, receipts.duplicates
         if answered:
             session.reply_run(receipts.bodies, min(answered), max(answered))
@@ -158,11 +159,11 @@ class Publishing:
         if receipts.not_created or receipts.refused:
             self._decline(session, receipts)
         if receipts.fenced is not None:
-            raise receipts.fenced
+            raise Fenced(receipts.fenced)
 
     def _decline(self, session: Session, receipts: Receipts) -> None:
         self._metrics.add(catalogue.PUBLISHES, len(receipts.not_created) + len(receipts.refused), label="refused")
         for number in receipts.not_created:
             decline(session, number, self._limits.too_many_topics(session))
         for number, why in receipts.refused.items():
-            decline_for_now(session, number, str(why))
+            decline_for_now(session, number, why)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.core import codec, quick
 from gateway.core.packets import Reply
 from gateway.core.types import RequestNumber
-from gateway.ports import Fenced, GridRefused, NotCreated, PublishCommand, Published, PublishResult
+from gateway.ports import GridRefused, NotCreated, PublishCommand, Published, PublishResult
 
 
 class Receipts:
@@ -23,8 +23,11 @@ class Receipts:
         duplicates: how many of these were published before.
         created: how many topics are new.
         not_created: requests that would have created a topic, and may not.
-        refused: requests for which the grid has done nothing, as it refuses to write.
-        fenced: another node has the session, as one of the requests has shown.
+        refused: requests for which the grid has done nothing, as it refuses to write, and why.
+        fenced: how the grid said that another node has the session, if it did.
+
+    Errors are kept as what they say. One that is kept and raised leads by its trace to the frame that raised it, and
+    from there to itself: a cycle, which would hold all that the frame holds until the collector comes round.
     """
 
     __slots__ = ("answered", "bodies", "created", "duplicates", "fenced", "not_created", "refused")
@@ -34,17 +37,17 @@ class Receipts:
         self.answered: list[RequestNumber] = []
         self.duplicates = self.created = 0
         self.not_created: list[RequestNumber] = []
-        self.refused: dict[RequestNumber, GridRefused] = {}
-        self.fenced: Fenced | None = None
+        self.refused: dict[RequestNumber, str] = {}
+        self.fenced: str | None = None
         for command, result in zip(commands, results, strict=True):
             if isinstance(result, Published):
                 self._take(command.request, result)
             elif isinstance(result, NotCreated):
                 self.not_created.append(command.request)
             elif isinstance(result, GridRefused):
-                self.refused[command.request] = result
+                self.refused[command.request] = str(result)
             else:
-                self.fenced = result
+                self.fenced = str(result)
                 break
 
     def _take(self, request: RequestNumber, published: Published) -> None:

@@ -86,6 +86,15 @@ class ScriptFailed(GatewayError):
     """Redis refused a command that must work: a bug here, or foreign data below the prefix."""
 
 
+def fresh(error: Exception) -> Exception:
+    """Return an equal error, to be raised in the place of one that is kept among replies.
+
+    An error that is raised leads by its trace to the frames it went through. If one of those leads back to it, that is
+    a cycle, which holds the session whose request failed until the collector comes round (``gateway.garbage``).
+    """
+    return type(error)(*error.args)
+
+
 class _Group:
     """Commands of one caller; they stay together and share one future."""
 
@@ -133,22 +142,24 @@ class Executor(ABC):
         """
         (reply,) = await self.submit((command,), gated=gated, patient=patient)
         if isinstance(reply, Exception):
-            raise reply
+            raise fresh(reply)
         return reply
 
     async def call_all(self, commands: Sequence[Command], *, gated: bool = False) -> list[Any]:
         """Execute commands, those for one Redis in order, and all of them even if one fails; see ``call``."""
         if not commands:
             return []
-        groups = [
-            self.submit(commands[start : start + PIPELINE_COMMANDS], gated=gated)
-            for start in range(0, len(commands), PIPELINE_COMMANDS)
-        ]
-        results = await asyncio.gather(*groups)
+        # The futures have no name here: of one that failed the error leads to this frame, which must not lead back.
+        results = await asyncio.gather(
+            *[
+                self.submit(commands[start : start + PIPELINE_COMMANDS], gated=gated)
+                for start in range(0, len(commands), PIPELINE_COMMANDS)
+            ]
+        )
         replies = results[0] if len(results) == 1 else [reply for result in results for reply in result]
         for reply in replies:
             if isinstance(reply, Exception):
-                raise reply
+                raise fresh(reply)
         return replies
 
     @abstractmethod

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.batcher import fresh
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
@@ -163,7 +164,7 @@ class RedisTopics:
                 ordered.update((place, reply) for part in step.parts for place in part.places)
                 continue
             if type(reply) is not list:
-                raise reply
+                raise fresh(reply)
             for part, answer in zip(step.parts, reply, strict=True):
                 if answer == b"broken" and refused is not None:
                     # What it was to follow has been refused: it was not executed either.

@@ -8,20 +8,43 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 import pytest
 
+from gateway.adapters.redis import RedisGrid
+from gateway.core.codes import FENCED, ErrorCode
+from gateway.core.types import (
+    Attempt,
+    Epoch,
+    Incarnation,
+    NodeId,
+    NodeRef,
+    RequestNumber,
+    SessionId,
+    TokenGeneration,
+    TopicPath,
+)
+from gateway.ports import Ownership, PublishCommand, PublishResult
 from tests.support.nodes import TestNode, eventually, running_node
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import Packet, RawClient
+from tests.support.redis_server import RedisServer
+
+ELSEWHERE = NodeRef(NodeId("n9"), Incarnation("1"))
+"""A node that only the grid knows."""
 
 Ending = Callable[[RawClient], Awaitable[None]]
 
+
+def publish(number: int) -> Packet:
+    return {"id": number, "type": "publish", "request": number, "topic": "a/b", "value": "x" * 1000}
+
+
 PACKETS = (
     {"id": 1, "type": "subscribe", "request": 1, "selector": "a/**"},
-    {"id": 2, "type": "publish", "request": 2, "topic": "a/b", "value": "x" * 1000},
-    {"id": 3, "type": "properties", "request": 3, "properties": {"team": "fx"}},
+    publish(2),
+    {"id": 3, "type": "properties", "request": 3, "set": {"team": "fx"}},
 )
 
 
@@ -85,21 +108,92 @@ ENDINGS: dict[str, Ending] = {
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_what_has_ended_is_gone_without_the_collector(ending: str) -> None:
     async with running_node(window_default=0.05, reap_interval=0.05) as node:
-        await one_session(node, ENDINGS[ending])
+        assert not await left_by(node, ENDINGS[ending])
+
+
+async def test_what_was_claimed_elsewhere_is_gone_without_the_collector() -> None:
+    async with running_node(window_default=0.05, reap_interval=0.05) as node:
+        grid = node.gateway.node._context.grid
+
+        async def is_fenced(client: RawClient) -> None:
+            session = SessionId(client.seen[0]["session"])
+            await client.send(publish(1))
+            assert "error" not in await client.expect("reply")
+            await grid.sessions.claim(session, by=ELSEWHERE, generation=TokenGeneration(1), attempt=Attempt(1))
+            right, topic = Ownership(session, ELSEWHERE, Epoch(2)), TopicPath("a/b")
+            await grid.topics.publish([PublishCommand(right, RequestNumber(9), RequestNumber(0), topic, b"1")])
+            await client.send(publish(2))
+            assert await client.closed() == FENCED.code
+            await grid.sessions.end(right, reason=ErrorCode.SESSION_CLOSED)
+
+        assert not await left_by(node, is_fenced)
+
+
+@pytest.mark.redis
+async def test_requests_that_redis_refuses_are_gone_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with RedisServer() as redis, running_node(grid=redis.url, window_default=0.05, reap_interval=0.05) as node:
+        topics = node.gateway.node._context.grid.topics
+        execute, asked = topics.publish, list[int]()
+
+        async def publish_counted(commands: Sequence[PublishCommand]) -> list[PublishResult]:
+            asked.append(commands[0].request)
+            return await execute(commands)
+
+        monkeypatch.setattr(topics, "publish", publish_counted)
+
+        async def is_refused(client: RawClient) -> None:
+            for packet in PACKETS:
+                await client.send(packet)
+                assert "error" not in await client.expect("reply")
+            await redis.call("CONFIG", "SET", "maxmemory", "1")
+            for number, packet in enumerate(PACKETS, 4):
+                await client.send({**packet, "id": number, "request": number, "selector": "b/**"})
+                assert (await client.expect("reply"))["error"]["code"] == "grid_unavailable"
+            asked.clear()
+            await client.send(publish(7) | {"resubmitted": True})
+            await eventually(lambda: len(asked) > 1)
+            await redis.call("CONFIG", "SET", "maxmemory", "0")
+            assert "error" not in await client.expect("reply")
+            await client.send({"type": "bye"})
+            await client.closed()
+
+        assert not await left_by(node, is_refused)
+
+
+@pytest.mark.redis
+async def test_requests_that_redis_leaves_unanswered_are_gone_without_the_collector() -> None:
+    async with RedisServer() as redis, running_node(grid=redis.url, window_default=0.05, reap_interval=0.05) as node:
+        grid = node.gateway.node._context.grid
+        assert isinstance(grid, RedisGrid)
+
+        async def is_answered_late(client: RawClient) -> None:
+            for packet in PACKETS:
+                redis.suspend()
+                await client.send(packet)
+                await eventually(lambda: bool(grid._link.batcher.batchers[0]._awaited))
+                grid._link.suspect("a test says so")
+                redis.resume()
+                assert "error" not in await client.expect("reply")
+            await client.send({"type": "bye"})
+            await client.closed()
+
+        assert not await left_by(node, is_answered_late)
+
+
+async def left_by(node: TestNode, ending: Ending) -> Counter[str]:
+    """Count what a session leaves for the collector, by type."""
+    await one_session(node, ending)
+    gc.collect()
+    gc.disable()
+    try:
+        await one_session(node, ending)
+        gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        gc.disable()
-        try:
-            await one_session(node, ENDINGS[ending])
-            gc.set_debug(gc.DEBUG_SAVEALL)
-            gc.collect()
-            left = Counter(
-                type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("gateway.")
-            )
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
-            gc.enable()
-    assert not left
+        return Counter(type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("gateway."))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 async def one_session(node: TestNode, ending: Ending) -> None:
