@@ -44,7 +44,11 @@ class RawClient:
         self.seen: list[Packet] = []
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        try:
+            await self.connect()
+        except BaseException:
+            await self.cut()
+            raise
         return self
 
     async def __aexit__(
@@ -68,6 +72,8 @@ class RawClient:
             connection = self._ws._response.connection
             if connection is not None and connection.transport is not None:
                 connection.transport.abort()
+            # aiohttp warns of a connection that is never given back, at whatever moment the collector finds it.
+            self._ws._response.close()
         await self._http.close()
 
     async def send(self, *packets: Packet) -> None:
