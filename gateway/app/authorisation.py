@@ -66,6 +66,7 @@ class Authorisation:
         self._background = context.background
         self._metrics = context.metrics
         self._log = context.log
+        self._journal = context.journal
         self._persistence = persistence
         self._sessions = sessions
         self._delivery = sessions.delivery
@@ -150,7 +151,7 @@ class Authorisation:
         return tuple(each.text for each in withdrawn)
 
     def declare(self, session: Session, withdrawn: tuple[str, ...]) -> None:
-        """Tell the client and the grid what ``enforce`` has withdrawn, if anything."""
+        """Tell the client, the grid and the journal what ``enforce`` has withdrawn, if anything."""
         if not withdrawn:
             return
         named = ", ".join(map(shown, withdrawn[:NAMED])) + (", …" if len(withdrawn) > NAMED else "")
@@ -167,6 +168,7 @@ class Authorisation:
         self._log.emit(
             events.SELECTIONS_WITHDRAWN, session=session.id, principal=session.principal, selectors=list(withdrawn)
         )
+        self._journal.selections_changed(session, [f"-{selector}" for selector in withdrawn])
         self.record(session)
 
     def record(self, session: Session) -> None:

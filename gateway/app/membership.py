@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.app.context import Context
@@ -15,17 +16,34 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.topics import SESSION_PARTITIONS
-from gateway.core.types import NodeRef
-from gateway.ports import GridUnavailable, LeaseLost, LeaseTable
+from gateway.core.types import NodeRef, SessionId
+from gateway.ports import GridUnavailable, LapsedLease, LeaseLost, LeaseTable
 
 ORPHAN_BATCH: Final = 500
-"""Sessions per step that are put on the clock: a few milliseconds of the grid's time."""
+"""Sessions that are put on the clock together: a few milliseconds of the grid's time."""
 
 EXPIRE_BATCH: Final = 100
 """Sessions per step that the reaper ends."""
 
 TAKEOVER_LEASES: Final = 5
 """Leases after which a takeover that was not finished may be won by another survivor."""
+
+
+@dataclass(slots=True)
+class _Takeover:
+    """How far a takeover has come: should the grid go away in the middle, it goes on from there.
+
+    Attributes:
+        partition: the first session partition that is not done.
+        left: sessions of it that are not known to be on the clock.
+        sessions: how many are.
+        told: whether it has been told that all are.
+    """
+
+    partition: int = 0
+    left: list[SessionId] = field(default_factory=list)
+    sessions: int = 0
+    told: bool = False
 
 
 class Membership:
@@ -52,6 +70,7 @@ class Membership:
         self._recovery = recovery
         self._presence = presence
         self._table = LeaseTable((), ())
+        self._takeovers: dict[NodeRef, _Takeover] = {}
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
 
@@ -63,10 +82,6 @@ class Membership:
     def report_by(self, reports: Reports) -> None:
         """Tell whoever watches of the nodes that are gone."""
         self._reports = reports
-
-    def is_alive(self, node: NodeRef) -> bool:
-        """Tell whether *node* held its lease when this one last looked."""
-        return node in self._table.alive
 
     async def join(self) -> None:
         """Take the first lease.
@@ -97,6 +112,8 @@ class Membership:
         watch = 0.0 if self._reports is None else self._reports.watch
         self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease, watch=watch)
         self._watchers.told(watched=self._table.watched)
+        # Of those that are not listed any more, another survivor has finished, or they are back.
+        self._takeovers = {node: self._takeovers[node] for node in self._table.lapsed if node in self._takeovers}
 
     async def _regain(self) -> None:
         with suppress(GridUnavailable):  # then the next renewal tells the same
@@ -107,24 +124,38 @@ class Membership:
         within = TAKEOVER_LEASES * self._policy.lease
         lease = await self._grid.nodes.take_over(lapsed, by=self._me, within=within)
         if lease is None:
+            self._takeovers.pop(lapsed, None)
             return
-        self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
-        self._journal.node_lapsed(lapsed, lease)
-        sessions = 0
-        for partition in range(SESSION_PARTITIONS):
-            while True:
-                found = await self._grid.sessions.orphan(lapsed, partition, limit=ORPHAN_BATCH)
-                sessions += found.looked_at
-                self._journal.orphaned(found.orphaned, lapsed, lease)
-                if found.looked_at < ORPHAN_BATCH:
-                    break
+        takeover = self._takeovers.get(lapsed)
+        if takeover is None:
+            takeover = self._takeovers[lapsed] = _Takeover()
+            self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
+            self._journal.node_lapsed(lapsed, lease)
+        await self._orphan(lapsed, lease, takeover)
+        if not takeover.told:
+            # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.
+            takeover.told = True
+            self._metrics.add(catalogue.TAKEOVERS)
+            self._comebacks.orphaned(takeover.sessions)
+            self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=takeover.sessions)
+            self._journal.taken_over(lapsed, takeover.sessions)
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
-        self._metrics.add(catalogue.TAKEOVERS)
-        self._comebacks.orphaned(sessions)
-        self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=sessions)
-        self._journal.taken_over(lapsed, sessions)
+        del self._takeovers[lapsed]
         if self._reports is not None:
             await self._reports.bury(lapsed)
+
+    async def _orphan(self, lapsed: NodeRef, lease: LapsedLease, takeover: _Takeover) -> None:
+        """Put all its sessions on the clock, and tell each once, also if an answer of the grid is lost."""
+        while takeover.partition < SESSION_PARTITIONS:
+            if not takeover.left:
+                takeover.left = list(await self._grid.sessions.owned(lapsed, takeover.partition))
+            while batch := takeover.left[:ORPHAN_BATCH]:
+                epochs = await self._grid.sessions.orphan(lapsed, batch)
+                del takeover.left[: len(batch)]
+                orphaned = [(each, epoch) for each, epoch in zip(batch, epochs, strict=True) if epoch is not None]
+                takeover.sessions += len(orphaned)
+                self._journal.orphaned(orphaned, lapsed, lease)
+            takeover.partition += 1
 
     async def reap(self) -> None:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""

@@ -152,18 +152,6 @@ class Ended:
     epoch: Epoch
 
 
-class Orphans(NamedTuple):
-    """Sessions of a lapsed node that a survivor looked at.
-
-    Attributes:
-        looked_at: how many there were.
-        orphaned: those that were put on the clock now, with the epoch of the lapsed node's claim.
-    """
-
-    looked_at: int
-    orphaned: Sequence[tuple[SessionId, Epoch]]
-
-
 class SessionPage(NamedTuple):
     """Some sessions of one session partition.
 
@@ -321,19 +309,19 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> Orphans:
-        """Put connected sessions of a lapsed node on the clock, in one session partition.
+    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
+        """Put connected sessions of a lapsed node on the clock.
 
-        Only sessions that *lapsed* still owns are touched: one claimed meanwhile is left alone.
+        Only sessions that *lapsed* still owns are touched: one claimed meanwhile is left alone, as are all of them if
+        the node has come back.
 
         Args:
-            lapsed: the node that is gone.
-            partition: which of the session partitions.
-            limit: most sessions to look at in this call.
+            lapsed: the node that is gone, which the caller takes over.
+            sessions: of it, as ``owned`` has listed them.
 
         Returns:
-            Which were looked at; fewer than *limit* means that the partition is done. A session is named once: if that
-            answer is lost, nobody is told.
+            For each the epoch of the lapsed node's claim; None if it was left alone. Asked again for the same sessions
+            because an answer was lost, it answers the same, and no window becomes longer.
 
         Raises:
             GridUnavailable: see the module.

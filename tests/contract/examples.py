@@ -118,15 +118,13 @@ async def expire_all(grid: Grid, *, limit: int = LIMIT) -> list[Ended]:
     ]
 
 
-async def orphan_all(grid: Grid, lapsed: NodeRef, *, limit: int = LIMIT) -> list[tuple[SessionId, Epoch]]:
+async def orphan_all(grid: Grid, lapsed: NodeRef) -> list[tuple[SessionId, Epoch]]:
     """Put the sessions of a lapsed node on the clock, as survivors do."""
     orphaned: list[tuple[SessionId, Epoch]] = []
     for partition in range(SESSION_PARTITIONS):
-        while True:
-            found = await grid.sessions.orphan(lapsed, partition, limit=limit)
-            orphaned += found.orphaned
-            if found.looked_at < limit:
-                break
+        sessions = await grid.sessions.owned(lapsed, partition)
+        epochs = await grid.sessions.orphan(lapsed, sessions)
+        orphaned += [(session, epoch) for session, epoch in zip(sessions, epochs, strict=True) if epoch is not None]
     return orphaned
 
 

@@ -123,7 +123,7 @@ async def perform(store: SessionStore, step: Step) -> Outcome:  # noqa: C901 - o
             case Expire(partition):
                 return frozenset(await store.expire(partition, limit=EVERYTHING))
             case Orphan(lapsed, partition):
-                await store.orphan(lapsed, partition, limit=EVERYTHING)
+                await store.orphan(lapsed, await store.owned(lapsed, partition))
     except Fenced:
         return "fenced"
     except SessionGone as gone:

@@ -51,7 +51,7 @@ CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "expire": lambda grid: grid.sessions.expire(0, limit=1),
     "find": lambda grid: grid.sessions.find(session().id),
     "owned": lambda grid: grid.sessions.owned(N2, 0),
-    "orphan": lambda grid: grid.sessions.orphan(N2, 0, limit=1),
+    "orphan": lambda grid: grid.sessions.orphan(N2, [session().id]),
     "join": lambda grid: grid.nodes.join(N1, lease=LONG),
     "renew": lambda grid: grid.nodes.renew(N1, lease=LONG),
     "leave": lambda grid: grid.nodes.leave(N1),

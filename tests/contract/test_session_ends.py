@@ -258,30 +258,32 @@ async def test_orphan_leaves_windows_that_run_already(harness: Harness) -> None:
     assert [each.session for each in await expire_all(n2)] == [record.id]
 
 
-async def test_orphan_looks_at_most_at_the_limit_and_comes_to_an_end(harness: Harness) -> None:
-    """How many were looked at; fewer than *limit* means that the partition is done."""
+async def test_orphan_touches_only_what_is_named(harness: Harness) -> None:
+    """Sessions: of it, as ``owned`` has listed them."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     records = [session(session_id=each) for each in ids_in_one_partition(5)]
     for record in records:
         await n1.sessions.create(record)
     await lapse(harness, n1, n2)
-    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 2
-    assert [await connected(n2, record) for record in records].count(False) == 2
-    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 2
-    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 1
-    assert [await connected(n2, record) for record in records] == [False] * 5
-    assert (await n2.sessions.orphan(N1, 0, limit=2)).looked_at == 0
+    assert await n2.sessions.orphan(N1, []) == []
+    assert await n2.sessions.orphan(N1, [each.id for each in records[:2]]) == [records[0].epoch] * 2
+    assert [await connected(n2, record) for record in records] == [False] * 2 + [True] * 3
+    assert sorted(await n2.sessions.owned(N1, 0)) == sorted(each.id for each in records[2:])
 
 
-async def test_orphan_asked_again_does_not_lengthen_windows(harness: Harness) -> None:
-    """Each step is idempotent."""
+async def test_orphan_asked_again_answers_the_same_and_does_not_lengthen_windows(harness: Harness) -> None:
+    """Asked again for the same sessions because an answer was lost, it answers the same."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    record = session(window=harness.short)
-    await n1.sessions.create(record)
+    record, moved, ended = session(window=harness.short), session(), session()
+    for each in (record, moved, ended):
+        await n1.sessions.create(each)
+    claimed(await claim(n2, moved, N2, generation=1, attempt=1))
+    await n1.sessions.end(right(ended), reason=ErrorCode.SESSION_CLOSED)
     await lapse(harness, n1, n2)
-    await harness.asked_again(n2, lambda: n2.sessions.orphan(N1, partition_of(record), limit=10))
+    asked = [record.id, moved.id, ended.id]
+    assert await harness.asked_again(n2, lambda: n2.sessions.orphan(N1, asked)) == [record.epoch, None, None]
     await harness.advance(harness.short)
-    await n2.sessions.orphan(N1, partition_of(record), limit=10)
+    await n2.sessions.orphan(N1, asked)
     assert [each.session for each in await expire_all(n2)] == [record.id]
 
 

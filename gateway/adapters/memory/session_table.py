@@ -22,7 +22,6 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
-    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -256,13 +255,14 @@ class SessionTable:
         """See ``SessionStore.owned``."""
         return list(self._partitions[number].connected.get(owner, {}))
 
-    def orphan(self, lapsed: NodeRef, number: int, limit: int, now: float) -> Orphans:
-        """See ``SessionStore.orphan``; only connected sessions are looked at."""
-        partition = self._partitions[number]
-        looked_at = list(partition.connected.get(lapsed, {}))[:limit]
-        for session in looked_at:
-            self._start_window(partition.sessions[session], now)
-        return Orphans(len(looked_at), [(session, partition.sessions[session].record.epoch) for session in looked_at])
+    def orphan(self, lapsed: NodeRef, session: SessionId, now: float) -> Epoch | None:
+        """See ``SessionStore.orphan``, for one session."""
+        stored = self._partition_of(session, now).sessions.get(session)
+        if stored is None or stored.record.owner != lapsed:
+            return None
+        if stored.deadline is None:
+            self._start_window(stored, now)
+        return stored.record.epoch
 
     def has_ended(self, session: SessionId, now: float) -> bool:
         """Tell whether a session is remembered as ended."""

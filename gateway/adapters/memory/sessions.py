@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from gateway.adapters.memory.connection import Connection
 from gateway.core.codes import ErrorCode
-from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.ports import (
     ClaimResult,
     Ended,
     Identity,
-    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -85,6 +84,6 @@ class MemorySessionStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.owned(owner, partition))
 
-    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> Orphans:
+    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.orphan(lapsed, partition, limit, now))
+        return await self._connection.run(lambda grid, now: grid.orphan(lapsed, sessions, now))

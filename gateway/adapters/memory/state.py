@@ -10,8 +10,8 @@ from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
 from gateway.core.codes import ErrorCode
-from gateway.core.types import GridGeneration, NodeRef, TopicPath
-from gateway.ports import Ended, Fenced, Orphans, Ownership, PublishCommand, Published, PublishResult, TopicValue
+from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, PublishResult, TopicValue
 
 NO_RUN = 0
 """The run id stored in a grid that nobody has adopted yet."""
@@ -95,11 +95,11 @@ class GridData:
             self.topics.forget(each.session)
         return ended
 
-    def orphan(self, lapsed: NodeRef, partition: int, limit: int, now: float) -> Orphans:
+    def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId], now: float) -> list[Epoch | None]:
         """Put sessions of a lapsed node on the clock; none if it has come back, for then they are its own again."""
         if self.leases.holds(lapsed, now):
-            return Orphans(0, ())
-        return self.sessions.orphan(lapsed, partition, limit, now)
+            return [None] * len(sessions)
+        return [self.sessions.orphan(lapsed, each, now) for each in sessions]
 
     def inventory(self, now: float) -> set[str]:
         """Name everything that is kept."""

@@ -22,7 +22,6 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
-    Orphans,
     Ownership,
     Restored,
     SessionChanges,
@@ -224,20 +223,14 @@ class RedisSessions:
         # The name of another owner may begin with this one's and a space; an id holds none.
         return [session for session in (_id(owner, name) for name in names) if " " not in session]
 
-    async def orphan(self, lapsed: NodeRef, partition: int, *, limit: int) -> Orphans:
+    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
-        names = await self._batcher.call((*self._names(lapsed, partition), "LIMIT", 0, limit), gated=True)
         term = self._leases.lapsed.get(lapsed, ANY_TERM)
-        sessions = [_id(lapsed, name) for name in names]
         epochs = await self._batcher.call_all(
             [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], each, str(lapsed), term) for each in sessions],
             gated=True,
         )
-        # A session written under a later lease counts as not looked at: the node is back, and the partition is done.
-        return Orphans(
-            sum(epoch != 0 for epoch in epochs),
-            [(session, Epoch(epoch)) for session, epoch in zip(sessions, epochs, strict=True) if epoch > 0],
-        )
+        return [Epoch(epoch) if epoch else None for epoch in epochs]
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

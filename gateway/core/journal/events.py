@@ -50,7 +50,8 @@ SESSION_PROPERTIES_CHANGED = EventType(
 )
 SESSION_SELECTIONS_CHANGED = EventType(
     "session_selections_changed",
-    "Selections of the session were added or taken away; `count` are in force now.",
+    "Selections of the session were added (`+`) or taken away (`-`), by its client or because it may not have them any "
+    "more; `count` are in force now, among them what is left of one that was taken away in part.",
     ("names", "count"),
 )
 NODE_STARTED = EventType("node_started", "The node accepts connections.", (), about_session=False)

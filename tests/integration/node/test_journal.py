@@ -14,6 +14,8 @@ import pytest
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.app.journal import minutes, writer
 from gateway.core.journal import EVENT_TYPES, JOURNAL_PARTITIONS, Record, event_type, read_event_id, read_records
+from gateway.core.permissions import Policy, Role, parse_template
+from gateway.ports import GridUnavailable
 from gateway.settings.values import PrincipalNames
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
@@ -129,6 +131,37 @@ async def test_numbers_have_no_hole_and_a_restarted_node_counts_anew(memory: Mem
     assert len(records(memory, "node_started")) == len(records(memory, "node_stopped")) == 2
 
 
+async def test_selections_that_a_policy_takes_away(memory: MemoryGridServer) -> None:
+    def allow(node: TestNode, *templates: str) -> None:
+        role = Role(select=tuple(map(parse_template, templates)))
+        node.gateway.node.authorisation.reload(Policy({"r": role}, default=["r"]))
+
+    def selected(each: Record) -> tuple[object, ...]:
+        return each["node"], each["epoch"], each["names"], each["count"]
+
+    async with journalled("n1", memory) as n1, journalled("n2", memory) as n2:
+        async with RawClient(n1.url) as raw:
+            welcome = await raw.hello()
+            for number, selector in enumerate(("a/**", "b/**", "c/**"), 1):
+                await raw.send({"type": "subscribe", "id": number, "request": number, "selector": selector})
+                await raw.expect("reply")
+            allow(n1, "a/x", "a/y", "c/**")
+            await raw.expect("notice")
+            await told(memory, "session_selections_changed", lambda each: each["names"] == ["-a/**", "-b/**"])
+        allow(n2, "a/**")
+        async with RawClient(n2.url) as raw:
+            again = await raw.resume(welcome["token"], attempt=1)
+            assert again["withdrawn"] == ["c/**"]
+            await told(memory, "session_selections_changed", lambda each: each["names"] == ["-c/**"])
+    assert [selected(each) for each in records(memory, "session_selections_changed")] == [
+        ("n1", 1, ["+a/**"], 1),
+        ("n1", 1, ["+b/**"], 2),
+        ("n1", 1, ["+c/**"], 3),
+        ("n1", 1, ["-a/**", "-b/**"], 3),
+        ("n2", 2, ["-c/**"], 2),
+    ]
+
+
 async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
     quick = {"lease": 1.0, "lease_renew": 0.2}
     async with journalled("n1", memory, **quick) as n1, journalled("n2", memory, **quick) as n2:
@@ -152,6 +185,44 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
     assert taken["count"] == 1
     # What the node told while it was alone is there all the same, under its own name.
     assert [each["node"] for each in records(memory, "grid_lost", "node_lease_lost")] == ["n1", "n1"]
+
+
+async def test_a_takeover_is_told_once_though_answers_are_lost(
+    memory: MemoryGridServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {"lease": 1.0, "lease_renew": 0.2}
+    async with journalled("n1", memory, **quick) as n1, journalled("n2", memory, **quick) as n2:
+        ours, theirs = n1.gateway.node._context.grid, n2.gateway.node._context.grid
+        assert isinstance(ours, MemoryGrid)
+        steps: list[str] = []
+
+        def lose_first_answer(part: object, step: str) -> None:
+            execute = getattr(part, step)
+
+            async def executed(*asked: object, **more: object) -> object:
+                answer = await execute(*asked, **more)
+                steps.append(step)
+                if steps.count(step) == 1:
+                    raise GridUnavailable("the answer was lost on its way")
+                return answer
+
+            monkeypatch.setattr(part, step, executed)
+
+        lose_first_answer(theirs.sessions, "orphan")
+        lose_first_answer(theirs.nodes, "finish_takeover")
+        async with RawClient(n1.url) as one, RawClient(n1.url) as two:
+            sessions = {(await each.hello())["session"] for each in (one, two)}
+            ours.cut()
+            await eventually(lambda: "finish_takeover" in steps)
+            await told(memory, "node_taken_over")
+            ours.mend()
+            await told(memory, "node_lease_lost")
+    assert steps.count("orphan") > 1
+    orphaned = records(memory, "session_orphaned")
+    assert sorted(each["session"] for each in orphaned) == sorted(sessions)
+    lapsed, taken = records(memory, "node_lapsed", "node_taken_over")
+    assert [each["until"] - each["since"] for each in (lapsed, *orphaned)] == [1_000_000] * 3
+    assert taken["count"] == len(sessions)
 
 
 async def test_refusals_name_the_session_only_if_the_token_is_genuine(memory: MemoryGridServer) -> None:

@@ -19,7 +19,6 @@ from gateway.ports import (
     GridUnavailable,
     Identity,
     LeaseLost,
-    Orphans,
     Ownership,
     PublishCommand,
     Published,
@@ -178,11 +177,11 @@ async def test_orphaning_leaves_alone_what_was_written_under_a_later_lease(bench
     await n1.nodes.join(N1, lease=60)
     verified, others = records[:100], records[100:]
     assert set(await n1.sessions.restore(verified, recreate=False)) == {Restored.WRITTEN}
-    for partition in range(SESSION_PARTITIONS):
-        # The taker does not know yet; it must come to an end all the same.
-        assert (await n2.sessions.orphan(N1, partition, limit=1)).looked_at in {0, 1}
-        while (await n2.sessions.orphan(N1, partition, limit=2)).looked_at == 2:
-            pass
+    # The taker does not know yet.
+    epochs = await n2.sessions.orphan(N1, [each.id for each in records])
+    assert epochs == [None] * 100 + [each.epoch for each in others]
+    owned = [each for partition in range(SESSION_PARTITIONS) for each in await n2.sessions.owned(N1, partition)]
+    assert sorted(owned) == sorted(each.id for each in verified), "whoever takes over from it next finds them"
     for record in verified:
         assert await n1.sessions.find(record.id) == record
     # The rest is put right when the node verifies it.
@@ -202,8 +201,9 @@ async def test_orphaning_does_not_touch_names_that_begin_alike(bench: Bench) -> 
     )
     await grid.sessions.create(mine)
     await grid.sessions.create(other)
-    orphans = await grid.sessions.orphan(N1, session_partition(mine.id), limit=10)
-    assert orphans == Orphans(1, [(mine.id, mine.epoch)])
+    owned = await grid.sessions.owned(N1, session_partition(mine.id))
+    assert owned == [mine.id]
+    assert await grid.sessions.orphan(N1, owned) == [mine.epoch]
     assert await grid.sessions.find(mine.id) == replace(mine, connected=False)
     assert await grid.sessions.find(other.id) == other
 
@@ -224,7 +224,7 @@ async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_ve
         grid.sessions.change(right_of(record), SessionChanges(selections=("+b",))),
         grid.sessions.disconnect(right_of(record)),
         grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED),
-        grid.sessions.orphan(N2, 0, limit=1),
+        grid.sessions.orphan(N2, [record.id]),
         grid.topics.publish([publisher.command(1)]),
     ]
     for result in await asyncio.gather(*attempts, return_exceptions=True):
@@ -345,7 +345,7 @@ async def test_sessions_restored_into_an_emptied_grid_can_be_orphaned(
         return await n2.nodes.take_over(N1, by=N2, within=60) is not None
 
     await eventually(taken)
-    assert (await n2.sessions.orphan(N1, session_partition(record.id), limit=10)).looked_at == 1
+    assert await n2.sessions.orphan(N1, [record.id]) == [record.epoch]
     assert await n2.sessions.find(record.id) == replace(record, connected=False)
 
 

@@ -7,20 +7,20 @@
 -- ARGV[1] id
 -- ARGV[2] lapsed node
 -- ARGV[3] term of its lapsed lease
--- Result  epoch of the session, which was put on the clock; -1 it was looked at, and there was nothing to do; 0 it was
---         written under a later lease: the node has come back and its sessions are its own
+-- Result  epoch of the session, which is on the clock; 0 if it is none of the lapsed node's any more: claimed, ended, or
+--         written under a later lease, as the node has come back and its sessions are its own
 --
--- Invariant: only a session that the lapsed node still owns, and wrote under the lapsed lease, is touched.
-local stored = redis.call('HMGET', KEYS[1], 'owner', 'connected', 'window', 'term', 'epoch')
-local result = -1
-if stored[1] == ARGV[2] and stored[2] == '1' then
+-- Invariant: only a session that the lapsed node still owns, and wrote under the lapsed lease, is touched. Asking twice
+-- answers the same and does not lengthen the window.
+local stored = redis.call('HMGET', KEYS[1], 'owner', 'connected', 'window', 'term', 'epoch', 'ended')
+local is_theirs = stored[1] == ARGV[2] and not stored[6]
+if is_theirs and stored[2] == '1' then
   if tonumber(stored[4]) > tonumber(ARGV[3]) then
     return 0
   end
   local time = redis.call('TIME')
   redis.call('HSET', KEYS[1], 'connected', '0')
   redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + stored[3] * 1000), ARGV[1])
-  result = tonumber(stored[5])
 end
 redis.call('ZREM', KEYS[2], ARGV[2] .. ' ' .. ARGV[1])
-return result
+return is_theirs and tonumber(stored[5]) or 0
