@@ -54,7 +54,7 @@ def _measure(events: int, lake: Path) -> dict[str, Any]:
     pipeline = [sys.executable, "-m", "pipeline"]
     taken = {"generate": measure([*pipeline, "generate", "--events", f"{events}", "--lake", f"{lake}"])}
     memory, local = f"spark.driver.memory={MEMORY}", {"SPARK_LOCAL_IP": "127.0.0.1"}
-    taken["silver"] = measure([sys.executable, "-m", "benchmarks.pipeline.silver", f"{lake}", memory], local)
+    taken["silver"] = measure([*pipeline, "backfill", "--lake", f"{lake}", "--spark-conf", memory], local)
     taken["gold"] = measure([*pipeline, "gold", "--lake", f"{lake}", "--spark-conf", memory], local)
     taken["duckdb"] = measure([sys.executable, "-m", "benchmarks.pipeline.duckdb_gold", f"{lake}"])
     files = {
