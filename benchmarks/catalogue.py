@@ -12,7 +12,6 @@ from benchmarks.cases.failover import FailoverCase
 from benchmarks.cases.fanout import FanOut
 from benchmarks.cases.grid_cost import GridCostCase
 from benchmarks.cases.growth import GrowthCase
-from benchmarks.cases.journal import JournalCase
 from benchmarks.cases.memory import MemoryCase
 from benchmarks.cases.own_topic import OwnTopic
 from benchmarks.cases.publish import PublishCase
@@ -40,7 +39,6 @@ CASES: Final[Sequence[type[Case]]] = (
     MemoryCase,
     SnapshotCase,
     GridCostCase,
-    JournalCase,
     GrowthCase,
 )
 """Steady comes after fan-out, whose results tell it what half of a saturation is."""

@@ -162,8 +162,6 @@ class Case(ABC):
             that were not chosen or are unavailable; names that are no system are always run.
         targets: what is demanded of ours.
         rounds: how often each contestant is measured unless ``--runs`` says otherwise.
-        published: whether it is part of the run that compares the gateway with its peers; if not, it is measured when
-            it is named.
     """
 
     name: ClassVar[str]
@@ -173,7 +171,6 @@ class Case(ABC):
     contestants: ClassVar[Sequence[str]]
     targets: ClassVar[Sequence[Target]] = ()
     rounds: ClassVar[int] = 3
-    published: ClassVar[bool] = True
 
     @abstractmethod
     def run(self, contestant: str, context: Context) -> Sequence[Row]:
