@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -17,11 +16,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.systems.base import SystemFailed, SystemUnavailable
+from gateway.local.ports import free_port
 
 HOST: Final = "127.0.0.1"
-
-PORTS: Final = range(20_000, 32_000)
-"""Below the range that the kernel gives to outgoing connections, of which benchmarks open thousands."""
 
 START_DEADLINE: Final = 30.0
 """Seconds until a program must be ready; generous because a Node.js server loads its modules first."""
@@ -34,22 +31,6 @@ LAST_OUTPUT_BYTES: Final = 2_000
 
 _POLL: Final = 0.01
 """Seconds between looks at a condition."""
-
-
-def free_port() -> int:
-    """Find a TCP port of 127.0.0.1 on which nothing listens now.
-
-    Raises:
-        SystemFailed: none was found.
-    """
-    for port in random.sample(PORTS, k=100):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise SystemFailed(f"no free port in {PORTS}")
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, within: float = START_DEADLINE) -> None:

@@ -28,7 +28,7 @@ import click
 
 from benchmarks.generator.driver import Load, build, drive
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, free_port, listens, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, listens, scratch_folder
 from benchmarks.progress import Silent
 from benchmarks.storm.cluster import Cluster
 from benchmarks.storm.crowd import all_topics, allow_descriptors, crowd_on
@@ -36,6 +36,7 @@ from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.scenarios import HOME, PREPARING_AT_ONCE, publish_everything, warm_up
 from benchmarks.systems.base import Endpoint, Role, SystemFailed, SystemUnavailable, WireProtocol
 from benchmarks.systems.gateway import CONNECT_TARGET
+from gateway.local.ports import free_port
 
 PLACES: Final[Mapping[str, str]] = {"nowhere": "no TLS", "haproxy": "TLS at HAProxy", "node": "TLS at the node"}
 """Where TLS ends, and what it is called."""

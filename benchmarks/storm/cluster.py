@@ -18,8 +18,9 @@ import lb.settings
 import lb.topology
 from benchmarks.measure import process_cpu, resident_bytes
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, free_port, listens, redis_server, scratch_folder, wait_until
+from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder, wait_until
 from benchmarks.systems.base import Role
+from gateway.local.ports import free_port
 
 NODES: Final = ("n1", "n2")
 """Names; storms begin on the first."""

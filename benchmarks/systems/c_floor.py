@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, free_port, listens, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, listens, scratch_folder
 from benchmarks.systems.base import (
     TOPIC_MARK,
     Endpoint,
@@ -24,6 +24,7 @@ from benchmarks.systems.base import (
     SystemUnderTest,
     WireProtocol,
 )
+from gateway.local.ports import free_port
 
 SOURCES: Final = Path(__file__).parents[1] / "peers" / "c_floor"
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, free_port, redis_server, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
 from benchmarks.systems.base import Endpoint, Role, Running, StartOptions, SystemUnderTest, WireProtocol
 from gateway import __version__
+from gateway.local.ports import free_port
 
 REPOSITORY: Final = Path(__file__).parents[2]
 

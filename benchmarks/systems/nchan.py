@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 import jinja2
 
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, free_port, redis_server, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
 from benchmarks.systems.base import (
     TOPIC_MARK,
     Endpoint,
@@ -28,6 +28,7 @@ from benchmarks.systems.base import (
     SystemUnderTest,
     WireProtocol,
 )
+from gateway.local.ports import free_port
 
 TEMPLATE: Final = Path(__file__).parents[1] / "peers" / "nchan" / "nginx.conf.template"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, free_port, listens, redis_server, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder
 from benchmarks.systems.base import (
     Endpoint,
     Role,
@@ -21,6 +21,7 @@ from benchmarks.systems.base import (
     SystemUnderTest,
     WireProtocol,
 )
+from gateway.local.ports import free_port
 
 REQUEST_TARGET: Final = "/socket.io/?EIO=4&transport=websocket"
 """The same for subscribers and publishers: topics are named in events, not in the target."""

@@ -14,8 +14,12 @@ base + 10n  node n: +1 clients, +2 admin, +3 agent check      (n = 1, 2, …)
 from __future__ import annotations
 
 import errno
+import os
 import random
 import socket
+import sys
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +35,11 @@ _FREE_PORTS: Final = range(20_000, 32_000)
 """Where free ports are looked for: below the ports that systems give to outgoing connections, because a client that
 dials a dead port of that range again and again may end up connected to itself and occupy it."""
 _LAST_PORT: Final = 65_535
+_MOST_HELD: Final = 64
+"""Ports that are kept for whom they were given to: those of some stacks."""
+_held: deque[int] = deque()
+"""Descriptors of sockets that are bound to these ports and do not listen. A server that sets SO_REUSEADDR, as all do,
+may listen there beside them; nobody who looks for a free port finds them."""
 
 
 class PortsTaken(Exception):
@@ -38,13 +47,13 @@ class PortsTaken(Exception):
 
 
 def free_port() -> int:
-    """Find one port on which nobody listens now.
+    """Find one port that nobody uses, and keep it: for some time it is given to nobody else.
 
     Raises:
         PortsTaken: there is none.
     """
     for port in random.sample(_FREE_PORTS, len(_FREE_PORTS)):
-        if not _is_taken(port):
+        if _keep([port]):
             return port
     raise PortsTaken(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}")
 
@@ -101,14 +110,14 @@ class PortPlan:
 
     @classmethod
     def free(cls, nodes: int) -> PortPlan:
-        """Find a block of free ports, for tests.
+        """Find a block of free ports, for tests, and keep it as ``free_port`` does.
 
         Raises:
             PortsTaken: there is none.
         """
         for base in random.sample(_FREE_BASES, len(_FREE_BASES)):
             plan = cls.from_base(base, nodes)
-            if not plan.taken():
+            if _keep(plan.all()):
                 return plan
         raise PortsTaken(f"no block of free ports between {_FREE_BASES.start} and {_FREE_BASES.stop}")
 
@@ -153,6 +162,29 @@ class PortPlan:
                 f"in use by another program: port {', '.join(map(str, taken))} of {LOOPBACK}; "
                 f"stop it, or choose another base, for example PORT_BASE={self.base + BLOCK}"
             )
+
+
+def _keep(ports: Iterable[int]) -> bool:
+    """Bind to all these ports, if nobody else has."""
+    bound: list[socket.socket] = []
+    for port in ports:
+        bound.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+        try:
+            bound[-1].bind((LOOPBACK, port))
+        except OSError as error:
+            for each in bound:
+                each.close()
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    for each in bound:
+        # Only now: before, it would have bound beside others who wait for their server as well.
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _held.append(each.detach())
+    # Other systems than Linux let nobody listen beside a socket that is bound.
+    while len(_held) > (_MOST_HELD if sys.platform == "linux" else 0):
+        os.close(_held.popleft())
+    return True
 
 
 def _is_taken(port: int) -> bool:

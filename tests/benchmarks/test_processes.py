@@ -12,8 +12,9 @@ import pytest
 
 from benchmarks.measure import cpu_between, cpu_by_role, process_cpu, resident_bytes
 from benchmarks.placement import Placement
-from benchmarks.processes import PinnedProcess, family, free_port, listens, wait_until
+from benchmarks.processes import PinnedProcess, family, listens, wait_until
 from benchmarks.systems.base import Role, SystemFailed, SystemUnavailable
+from gateway.local.ports import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="benchmarks read /proc")
 

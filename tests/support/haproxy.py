@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from gateway.local.ports import free_port
 from lb.errors import RuntimeSocketError
 from lb.render import render
 from lb.runtime import NodeStatus, RuntimeSocket
@@ -49,12 +49,8 @@ def require_haproxy() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Find *count* different TCP ports of the loopback that nobody uses now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Find *count* different TCP ports of the loopback that nobody uses."""
+    return [free_port() for _ in range(count)]
 
 
 def wait_until(condition: Callable[[], bool], *, what: str, deadline: float = START_DEADLINE) -> None:

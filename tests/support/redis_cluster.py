@@ -22,7 +22,8 @@ import redis.asyncio as asyncio_redis
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from tests.support.redis_server import HOST, RedisServer, free_port
+from gateway.local.ports import free_port
+from tests.support.redis_server import HOST, RedisServer
 
 SLOTS: Final = 16_384
 

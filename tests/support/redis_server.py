@@ -16,10 +16,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -33,11 +31,9 @@ from typing import Any, Final, Self
 import pytest
 import redis
 
-HOST: Final = "127.0.0.1"
+from gateway.local.ports import free_port
 
-PORTS: Final = range(20_000, 32_000)
-"""Below the range that the kernel gives to outgoing connections: a client that keeps dialling a port of that range
-while the server is down can end up connected to itself, and then the server cannot come back."""
+HOST: Final = "127.0.0.1"
 
 START_DEADLINE: Final = 20.0
 """Seconds until a server must answer PING; generous because several suites may share two cores."""
@@ -68,19 +64,6 @@ def redis_binary() -> str:
             pytest.fail("redis-server is not installed, and CI must not skip tests", pytrace=False)
         pytest.skip("redis-server is not installed")
     return path
-
-
-def free_port() -> int:
-    """Find a port on which nothing listens now."""
-    for _ in range(_PORT_TRIES):
-        port = random.choice(PORTS)
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    pytest.fail(f"no free port in {PORTS} after {_PORT_TRIES} tries")
 
 
 class RedisServer:

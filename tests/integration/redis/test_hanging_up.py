@@ -15,12 +15,13 @@ from redis.asyncio.connection import Connection
 
 from gateway.adapters.redis import adoption, dialer, link
 from gateway.adapters.redis.topology import SentinelFinder, Topology
+from gateway.local.ports import free_port
 from gateway.ports import GridState, GridUnavailable
 from gateway.settings.grid_url import read_grid_url
 from gateway.settings.values import HostPort
 from tests.integration.redis.support import Bench
 from tests.support.redis_sentinel import MASTER, SentinelServer
-from tests.support.redis_server import HOST, free_port
+from tests.support.redis_server import HOST
 
 
 @pytest.fixture

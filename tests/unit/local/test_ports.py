@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gateway.local.ports import BLOCK, MAXIMUM_NODES, PortPlan, PortsTaken, free_port
+from gateway.local.ports import BLOCK, LOOPBACK, MAXIMUM_NODES, PortPlan, PortsTaken, free_port
 
 
 def test_all_ports_of_the_largest_stack_lie_in_its_block_once() -> None:
@@ -39,6 +39,20 @@ def test_a_taken_port_is_named_with_a_remedy() -> None:
     plan.require_free()
 
 
-def test_a_free_port_can_be_had() -> None:
-    with socket.create_server(("127.0.0.1", free_port())):
-        pass
+def test_a_free_port_can_be_had_and_is_given_to_nobody_else() -> None:
+    port = free_port()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((LOOPBACK, port))
+
+    with socket.create_server((LOOPBACK, port)):
+        socket.create_connection((LOOPBACK, port)).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((LOOPBACK, port))
+
+
+def test_a_free_block_is_kept_for_its_stack() -> None:
+    plan = PortPlan.free(2)
+    plan.require_free()
+    for port in plan.all():
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((LOOPBACK, port))
