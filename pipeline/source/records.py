@@ -40,7 +40,12 @@ LAST_INSTANT: Final = 253_402_300_800_000_000
 LONGEST_TEXT: Final = 65_536
 """Bytes of a rejected line that are kept: whole, unless it is of a kind that never was an event."""
 
+MOST: Final = 1 << 40
+"""What no number that nodes tell comes near to: a terabyte a minute, 34 years in milliseconds. Millions of such numbers
+can still be added up in 64 bits, so that one event whose number cannot be never stops the tables of all others."""
+
 _INSTANTS: Final = tuple(name for name, each in FIELDS.items() if each.kind is FieldKind.INSTANT)
+_NUMBERS: Final = frozenset(name for name, each in FIELDS.items() if each.kind is FieldKind.NUMBER)
 
 _EVENTS: Final = b"events"
 _COUNT: Final = b"count"
@@ -95,6 +100,11 @@ def _impossible(record: Record) -> str | None:
         instant = record.get(name)
         if instant is not None and not 0 <= instant < LAST_INSTANT:
             return f"{name!r} is no time from 1970 to 9999"
+    for name, value in record.items():
+        if type(value) is int and not -MOST < value < MOST and name in _NUMBERS:
+            return f"{name!r} is a number that cannot be"
+    if record.get("session") == "":
+        return "'session' is empty"
     if record["id"].isascii() and len(record["id"]) <= _LONGEST_ID:
         return None
     return f"'id' is longer than {_LONGEST_ID} characters, or not of ASCII"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.journal import write_records
 from pipeline.source.offsets import EntryId
-from pipeline.source.records import ARROW, LAST_INSTANT, LONGEST_TEXT, NO_LINE, rows_of, table_of
+from pipeline.source.records import ARROW, LAST_INSTANT, LONGEST_TEXT, MOST, NO_LINE, rows_of, table_of
 
 ENTRY = EntryId(1, 7)
 GOOD: dict[str, Any] = {
@@ -69,6 +69,23 @@ def test_times_that_no_table_can_hold_are_rejected() -> None:
         (row,) = rows(orjson.dumps(GOOD | {name: instant}))
 
         assert f"{name!r} is no time" in row["rejected"]
+
+
+def test_what_no_node_can_mean_is_rejected_and_stops_nobody() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"lost": MOST}, "'lost' is a number that cannot be"),
+        ({"window_ms": -(1 << 62)}, "'window_ms' is a number that cannot be"),
+        ({"session": ""}, "'session' is empty"),
+        ({"id": f"i-{1 << 64}"}, "is no id of an event"),
+        ({"id": f"i-{'9' * 5_000}"}, "is no id of an event"),
+    ]
+    for told, reason in wrong:
+        (row,) = found = rows(orjson.dumps(GOOD | told))
+
+        assert reason in row["rejected"]
+        assert len(table_of(found, 0, "J")) == 1
+    (row,) = rows(orjson.dumps(GOOD | {"lost": MOST - 1, "unknown": 1 << 62}))
+    assert row["lost"] == MOST - 1
 
 
 def test_an_entry_that_lacks_lines_is_told() -> None:

@@ -22,6 +22,9 @@ _REQUIRED: Final = ("version", "id", "type", "at", "node", "incarnation", "relea
 _INT64: Final = range(-(1 << 63), 1 << 63)
 """What a whole number may be, so that every reader can hold it."""
 
+_MOST_DIGITS: Final = 18
+"""Of the number in an id: as many as fit into 64 bits whatever they are. No node lives to tell so many events."""
+
 
 class BadRecord(GatewayError):
     """A line of the journal is not a record; the message says why. It never repeats more than a little of the line."""
@@ -44,7 +47,7 @@ def read_event_id(text: str) -> tuple[Incarnation, int]:
         BadRecord: it is none.
     """
     incarnation, _, number = text.rpartition("-")
-    if not incarnation or not (number.isascii() and number.isdecimal()):
+    if not incarnation or len(number) > _MOST_DIGITS or not (number.isascii() and number.isdecimal()):
         raise BadRecord(f"{text[:60]!r} is no id of an event, which is an incarnation, a dash and a number")
     return Incarnation(incarnation), int(number)
 
