@@ -7,9 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.bronze.layout import bronze_of
+from pipeline.bronze.layout import bronze_of, no_events
 from pipeline.bronze.reading import read_bronze
+from pipeline.errors import NotReady
 from pipeline.schemas import REJECTED, SILVER
+from pipeline.spark import address
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class Lake:
         return self.folder / "silver" / "sessions"
 
     @property
+    def sessions_work(self) -> Path:
+        """Where the jobs that make the sessions keep what they need; it is there from their first run."""
+        return self.folder / "checkpoints" / "sessions"
+
+    @property
     def gold(self) -> Path:
         """The tables that answer questions."""
         return self.folder / "gold"
@@ -50,8 +57,29 @@ class Lake:
         folder = bronze_of(self.folder).rejected
         if not any(folder.rglob("*.parquet")):
             return spark.createDataFrame([], REJECTED)
-        return spark.read.schema(REJECTED).parquet(str(folder))
+        return spark.read.schema(REJECTED).parquet(address(folder))
 
     def read_sessions(self, spark: SparkSession) -> DataFrame:
-        """Read the sessions."""
-        return spark.read.schema(SILVER).parquet(str(self.sessions.absolute()))
+        """Read the sessions; there may be none yet, if nodes told only of themselves.
+
+        Raises:
+            NotReady: nobody has looked for any.
+        """
+        if any(self.sessions.rglob("*.parquet")):
+            return spark.read.schema(SILVER).parquet(address(self.sessions))
+        self.look()
+        return spark.createDataFrame([], SILVER)
+
+    def look(self) -> None:
+        """See, before Spark is started, whether gold can be made.
+
+        Raises:
+            NotReady: there are no events, or nobody has made sessions of them.
+        """
+        if not bronze_of(self.folder).hours():
+            raise NotReady(no_events(self.folder))
+        if not self.sessions_work.exists() and not any(self.sessions.rglob("*.parquet")):
+            raise NotReady(
+                f"there is nothing in {self.sessions} yet; run `pipeline sessions` or `pipeline backfill` first, or "
+                "name another lake"
+            )

@@ -6,12 +6,18 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
+from pipeline.prerequisites import look_for_java, look_for_master
+
 LOCAL: Final = "local[*]"
 """All cores of this machine, in one process."""
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""``spark-submit`` sets it for the program that it starts: the JVM runs, and ``--master`` is said already."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     # Times are of UTC everywhere, whatever the zone of the machine.
@@ -47,8 +53,15 @@ def spark_session(
         name: of the application, for Spark's own pages.
         master: where it runs, for example ``local[*]``; None if ``spark-submit`` has said it.
         settings: more settings of Spark; they win over ``SETTINGS``.
-        quiet: have the JVM write nothing: whatever goes wrong comes to Python, too.
+        quiet: have the JVM write nothing but what ``log4j2.properties`` says: whatever goes wrong comes to Python, too.
+
+    Raises:
+        NotReady: there is no Java to run it in, or no master.
     """
+    if SUBMITTED not in os.environ:
+        look_for_java()
+    if master is not None:
+        look_for_master(master)
     # Drivers and workers must run the same Python; that of the command line is the right one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
@@ -66,6 +79,15 @@ def spark_session(
     if quiet:
         _hush(session)
     return session
+
+
+def address(path: Path) -> str:
+    """Name a file or folder for Spark: on the machine, whatever file system a cluster of Hadoop takes for the default.
+
+    Args:
+        path: of a lake.
+    """
+    return f"file://{path.absolute()}"
 
 
 def _hush(session: SparkSession) -> None:

@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.bronze.files import empty, exchange, in_turn, only_one, sync
-from pipeline.bronze.layout import DAY, HOUR, SECOND, Layout, bronze_of, hour_of
+from pipeline.bronze.layout import DAY, HOUR, SECOND, Layout, bronze_of, hour_of, no_events
 from pipeline.bronze.log import CommitLog
 from pipeline.bronze.staging import PARQUET
+from pipeline.errors import NotReady
 
 Tell = Callable[[str], None]
 
@@ -67,11 +68,13 @@ def compact(
         now: microseconds since 1970; by default the clock's.
 
     Raises:
-        NotReady: another compaction runs.
+        NotReady: another compaction runs, or there is no bronze.
         PipelineError: the file system cannot do it.
     """
     now = time.time_ns() // 1000 if now is None else now
     layout = bronze_of(lake)
+    if not layout.root.is_dir():
+        raise NotReady(no_events(lake))
     log = CommitLog(layout)
     with only_one(layout.log / "compact.lock", "`pipeline compact`"):
         newest = log.newest()

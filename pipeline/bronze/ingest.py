@@ -28,6 +28,7 @@ from pipeline.source.datasource import NAME, JournalSource, commit, source_optio
 from pipeline.source.journal import Journal, JournalPlace
 from pipeline.source.offsets import Position, Positions, positions_of, refuse_gaps, skip_gap, what_is_gone
 from pipeline.source.records import NO_LINE
+from pipeline.spark import address
 from pipeline.streaming import wait_for
 
 Tell = Callable[[str], None]
@@ -89,7 +90,7 @@ def ingest(
         checkpoint = options.lake.absolute() / "checkpoints" / "bronze"
         if _prepare_checkpoint(checkpoint, log.newest().positions):
             tell("the checkpoint of the last run says something else than bronze does; going on from bronze")
-        batches = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", str(checkpoint))
+        batches = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", address(checkpoint))
         whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
         query = batches.foreachBatch(_taker(options, layout, log, tell)).trigger(**whenever).start()
         wait_for(query, wanted)

@@ -51,6 +51,11 @@ def bronze_of(lake: Path) -> Layout:
     return Layout(lake.absolute() / "bronze")
 
 
+def no_events(lake: Path) -> str:
+    """Say that a lake has no bronze, and what to do."""
+    return f"there are no events in {bronze_of(lake).root}; run `pipeline ingest` first, or name another lake"
+
+
 def hour_folder(hour: int) -> str:
     """Name the folder of an hour.
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,11 +27,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from gateway.core.journal import FIELDS, Field, FieldKind
-from pipeline.bronze.layout import Layout, bronze_of
+from pipeline.bronze.layout import Layout, bronze_of, no_events
 from pipeline.bronze.log import Commit, CommitLog
 from pipeline.columns import arrow_schema
 from pipeline.errors import NotReady, PipelineError
 from pipeline.schemas import BRONZE, bronze_schema
+from pipeline.spark import address
 
 NAME: Final = "gateway_bronze"
 
@@ -57,8 +58,9 @@ def read_bronze(spark: SparkSession, lake: Path, fields: Mapping[str, Field] = F
     """
     layout = bronze_of(lake)
     if not layout.hours():
-        raise NotReady(f"there are no events in {layout.root}; run `pipeline ingest` first")
-    events = spark.read.schema(bronze_schema(fields)).option("basePath", str(layout.root)).parquet(str(layout.root))
+        raise NotReady(no_events(lake))
+    root = address(layout.root)
+    events = spark.read.schema(bronze_schema(fields)).option("basePath", root).parquet(root)
     return events.withColumns({each.name: _recovered(each) for each in fields.values() if each.since > 1})
 
 
@@ -88,6 +90,28 @@ def follow_bronze(spark: SparkSession, lake: Path, *, commits: int = COMMITS_AT_
     """
     spark.dataSource.register(BronzeSource)
     return spark.readStream.format(NAME).options(root=str(bronze_of(lake).root), commits=str(commits)).load()
+
+
+def look_for_commits(lake: Path, *, waits: bool) -> None:
+    """See whether there is, or can be, anything for a stream to read.
+
+    Args:
+        lake: the folder of all tables.
+        waits: whether the stream waits for what comes.
+
+    Raises:
+        NotReady: there is nothing.
+    """
+    bronze = bronze_of(lake)
+    if CommitLog(bronze).sequences():
+        return
+    if bronze.hours():
+        raise NotReady(
+            f"the events in {bronze.root} did not come through the journal, and are in no commit that a stream could "
+            "read; `pipeline backfill` and `pipeline gold` read them"
+        )
+    if not waits:
+        raise NotReady(no_events(lake))
 
 
 class BronzeSource(DataSource):
@@ -124,6 +148,11 @@ class CommittedFile(InputPartition):
     stream: int
 
 
+Offset: TypeAlias = dict[str, Any]
+"""How far the stream is: ``commit``, the number of the last commit that was read, and ``lake``, the name of the bronze
+that it was read from, which is empty before the first one. Spark keeps it as JSON."""
+
+
 class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads commit by commit; see ``DataSourceStreamReader``.
 
@@ -141,9 +170,9 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _log(self) -> CommitLog:
         return CommitLog(Layout(self._root))
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first commit that is in the log; what is older is for ``pipeline backfill``."""
-        return {"commit": next(iter(self._log.sequences()), 1) - 1}
+        return {"commit": next(iter(self._log.sequences()), 1) - 1, "lake": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """What Spark calls files are commits here."""
@@ -153,30 +182,37 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Remember what there is now."""
         self._target = self._newest()
 
-    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Choose up to which commit to read next.
 
         Raises:
-            NotReady: commits that were not read yet are not in the log any more.
+            NotReady: the stream has read another bronze than this one.
         """
+        newest = self._log.newest()
+        lake = newest.lake
         end = self._newest() if self._target is None else self._target
+        if start["commit"] > newest.sequence or start["lake"] not in {"", lake}:
+            raise NotReady(
+                f"{self._root} is not the bronze that this stream has read, up to commit {start['commit']}; somebody "
+                "has replaced it. Remove the checkpoint of this job below `checkpoints`, and run it again"
+            )
         if isinstance(limit, ReadMaxFiles):
             end = min(end, start["commit"] + limit.max_files)
         elif not isinstance(limit, ReadAllAvailable):
             raise PipelineError(f"the source {NAME} does not know the limit {type(limit).__name__}")
-        return {"commit": max(end, start["commit"])}
+        return {"commit": end, "lake": lake} if end > start["commit"] else start
 
-    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One for each file of events.
 
         Raises:
-            NotReady: commits are not in the log any more.
+            NotReady: commits that were not read yet are not in the log any more.
         """
         known = self._log.sequences()
-        if start["commit"] < end["commit"] and known[0] > start["commit"] + 1:
+        if start["commit"] < end["commit"] and next(iter(known), end["commit"] + 1) > start["commit"] + 1:
             raise NotReady(
-                f"the commits of {self._root} before {known[0]} are not in its log any more, and this stream has read "
-                f"only up to {start['commit']}; compute its tables with `pipeline backfill`, then begin it anew"
+                f"the first commits of {self._root} are not in its log any more, and this stream has read only up to "
+                f"{start['commit']}; compute its tables with `pipeline backfill`, then begin it anew"
             )
         return [
             CommittedFile(str(self._root), each.path, commit.sequence, each.stream)

@@ -5,6 +5,7 @@ Runs in Spark's Python workers and anywhere else: batches of Arrow go in, files 
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ EVENTS_FILE: Final = arrow_schema(BRONZE).remove(BRONZE.names.index("hour")).rem
 """Columns of a file of events; date and hour are in the names of its folders."""
 
 REJECTED_FILE: Final = arrow_schema(REJECTED)
+
+_SWAPS: Final = 10
+"""How often an hour may be swapped while it is looked at, before that is no compaction any more."""
 
 PARQUET: Final[Mapping[str, Any]] = {"compression": "zstd", "row_group_size": BUFFERED_ROWS}
 """How every file is written."""
@@ -209,12 +213,7 @@ class Stager:
         )
         wanted = set(lines.column("number").to_pylist())
         filters = (pc.field("incarnation") == incarnation) & (pc.field("stream") == number)
-        found: set[int] = set()
-        for folder in folders:
-            for file in sorted(folder.glob("*.parquet")):
-                table: Any = pq.read_table(file, columns=["id"], filters=filters, partitioning=None)
-                found.update(int(each.rpartition("-")[2]) for each in table.column("id").to_pylist())
-        return found & wanted
+        return {int(each.rpartition("-")[2]) for folder in folders for each in _ids_in(folder, filters)} & wanted
 
     def _hours(self, at: Any) -> tuple[Any, Any]:
         """Under which hour events are filed, and which of them not under their own."""
@@ -260,6 +259,20 @@ class Stager:
             file.rows += len(table)
         stream.waiting.clear()
         stream.waiting_rows = 0
+
+
+def _ids_in(folder: Path, filters: Any) -> list[str]:
+    """Ids of some events of an hour, which may be compacted at this moment."""
+    for _ in range(_SWAPS):
+        with contextlib.suppress(FileNotFoundError):
+            tables = [
+                pq.read_table(each, columns=["id"], filters=filters, partitioning=None)
+                for each in sorted(folder.glob("*.parquet"))
+            ]
+            return [str(id_) for table in tables for id_ in table.column("id").to_pylist()]
+    raise PipelineError(
+        f"the files in {folder} change all the time; is something else than this pipeline at work there?"
+    )
 
 
 def _cast(batch: pa.RecordBatch) -> pa.RecordBatch:

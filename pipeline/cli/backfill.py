@@ -6,9 +6,11 @@ from datetime import date, datetime
 
 import click
 
+from pipeline.bronze.layout import bronze_of, no_events
 from pipeline.cli.options import SPARK, configured, spark_of
 from pipeline.cli.telling import Teller, result
 from pipeline.configuration import Configuration
+from pipeline.errors import NotReady
 from pipeline.lake import Lake
 from pipeline.sessions.jobs import backfill_sessions
 from pipeline.sessions.table import Days
@@ -33,6 +35,8 @@ def backfill(*, configuration: Configuration, first: datetime | None, last: date
         if days.first > days.last:
             raise click.UsageError(f"--from {days.first} is after --to {days.last}")
     bronze = Lake(configuration.lake).bronze
+    if not bronze_of(configuration.lake).hours():
+        raise NotReady(no_events(configuration.lake))
     teller = Teller()
     with teller.working("starting Spark"), spark_of(configuration, "backfill", sized([bronze])) as spark:
         done = backfill_sessions(

@@ -9,7 +9,6 @@ import click
 from pipeline.cli.options import SPARK, configured, spark_of
 from pipeline.cli.telling import Teller, result
 from pipeline.configuration import Configuration
-from pipeline.errors import NotReady
 from pipeline.gold.job import Days, sources_of, write_gold
 from pipeline.lake import Lake
 from pipeline.sizing import sized
@@ -34,9 +33,7 @@ def gold(*, configuration: Configuration, first: datetime | None, last: datetime
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     lake = Lake(configuration.lake)
-    for folder, command in ((lake.bronze, "ingest"), (lake.sessions, "sessions")):
-        if not any(folder.rglob("*.parquet")):
-            raise NotReady(f"there is nothing in {folder} yet; run `pipeline {command}` first, or name another lake")
+    lake.look()
     teller = Teller()
     with (
         teller.working("starting Spark"),

@@ -15,15 +15,12 @@ from pyspark.sql import SparkSession
 from gateway.settings import ConfigurationError, Problem
 from gateway.settings.declaration import Setting
 from pipeline.configuration import SETTINGS, Configuration, flag, load, variable
-from pipeline.spark import LOCAL, spark_session
+from pipeline.spark import LOCAL, SUBMITTED, spark_session
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 SPARK: Final = ("lake", "master", "spark_conf")
 """The settings of every command that runs Spark over the tables."""
-
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""``spark-submit`` sets it for the program that it starts, and has taken ``--master`` itself."""
 
 
 def configured(*names: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
@@ -89,7 +86,7 @@ def spark_of(
         name: of the job, for Spark's own pages.
         settings: of Spark, that this job needs; those of the configuration win.
     """
-    master = configuration.master or (None if _SUBMITTED in os.environ else LOCAL)
+    master = configuration.master or (None if SUBMITTED in os.environ else LOCAL)
     given = dict(each.split("=", 1) for each in configuration.spark_conf)
     context = click.get_current_context(silent=True)
     quiet = context is None or not context.find_root().params.get("traceback")

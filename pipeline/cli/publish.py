@@ -6,6 +6,7 @@ import os
 
 import click
 
+from pipeline.bronze.reading import look_for_commits
 from pipeline.cli.options import SPARK, configured, spark_of
 from pipeline.cli.stopping import until_signalled
 from pipeline.cli.telling import Teller
@@ -58,6 +59,7 @@ def publish(*, configuration: Configuration, urls: str, principal: str, timeout:
     if not several:
         raise click.UsageError("--url is empty")
     lake = Lake(configuration.lake)
+    look_for_commits(lake.folder, waits=follow)
     target = Target(several, principal, os.environ.get("GATEWAY_SECRET"), timeout)
     options = PublishOptions(lake, target, configuration.follow_every if follow else None)
     teller = Teller()

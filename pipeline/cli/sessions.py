@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pipeline.bronze.reading import look_for_commits
 from pipeline.cli.options import SPARK, configured, spark_of
 from pipeline.cli.stopping import until_signalled
 from pipeline.cli.telling import Teller, result
@@ -27,6 +28,7 @@ def sessions(*, configuration: Configuration, follow: bool) -> None:
         every=configuration.follow_every if follow else None,
         fresh=configuration.merge_every,
     )
+    look_for_commits(options.lake, waits=follow)
     partitions = {"spark.sql.shuffle.partitions": str(configuration.state_partitions)}
     teller = Teller()
     with (

@@ -14,11 +14,12 @@ from pyspark.sql import functions as sf
 
 from pipeline.bronze.files import only_one
 from pipeline.bronze.layout import bronze_of
-from pipeline.bronze.reading import follow_bronze, read_bronze
+from pipeline.bronze.reading import follow_bronze, look_for_commits, read_bronze
 from pipeline.schemas import SILVER
 from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of, stream_of
 from pipeline.sessions.processor import SessionProcessor
 from pipeline.sessions.table import Days, Merged, SessionsTable
+from pipeline.spark import address
 from pipeline.streaming import wait_for
 
 Tell = Callable[[str], None]
@@ -130,9 +131,11 @@ def stream_sessions(
         wanted: asked several times a second; when it says no, the job ends after the batch in hand.
 
     Raises:
-        NotReady: another job writes the table, or bronze has forgotten commits that were not read yet.
+        NotReady: another job writes the table, or there is nothing to read in bronze, and nobody waits for it.
+        PipelineError: bronze has forgotten commits that were not read yet, or is another one.
         pyspark.errors.PySparkException: Spark failed, or a disk; run it again.
     """
+    look_for_commits(options.lake, waits=options.every is not None)
     table = SessionsTable(options.lake)
     with only_one(table.lock, _JOB):
         writer = _Writer(spark, table, options, tell)
@@ -143,7 +146,7 @@ def stream_sessions(
         rows = sessions_stream(events, options.delay).writeStream.outputMode("update").queryName("sessions")
         whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
         query = (
-            rows.option("checkpointLocation", str(table.checkpoint))
+            rows.option("checkpointLocation", address(table.checkpoint))
             .foreachBatch(writer.take)
             .trigger(**whenever)
             .start()

@@ -30,6 +30,7 @@ from pipeline.bronze.files import sync
 from pipeline.errors import NotReady, PipelineError
 from pipeline.lake import Lake
 from pipeline.schemas import SILVER
+from pipeline.spark import address
 
 BUCKETS: Final = 8
 """Files of a day. More of them make a change to an old session cheaper, and a quiet day's files smaller."""
@@ -104,7 +105,7 @@ class SessionsTable:
 
     def __init__(self, lake: Path) -> None:
         self.root = Lake(lake.absolute()).sessions
-        self.work = lake.absolute() / "checkpoints" / "sessions"
+        self.work = Lake(lake.absolute()).sessions_work
 
     @property
     def checkpoint(self) -> Path:
@@ -135,7 +136,7 @@ class SessionsTable:
             How many there are.
         """
         folder = self._changes / f"{batch:012}"
-        rows.write.mode("overwrite").parquet(str(folder))
+        rows.write.mode("overwrite").parquet(address(folder))
         count = _count(folder.glob("*.parquet"))
         if not count:
             shutil.rmtree(folder)
@@ -150,7 +151,7 @@ class SessionsTable:
         pending = self.pending()
         if not pending:
             return Merged()
-        changes = spark.read.schema(SILVER).parquet(*map(str, pending))
+        changes = spark.read.schema(SILVER).parquet(*map(address, pending))
         turn = sf.regexp_extract("_metadata.file_path", _TURN, 1).cast("long")
         newest = changes.groupBy("session").agg(sf.max_by(sf.struct(*SILVER.names), turn).alias("row")).select("row.*")
         changed = _filed(newest).persist(StorageLevel.DISK_ONLY)
@@ -206,7 +207,7 @@ class SessionsTable:
             told: what is known of the merge already.
         """
         result = filed
-        if standing := sorted(str(each) for each in keep if each.exists()):
+        if standing := sorted(address(each) for each in keep if each.exists()):
             known = _filed(spark.read.schema(SILVER).parquet(*standing))
             result = filed.unionByName(known.join(filed, "session", "left_anti"))
         written = self._write(result)
@@ -222,7 +223,7 @@ class SessionsTable:
         """
         if not self._files():
             raise NotReady(f"there are no sessions in {self.root}; run `pipeline sessions` first")
-        return spark.read.schema(SILVER).parquet(str(self.root))
+        return spark.read.schema(SILVER).parquet(address(self.root))
 
     def _files(self) -> list[Path]:
         return sorted(self.root.glob("date=*/bucket-*.parquet"))
@@ -232,7 +233,7 @@ class SessionsTable:
 
     def _without_strays(self, spark: SparkSession, changed: DataFrame, files: Sequence[Path]) -> tuple[DataFrame, int]:
         """Leave out sessions without an opening that the table has with one: the stream had forgotten them."""
-        whole = [str(each) for each in files if UNKNOWN not in each.parent.name]
+        whole = [address(each) for each in files if UNKNOWN not in each.parent.name]
         beginnings_missing = changed.where(sf.col("date").isNull()).select("session")
         if not whole or beginnings_missing.isEmpty():
             return changed, 0
@@ -245,7 +246,7 @@ class SessionsTable:
         """Write the files of some rows to the staging folder; returns where each belongs, by where it is."""
         shutil.rmtree(self._staging, ignore_errors=True)
         ordered = filed.repartition("date", "bucket").sortWithinPartitions("date", "bucket", "session")
-        ordered.write.partitionBy("date", "bucket").parquet(str(self._staging))
+        ordered.write.partitionBy("date", "bucket").parquet(address(self._staging))
         written: dict[Path, Path] = {}
         for each in sorted(self._staging.glob("date=*/bucket=*/*.parquet")):
             day, bucket = each.parent.parent.name, each.parent.name.removeprefix("bucket=")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from pipeline.bronze import compaction, files
 from pipeline.bronze.compaction import Compacted, compact
 from pipeline.bronze.layout import DAY, HOUR, bronze_of, hour_folder
 from pipeline.bronze.log import CommitLog
-from pipeline.bronze.reading import BronzeStream, CommittedFile
+from pipeline.bronze.reading import BronzeStream, CommittedFile, look_for_commits
 from pipeline.errors import NotReady
 from tests.pipeline.lake import batch_of, entry, events_in, once, quiet, rejected_in, take_in
 
@@ -201,6 +202,25 @@ def test_old_hours_are_removed(tmp_path: Path) -> None:
     assert take_in(tmp_path, [batch_of({"1-2": entry(records)})]).counts.events == 0
 
 
+def test_what_comes_twice_is_found_though_its_hour_is_swapped_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = fill(tmp_path)
+    read = pq.read_table
+    done: list[Compacted] = []
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        if not done:
+            done.append(put_together(tmp_path))
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(pq, "read_table", late)
+    again = take_in(tmp_path, [batch_of({"2-0": entry(records)})])
+
+    assert done[0].hours == 1
+    assert (again.counts.events, again.counts.duplicates) == (0, len(records))
+
+
 def test_two_compactions_do_not_run_at_once(tmp_path: Path) -> None:
     fill(tmp_path, batches=1)
     with (
@@ -214,8 +234,8 @@ def test_two_compactions_do_not_run_at_once(tmp_path: Path) -> None:
 
 
 def streamed(lake: Path, start: int, stream: BronzeStream) -> Iterator[str]:
-    end = stream.latestOffset({"commit": start}, ReadAllAvailable())
-    for part in stream.partitions({"commit": start}, end):
+    begin = {"commit": start, "lake": ""}
+    for part in stream.partitions(begin, stream.latestOffset(begin, ReadAllAvailable())):
         assert isinstance(part, CommittedFile)
         for batch in stream.read(part):
             yield from map(str, batch.column("id").to_pylist())
@@ -226,8 +246,10 @@ def test_a_stream_reads_each_commit_once_compacted_or_not(tmp_path: Path) -> Non
     expected = [each["id"] for each in records]
     stream = BronzeStream(bronze_of(tmp_path).root, 2)
     begin = stream.initialOffset()
-    assert begin == {"commit": 0}
-    assert stream.latestOffset(begin, ReadMaxFiles(2)) == {"commit": 2}
+    assert begin == {"commit": 0, "lake": ""}
+    second = stream.latestOffset(begin, ReadMaxFiles(2))
+    assert second["commit"] == 2
+    assert stream.latestOffset(second, ReadMaxFiles(2)) == second | {"commit": 4}
     assert list(streamed(tmp_path, 0, stream)) == expected
 
     put_together(tmp_path)
@@ -258,8 +280,38 @@ def test_a_stream_that_rested_too_long_is_told(tmp_path: Path) -> None:
     stream = BronzeStream(bronze_of(tmp_path).root, 2)
 
     with pytest.raises(NotReady, match="are not in its log any more"):
-        stream.partitions({"commit": 1}, {"commit": 5})
-    assert stream.initialOffset() == {"commit": 4}
+        stream.partitions({"commit": 1, "lake": ""}, {"commit": 5, "lake": ""})
+    assert stream.initialOffset()["commit"] == 4
+
+
+def test_a_stream_does_not_go_on_in_another_bronze(tmp_path: Path) -> None:
+    fill(tmp_path, batches=3)
+    stream = BronzeStream(bronze_of(tmp_path).root, 64)
+    read = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    shutil.rmtree(bronze_of(tmp_path).root)
+
+    # Shorter than what was read, or longer: nothing of it may be left out, or be taken for what follows.
+    for batches in (1, 8):
+        fill(tmp_path, batches=batches)
+        with pytest.raises(NotReady, match="is not the bronze that this stream has read, up to commit"):
+            stream.latestOffset(read, ReadAllAvailable())
+
+
+def test_a_stream_is_told_that_there_is_nothing_for_it(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match="there are no events in"):
+        look_for_commits(tmp_path, waits=False)
+    look_for_commits(tmp_path, waits=True)
+    fill(tmp_path, batches=1)
+    look_for_commits(tmp_path, waits=False)
+    shutil.rmtree(bronze_of(tmp_path).log)
+    with pytest.raises(NotReady, match="did not come through the journal"):
+        look_for_commits(tmp_path, waits=True)
+
+
+def test_a_lake_without_bronze_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"there are no events in .*name another lake"):
+        put_together(tmp_path / "typo")
+    assert not (tmp_path / "typo").exists()
 
 
 def test_a_stream_is_told_when_its_file_was_removed(tmp_path: Path) -> None:
