@@ -29,7 +29,9 @@ from pipeline.gold.objectives import objectives
 from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
+from pipeline.gold.words import ENDED
 from pipeline.lake import Lake
+from pipeline.spark import address
 
 FILE: Final = "part.parquet"
 """Name of the one file of a day."""
@@ -110,7 +112,7 @@ def sources_of(spark: SparkSession, lake: Lake) -> Sources:
     """Open what gold is made of.
 
     Raises:
-        NotReady: there are no events.
+        NotReady: there are no events, or nobody has made sessions of them.
     """
     return Sources(lake.read_bronze(spark), lake.read_sessions(spark), lake.read_rejected(spark))
 
@@ -163,12 +165,9 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
         kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return kept[-1]
 
-    soon = f.date_sub(f.to_date("first_event_at"), CONTEXT.days)
-    late = f.date_add(f.to_date("last_event_at"), CONTEXT.days)
-    lived = (soon <= f.lit(last)) & (late >= f.lit(first))
     bronze, silver, rejected = sources
     try:
-        read = Sources(bronze.where(days.hold("date", CONTEXT)), silver.where(lived), rejected)
+        read = Sources(bronze.where(days.hold("date", CONTEXT)), silver.where(lived(first, last)), rejected)
         tables = make_tables(read, keep)
         with _staging(folder) as staging:
             for name, frame in tables.items():
@@ -176,7 +175,7 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
                 # One file for each day, with its rows in a fixed order.
                 order = [each for each in frame.columns if each != "date"]
                 in_order = written.repartition("date").sortWithinPartitions("date", *order)
-                in_order.write.partitionBy("date").parquet(str(staging / name))
+                in_order.write.partitionBy("date").parquet(address(staging / name))
                 yield name, publish(staging / name, folder / name, days)
     finally:
         for frame in kept:
@@ -190,6 +189,20 @@ def _closed(sources: Sources, days: Days) -> tuple[date, date] | None:
     if row is None or row["first"] is None:
         return None
     return days.first or row["first"], days.last or row["last"]
+
+
+def lived(first: date, last: date) -> Column:
+    """Tell whether a session lived on some days, or so near to them that what happened then may concern it.
+
+    Of a session that is just connected nothing is told, for weeks; and it is the one that a death touches.
+
+    Args:
+        first: of the days.
+        last: of them.
+    """
+    soon = f.date_sub(f.to_date("first_event_at"), CONTEXT.days)
+    late = f.date_add(f.to_date("last_event_at"), CONTEXT.days)
+    return (soon <= f.lit(last)) & ((late >= f.lit(first)) | (f.col("state") != ENDED))
 
 
 @contextmanager

@@ -13,6 +13,9 @@ from pipeline.gold.tables import LOSSES
 def days_of_runs(bronze: DataFrame) -> DataFrame:
     """Sum up each run of a node by days: one pass over all events, from which losses and incidents are told.
 
+    Days are those under which bronze has filed the events. An event whose clock was years behind is filed under the day
+    of its arrival; by its own time it would be the first day of all, before which nothing is known.
+
     Args:
         bronze: events.
     """
@@ -21,7 +24,7 @@ def days_of_runs(bronze: DataFrame) -> DataFrame:
     def when(kind: EventType, what: str = "at") -> Column:
         return f.when(f.col("type") == kind.name, f.col(what))
 
-    return bronze.groupBy("incarnation", f.to_date("at").alias("date")).agg(
+    return bronze.groupBy("incarnation", "date").agg(
         f.max("node").alias("node"),
         f.max("release").alias("release"),
         f.count("*").alias("events"),

@@ -13,6 +13,9 @@ FAILED_OVER: Final = Outcome.FAILED_OVER.value
 CONNECTED: Final = "connected"
 """Kind of an interval of silver."""
 
+ENDED: Final = "ended"
+"""State of a session of silver that is no more."""
+
 CLOSED: Final = "closed"
 EXPIRED: Final = "expired"
 """How sessions end, in silver: also the cause of the interval that they end."""

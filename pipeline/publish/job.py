@@ -13,11 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pipeline.bronze.reading import follow_bronze
-from pipeline.gold.job import Days, sources_of, write_gold
+from pipeline.gold.job import CONTEXT, Days, sources_of, write_gold
 from pipeline.lake import Lake
 from pipeline.publish.publisher import Outcome, Target, publish
 from pipeline.publish.topics import topics_of
 from pipeline.report.reading import read_gold
+from pipeline.spark import address
+from pipeline.streaming import wait_for
 
 Tell = Callable[[str], None]
 """Tells how far it is."""
@@ -28,9 +30,6 @@ grow without end; the tables keep them."""
 
 COMMITS: Final = 1_000
 """Commits of bronze in one micro-batch at most: only their days are looked at, so that they are cheap."""
-
-_POLL: Final = 0.2
-"""Seconds between looks whether somebody wants the query to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +83,17 @@ def publish_gold(
     days = follow_bronze(spark, options.lake.folder, commits=COMMITS).select("date")
     query = (
         days.writeStream.queryName("publish")
-        .option("checkpointLocation", str(options.lake.folder.absolute() / "checkpoints" / "publish"))
+        .option("checkpointLocation", address(options.lake.folder / "checkpoints" / "publish"))
         .foreachBatch(take)
         .trigger(**whenever)
         .start()
     )
     try:
-        while wanted() and not query.awaitTermination(_POLL):  # type: ignore[arg-type]
-            pass
+        wait_for(query, wanted)
     except Exception:
         if failed:
             raise failed[0] from None
         raise
-    finally:
-        query.stop()
 
 
 def _publish_days(spark: SparkSession, batch: DataFrame, number: int, options: PublishOptions) -> Outcome | None:
@@ -105,7 +101,8 @@ def _publish_days(spark: SparkSession, batch: DataFrame, number: int, options: P
     if row is None or row["first"] is None:
         return None
     lake = options.lake
-    days = Days(row["first"], row["last"])
+    # Who comes back after midnight belongs to the incident of the evening before.
+    days = Days(row["first"] - CONTEXT, row["last"])
     for _table in write_gold(sources_of(spark, lake), lake.gold, days):
         pass
     return asyncio.run(

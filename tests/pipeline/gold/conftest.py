@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,25 +21,6 @@ from .silver import silver_of_events
 
 SCALE = Scale(40_000, seed=5, hours=3, begins=1_767_222_000_000_000)
 """Two hours of it are of the next day: 2025-12-31 23:00 UTC is the first."""
-
-
-@pytest.fixture(scope="session")
-def quick(spark: SparkSession) -> Iterator[SparkSession]:
-    """Spark without what pays only for much data: to compile the code of a query takes longer than these queries do."""
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +55,6 @@ def write_rejected(file: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def gold(lake: Lake, quick: SparkSession) -> dict[str, int]:
+def gold(lake: Lake, spark: SparkSession) -> dict[str, int]:
     """Gold, written by Spark: rows by table."""
-    return dict(write_gold(sources_of(quick, lake), lake.gold, Days()))
+    return dict(write_gold(sources_of(spark, lake), lake.gold, Days()))

@@ -19,7 +19,8 @@ RETRYABLE: Final = (
 _VIEWS: Final = """
 SET timezone = 'UTC';
 
-CREATE VIEW ev AS SELECT * FROM read_parquet('{lake}/bronze/date=*/hour=*/*.parquet', union_by_name = true);
+CREATE VIEW ev AS
+SELECT * FROM read_parquet('{lake}/bronze/date=*/hour=*/*.parquet', union_by_name = true, hive_partitioning = true);
 CREATE VIEW se AS SELECT * FROM read_parquet('{lake}/silver/sessions/**/*.parquet', union_by_name = true);
 
 -- Every interval, with its place in its session.
@@ -246,7 +247,7 @@ _QUERIES: Final = {
     """,
     "losses": """
         WITH numbered AS (
-            SELECT *, split_part(id, '-', 2)::BIGINT AS number, "at"::DATE AS day FROM ev
+            SELECT *, split_part(id, '-', 2)::BIGINT AS number, "date" AS day FROM ev
         ), first_day AS (SELECT min(day) AS first_day FROM numbered)
         SELECT node, incarnation, "release", events, lowest, highest, missing, dropped,
                greatest(missing - dropped, 0) AS unexplained, first_at, last_at, "date"

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.gold.job import Sources, make_tables
+from pipeline.gold.job import Sources, lived, make_tables
 from pipeline.gold.shaping import percentile
 from pipeline.schemas import BRONZE, REJECTED, SILVER
 
@@ -64,7 +64,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def tables(quick: SparkSession) -> dict[str, list[dict[str, Any]]]:
+def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     """Gold of one day on which much happens."""
     story = Story()
     for node in ("n1a", "n2a", "n3a", "n4a", "n5a"):
@@ -98,7 +98,10 @@ def tables(quick: SparkSession) -> dict[str, list[dict[str, Any]]]:
     # n5 hangs, and wakes up.
     story.tell(500, "n4b", "node_lapsed", peer_incarnation="n5a", since=490, until=499)
     story.tell(510, "n5a", "node_lease_lost")
-    made = story.tables(quick)
+    # n6 began before the events that are there. One of them has a wrong clock, and is filed where it arrived.
+    story.tell(520, "n6a", "traffic_measured", skip=100, since=460, until=520)
+    story.tell(-1e9, "n6a", "traffic_measured", since=-1e9, until=-1e9, date=NOON.date(), hour=NOON.hour)
+    made = story.tables(spark)
     return {name: [each.asDict(recursive=True) for each in made[name].collect()] for name in TOLD}
 
 
@@ -157,9 +160,9 @@ def test_missing_numbers_are_told_and_explained_as_far_as_they_are(tables: dict[
     assert (found["n4b"]["dropped"], found["n4b"]["unexplained"]) == (2, 1)
 
 
-def test_percentiles_are_nearest_rank_in_every_engine(quick: SparkSession) -> None:
+def test_percentiles_are_nearest_rank_in_every_engine(spark: SparkSession) -> None:
     sizes = [*range(1, 60), 99, 100, 101, 199, 200, 201, 1_000]
-    values = quick.createDataFrame(
+    values = spark.createDataFrame(
         [(size, 10 * number) for size in sizes for number in range(1, size + 1)], "n INT, v LONG"
     )
     found = (
@@ -173,3 +176,20 @@ def test_percentiles_are_nearest_rank_in_every_engine(quick: SparkSession) -> No
         ).fetchone()
         assert row is not None
         assert tuple(row[0]) == expected[size]
+
+
+def test_sessions_of_which_nothing_was_told_for_weeks_are_there_when_their_node_dies(spark: SparkSession) -> None:
+    weeks, days = timedelta(days=20), timedelta(days=2)
+    told = {
+        "idle": (NOON - weeks, NOON - weeks, "connected"),
+        "gone": (NOON - weeks, NOON - weeks, "away"),
+        "over": (NOON - weeks, NOON - days, "ended"),
+        "over since": (NOON - weeks, NOON - days / 2, "ended"),
+        "later": (NOON + days, NOON + days, "connected"),
+    }
+    rows = [(name, *each) for name, each in told.items()]
+    sessions = spark.createDataFrame(
+        rows, "session STRING, first_event_at TIMESTAMP, last_event_at TIMESTAMP, state STRING"
+    )
+    found = sessions.where(lived(NOON.date(), NOON.date())).collect()
+    assert {row["session"] for row in found} == {"idle", "gone", "over since"}

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,11 @@ async def topics(url: str, least: int) -> dict[str, Any]:
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A lake whose gold is made in no time: an incident for each lapsed node. How it is really made others test."""
 
-    def make(sources: Sources, folder: Path, _days: Days) -> Iterator[tuple[str, int]]:
+    def make(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str, int]]:
         peers = [row["peer_incarnation"] for row in sources.bronze.where("type = 'node_lapsed'").collect()]
         shutil.rmtree(folder, ignore_errors=True)
-        today = datetime.now(UTC).date()
+        today = datetime.fromtimestamp(NOW / 1e6, UTC).date()
+        assert days == Days(today - timedelta(days=1), today), "who comes back after midnight changes the day before"
         rows = [incident(incident=f"death-{peer}", incarnation=peer, date=today) for peer in peers]
         write_gold(folder, "incidents", rows)
         yield "incidents", len(rows)
