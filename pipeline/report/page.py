@@ -15,7 +15,7 @@ from markupsafe import Markup
 from gateway import __version__
 from pipeline.report import charts
 from pipeline.report.objective import BurnDown, Objective, judge
-from pipeline.report.reading import Findings, Row, worst_of
+from pipeline.report.reading import Findings, Row
 from pipeline.report.telling import FILTERS
 from pipeline.report.timelines import Picture, picture_of
 
@@ -47,7 +47,7 @@ class Chapter:
     def __init__(self, incident: Row, findings: Findings, number: int) -> None:
         self.anchor = f"incident-{number}"
         self.row = incident
-        self.sessions = worst_of(incident["incident"], findings.gold["incident_sessions"])
+        self.sessions = findings.touched.get(incident["incident"], ())
         self.picture: Picture = picture_of(incident, findings)
         self.chart = _safe(charts.came_back(incident, self.sessions, self.anchor))
         self.rungs = Counter(row["rung"] for row in self.sessions if row["rung"])
@@ -103,6 +103,7 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         },
         unfolded={each["incident"] for each in told[:OPEN]},
         slow=sorted(findings.gold["slow_consumers"], key=lambda row: (-row["closes"], -row["bytes"], row["session"])),
+        lossy=sorted((row for row in findings.gold["losses"] if row["missing"]), key=lambda row: -row["missing"]),
         most_slow=SLOW,
         most_rows=ROWS,
         made_at=made_at,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -58,6 +59,8 @@ class Findings:
         sessions: sessions that lived on these days.
         comebacks: those of these days.
         gold: rows of the gold tables, by table, in the order in which they stand there.
+        touched: rows of ``incident_sessions`` by incident, those first that it was worst for: not back, then the
+            longest away.
         timelines: intervals of sessions that incidents touched, by session.
     """
 
@@ -66,6 +69,7 @@ class Findings:
     sessions: int
     comebacks: Comebacks
     gold: Mapping[str, tuple[Row, ...]]
+    touched: Mapping[str, Sequence[Row]]
     timelines: Mapping[str, tuple[Row, ...]]
 
 
@@ -79,7 +83,7 @@ def read_findings(
         sessions: folder of silver.
         first: the first day; None is as far back as gold goes.
         last: the last day; None is as far as gold goes.
-        timelines: of how many sessions of each incident the timeline is wanted; see ``worst_of``.
+        timelines: of how many sessions of each incident the timeline is wanted; those that it was worst for.
 
     Raises:
         NotReady: there is no gold for these days.
@@ -90,13 +94,10 @@ def read_findings(
         told = f"of {first or 'the beginning'} to {last or 'today'}" if first or last else "yet"
         raise NotReady(f"there are no gold tables {told} in {gold}; run `pipeline gold` first, or name other days")
     first, last = first or min(days), last or max(days)
-    wanted = {
-        row["session"]
-        for incident in tables["incidents"]
-        for row in worst_of(incident["incident"], tables["incident_sessions"])[:timelines]
-    }
+    touched = by_incident(tables["incident_sessions"])
+    wanted = {row["session"] for rows in touched.values() for row in rows[:timelines]}
     count, comebacks = _comebacks(sessions, first, last)
-    return Findings(first, last, count, comebacks, tables, _timelines(sessions, wanted))
+    return Findings(first, last, count, comebacks, tables, touched, _timelines(sessions, wanted))
 
 
 def read_gold(gold: Path, first: date | None, last: date | None) -> dict[str, tuple[Row, ...]]:
@@ -104,10 +105,14 @@ def read_gold(gold: Path, first: date | None, last: date | None) -> dict[str, tu
     return {name: _rows(gold / name, first, last) for name in TABLES}
 
 
-def worst_of(incident: str, touched: Iterable[Row]) -> list[Row]:
-    """List the sessions of an incident, those first that it was worst for: not back, then the longest away."""
-    mine = [row for row in touched if row["incident"] == incident]
-    return sorted(mine, key=lambda row: (row["back_at"] is not None, -(row["away_ms"] or 0), row["session"]))
+def by_incident(touched: Iterable[Row]) -> dict[str, list[Row]]:
+    """List the sessions of each incident; see ``Findings``."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in touched:
+        found[row["incident"]].append(row)
+    for rows in found.values():
+        rows.sort(key=lambda row: (row["back_at"] is not None, -(row["away_ms"] or 0), row["session"]))
+    return dict(found)
 
 
 def _rows(folder: Path, first: date | None, last: date | None) -> tuple[Row, ...]:
@@ -128,8 +133,9 @@ def _comebacks(folder: Path, first: date, last: date) -> tuple[int, Comebacks]:
     ends = datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=1)
     ats, rungs, aways, sessions = [], [], [], 0
     if folder.is_dir():
+        # Of a session that is just connected nothing is told, for as long as it is.
         lived: pc.Expression = (pc.field("first_event_at") < pa.scalar(ends)) & (
-            pc.field("last_event_at") >= pa.scalar(begins)
+            (pc.field("last_event_at") >= pa.scalar(begins)) | (pc.field("state") != pa.scalar("ended"))
         )
         for batch in ds.dataset(folder, format="parquet").to_batches(columns=["intervals"], filter=lived):
             sessions += batch.num_rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from pipeline.report.reading import Findings, Row, worst_of
+from pipeline.report.reading import Findings, Row
 
 LEAD: Final = 0.15
 """Share of the span of a picture that lies before the incident: enough to see what was normal."""
@@ -75,7 +75,7 @@ class Picture:
 
 def picture_of(incident: Row, findings: Findings) -> Picture:
     """Lay out the timelines of an incident."""
-    touched = worst_of(incident["incident"], findings.gold["incident_sessions"])
+    touched = findings.touched.get(incident["incident"], ())
     begins, ends = _span(incident, touched)
     shown = [row for row in touched if row["session"] in findings.timelines]
     lines = tuple(Line(row["session"], row, _pieces(findings.timelines[row["session"]], begins, ends)) for row in shown)

@@ -19,7 +19,20 @@ from pipeline.report.page import render
 from pipeline.report.reading import Findings
 from pipeline.report.telling import NOTHING, count, duration, percent
 from pipeline.report.timelines import picture_of
-from tests.pipeline.report.tables import DEATH, NOON, at, filled, hour, touched, write_gold, write_lake, write_sessions
+from tests.pipeline.report.tables import (
+    DEATH,
+    NOON,
+    at,
+    filled,
+    hour,
+    incident,
+    interval,
+    session,
+    touched,
+    write_gold,
+    write_lake,
+    write_sessions,
+)
 
 EVIL = "<script>alert(1)</script>\"'&{{ 7 * 7 }}\u202e\x1b[31m"
 
@@ -80,6 +93,18 @@ def test_all_comebacks_of_the_days_are_found_and_no_others(lake: Path) -> None:
     assert sorted(found.comebacks.away_ms.tolist()) == [12, 900, 20_000]
     assert sorted(found.comebacks.rung.tolist()) == ["failed_over", "failed_over", "reattached"]
     assert found.sessions == 4
+
+
+def test_who_is_just_connected_for_days_is_counted(tmp_path: Path) -> None:
+    write_gold(tmp_path / "gold", "incidents", [incident()])
+    days = 86_400
+    sessions = [
+        session("idle", interval("connected", -9 * days, None, "n1", rung="created")),
+        session("over", interval("connected", -9 * days, -8 * days, "n1", rung="created")) | {"state": "ended"},
+        session("later", interval("connected", 9 * days, None, "n1", rung="created")),
+    ]
+    write_sessions(tmp_path / "silver" / "sessions", sessions)
+    assert findings_of(tmp_path).sessions == 1
 
 
 def test_days_without_anything_are_no_report(lake: Path) -> None:
