@@ -26,6 +26,13 @@ from lb.agent import AgentServer, AgentState
 from lb.topology import Node
 from tests.support.haproxy import LOOPBACK, START_DEADLINE, HAProxy
 
+SHUTDOWN_SECONDS = 0.05
+"""For requests that are being answered. Not 0, which aiohttp takes for "as long as it needs", and a connection that was
+accepted in just that moment may need for ever."""
+
+ACCEPTING_TURNS = 5
+"""Of the event loop: sockets are accepted, tasks begin, make transports, tell their protocols, and are over."""
+
 _Result = TypeVar("_Result")
 
 
@@ -64,7 +71,7 @@ class StandIn:
         for path, handler in (("/v1/connect", self._connect), ("/healthz", self._health)):
             app = web.Application()
             app.router.add_get(path, handler)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
             await runner.setup()
             self._runners.append(runner)
             await web.TCPSite(runner, LOOPBACK, 0, ssl_context=self._tls).start()
@@ -73,6 +80,10 @@ class StandIn:
 
     async def stop(self) -> None:
         self._stopping.set()
+        # Who dialled before has to become a connection first: when a server closes, asyncio leaves the socket of one
+        # that it has accepted and not yet attached to the server to the collector of garbage.
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         await self._agent.close()
         for runner in self._runners:
             await runner.cleanup()

@@ -58,7 +58,7 @@ async def answering(
     """Run a server that gives one answer to everything; yields its port."""
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
