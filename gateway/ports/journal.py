@@ -62,7 +62,8 @@ class JournalStore(Protocol):
             batches: what to append; one for each partition at most.
 
         Returns:
-            For each what became of it; an error means that it was not appended, and the others may have been.
+            For each what became of it; an error means that it was not appended, and the others may have been. Only of
+            one with ``GridUnavailable`` itself it is unknown.
 
         Raises:
             GridUnavailable: of each it is unknown whether it was appended; ask again with the same batches.

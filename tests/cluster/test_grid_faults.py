@@ -218,7 +218,8 @@ HANG: Final = 4.0
 
 
 async def test_a_redis_that_crawls_or_hangs_disconnects_nobody(tmp_path: Path, figures: Figures) -> None:
-    settings = {**SETTINGS, "window_default": WINDOW}
+    # With the journal, which is on its way to the grid with everything else and must not hold it up.
+    settings = {**SETTINGS, "window_default": WINDOW, "journal": "true"}
     async with (
         cluster(tmp_path, grid_proxy=True, **settings) as stack,
         GridReader(stack.grid_url) as grid,

@@ -1,7 +1,7 @@
 """Group commit: all commands issued within one tick of the loop go to one Redis as one pipeline, in order.
 
 ```text
-callers ──submit──▶ pending ──writer──▶ up to two pipelines on the wire ──reader──▶ futures of the callers
+callers ──submit──▶ pending ──writer──▶ a few pipelines on the wire ──reader──▶ futures of the callers
 ```
 
 While pipelines are on the wire, new commands gather: the busier the node, the larger the pipelines, with no timer and
@@ -43,7 +43,9 @@ from gateway.core.errors import GatewayError
 from gateway.ports import GridRefused, GridUnavailable, LeaseUnverified, Metrics
 
 PIPELINES_IN_FLIGHT: Final = 2
-"""One is executed by Redis while the replies of the other are taken in; more would only make each smaller."""
+"""One is executed by Redis while the replies of the other are taken in; more would only make each smaller. Pipelines
+that hold nothing but what may wait do not count for those that hold more: else what may wait would hold them up for a
+round trip, which is long when Redis is slow."""
 
 PIPELINE_COMMANDS: Final = 1000
 """Commands of one caller after which its next ones are of another group."""
@@ -115,11 +117,12 @@ class _Group:
 class _Flight:
     """One pipeline on the wire."""
 
-    __slots__ = ("groups", "sent")
+    __slots__ = ("groups", "sent", "urgent")
 
-    def __init__(self, groups: int, sent: float) -> None:
+    def __init__(self, groups: int, sent: float, *, urgent: bool) -> None:
         self.groups = groups
         self.sent = sent
+        self.urgent = urgent
 
 
 class Executor(ABC):
@@ -274,9 +277,10 @@ class Batcher(Executor):
         loop = asyncio.get_running_loop()
         try:
             while True:
-                while not (self._pending or self._patient) or len(self._flights) >= PIPELINES_IN_FLIGHT:
+                while not self._may_send():
                     self._work.clear()
                     await self._work.wait()
+                urgent = bool(self._pending)
                 groups = self._take()
                 if not groups:
                     self._settle()
@@ -285,11 +289,18 @@ class Batcher(Executor):
                 packed = pack(commands)
                 self._metrics.observe(GRID_BATCH_COMMANDS, len(commands))
                 self._awaited.extend(groups)
-                self._flights.append(_Flight(len(groups), loop.time()))
+                self._flights.append(_Flight(len(groups), loop.time(), urgent=urgent))
                 self._arm(self._timeout)
                 await send(connection, packed)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would tell the callers
             self._broken(error)
+
+    def _may_send(self) -> bool:
+        """Tell whether there is something that may go on the wire now."""
+        flights = self._flights
+        if self._pending:
+            return sum(flight.urgent for flight in flights) < PIPELINES_IN_FLIGHT
+        return bool(self._patient) and len(flights) < PIPELINES_IN_FLIGHT
 
     def _take(self) -> list[_Group]:
         """Take what goes into the next pipeline; the gate is looked at now, as late as possible."""

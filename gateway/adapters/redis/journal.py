@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.adapters.redis import scripts
@@ -15,6 +15,11 @@ from gateway.ports import Appended, GridUnavailable, JournalBatch
 CUT_MOST: Final = 16
 """Entries that one append cuts at most, because it has to look into each for what it counts: some 50 µs of Redis. More
 than it adds, so that a stream shrinks to a cap that was lowered."""
+
+PORTION_BYTES: Final = 64 * 1024
+"""Bytes of events on the wire at a time, unless a single batch has more. What sessions ask for travels behind them on
+the same connection: were it a storm's megabyte, a slow link could not pass it on within the time limit, and the grid
+would count as away for everybody, again and again."""
 
 PRODUCER_LIFE_MS: Final = 24 * 3_600_000
 """Milliseconds after its last append for which a node incarnation is remembered: far longer than anybody asks again."""
@@ -43,6 +48,19 @@ class RedisJournal:
         """See ``JournalStore.append``."""
         if not batches:
             return []
+        results: list[Appended | Exception] = []
+        for portion in _portions(batches):
+            try:
+                results += await self._append(portion)
+            except GridUnavailable as unknown:
+                if not results:
+                    raise
+                # What came before is in the journal: on a slow link that is how it gets on at all.
+                why = str(unknown)
+                return results + [GridUnavailable(why) for _ in batches[len(results) :]]
+        return results
+
+    async def _append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
         keys, generation = self._keys, self._link.generation
         replies = await self._link.batcher.submit(
             [
@@ -62,3 +80,17 @@ class RedisJournal:
         return [
             reply if isinstance(reply, Exception) else Appended(reply[0] == 0, reply[1], reply[2]) for reply in replies
         ]
+
+
+def _portions(batches: Sequence[JournalBatch]) -> Iterator[list[JournalBatch]]:
+    """Divide batches into portions that go on the wire one after the other."""
+    portion: list[JournalBatch] = []
+    size = 0
+    for batch in batches:
+        if portion and size + len(batch.events) > PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(batch)
+        size += len(batch.events)
+    if portion:
+        yield portion

@@ -50,9 +50,9 @@ class Bench:
         self._grids: list[RedisGrid] = []
 
     def unstarted(self, node: NodeRef = N1, **options: Any) -> RedisGrid:
-        defaults = {"timeout": 3.0, "stream_length": 10_000, "prefix": self.prefix, "metrics": MemoryMetrics()}
-        arguments: dict[str, Any] = defaults | options
-        grid = RedisGrid(self.server.url, node=node, log=self.log, **arguments)
+        defaults: dict[str, Any] = {"url": self.server.url, "prefix": self.prefix, "metrics": MemoryMetrics()}
+        defaults |= {"timeout": 3.0, "stream_length": 10_000}
+        grid = RedisGrid(node=node, log=self.log, **defaults | options)
         self._grids.append(grid)
         return grid
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+from urllib.parse import urlsplit
+
 import pytest
 
 from gateway.adapters.redis import journal as module
 from gateway.adapters.redis.keys import Keys
+from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports import Appended, GridRefused, GridState, JournalBatch
-from tests.integration.redis.support import Bench
+from gateway.local.proxy import FaultProxy, Way
+from gateway.ports import Appended, GridRefused, GridState, JournalBatch, SessionChanges
+from tests.integration.redis.support import Bench, right_of, session_record
+
+SLOW: Final = 512 * 1024
+"""Bytes that pass in a second: a storm's megabyte takes two, which is twice the time limit, and a batch an eighth."""
 
 
 def batch(number: int, *, partition: int = 3, size: int = 2) -> JournalBatch:
@@ -77,3 +86,24 @@ async def test_a_cap_that_was_lowered_is_reached_step_by_step(bench: Bench) -> N
         cut.append(appended.cut_unclaimed)
     assert cut == [module.CUT_MOST] * 3 + [6, 1]
     assert await bench.server.call("XLEN", keys.journal[3]) == 10
+
+
+async def test_a_storm_of_events_on_a_slow_link_leaves_the_grid_to_the_sessions(bench: Bench) -> None:
+    """Off the hot path: nobody is away because the journal is long, and the journal gets on all the same."""
+    server = urlsplit(bench.server.url)
+    assert server.hostname is not None
+    assert server.port is not None
+    async with FaultProxy(server.hostname, server.port) as proxy:
+        grid = await bench.grid(url=f"redis://127.0.0.1:{proxy.port}/0", timeout=1.0)
+        record = session_record()
+        await grid.sessions.create(record)
+        proxy.limit(SLOW, Way.UP)
+        storm = [batch(1, partition=partition, size=64 * 1024) for partition in range(JOURNAL_PARTITIONS)]
+        appending = asyncio.ensure_future(grid.journal.append(storm))
+        changes = 0
+        while not appending.done():
+            await grid.sessions.change(right_of(record), SessionChanges(properties={"changes": str(changes)}))
+            changes += 1
+        assert await appending == [Appended()] * JOURNAL_PARTITIONS
+        assert changes > 1, "they passed between the batches"
+        proxy.limit(None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -18,6 +20,7 @@ from gateway.adapters.redis.batcher import Batcher, ScriptFailed, abandon
 from gateway.adapters.redis.dialer import pack
 from gateway.adapters.redis.lease import Leases
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
+from gateway.core.errors import GatewayError
 from gateway.ports import GridUnavailable
 from tests.support.clock import VirtualClock, eventually
 
@@ -94,6 +97,56 @@ async def test_commands_of_one_tick_are_one_pipeline_in_order() -> None:
     assert bench.metrics.observations(GRID_BATCH_COMMANDS) == [10]
     assert len(bench.metrics.observations(GRID_STEP_SECONDS)) == 1
     bench.close()
+
+
+async def test_what_may_wait_leaves_its_place_on_the_wire_to_what_cannot() -> None:
+    bench = await ready()
+    for number in (1, 2):
+        bench.batcher.submit([("PATIENT", number)], patient=True)
+        await bench.sent(number)
+    bench.batcher.submit([("PATIENT", 3)], patient=True)
+    bench.batcher.submit([("URGENT", 1)])
+    await bench.sent(3)
+    bench.batcher.submit([("URGENT", 2)])
+    await bench.sent(4)
+    bench.batcher.submit([("URGENT", 3)])
+    await asyncio.sleep(0)
+    assert bench.connection.sent[2:] == [pack([("URGENT", 1), ("PATIENT", 3)]), pack([("URGENT", 2)])]
+    bench.connection.answer("a", "b")
+    await asyncio.sleep(0)
+    assert len(bench.connection.sent) == 4, "of those that cannot wait there are two under way still"
+    bench.connection.answer("c", "d")
+    await bench.sent(5)
+    bench.close()
+
+
+async def test_errors_among_replies_lead_to_nothing_that_leads_back() -> None:
+    """Else each of them would stay, with all that its caller holds, until the collector of cycles comes round."""
+    bench = await ready()
+    gc.collect()
+    gc.disable()
+    try:
+        for ask in (bench.batcher.call(("A",)), bench.batcher.call_all([("A",)])):
+            bench.connection.answer(ResponseError("what for"))
+            held = await refusal(ask)
+            assert held() is None
+        waiting = asyncio.create_task(refusal(bench.batcher.call_all([("A",)])))
+        await asyncio.sleep(0)
+        bench.close()
+        held = await waiting
+        del waiting
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+async def refusal(ask: Awaitable[object]) -> weakref.ref[Exception]:
+    """Return what is left of the error that *ask* raises."""
+    try:
+        await ask
+    except GatewayError as error:
+        return weakref.ref(error)
+    raise AssertionError("it was refused")
 
 
 async def test_commands_gather_while_pipelines_are_in_flight() -> None:
