@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from pipeline.jvm import launch
 from pipeline.prerequisites import look_for_java, look_for_master
 
 LOCAL: Final = "local[*]"
@@ -41,9 +41,6 @@ SETTINGS: Final[Mapping[str, str]] = {
 """What holds everywhere; ``--conf`` of the command line, and ``spark-submit``, win over it."""
 
 
-_LOG: Final = files("pipeline").joinpath("log4j2.properties")
-
-
 def spark_session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = False
 ) -> SparkSession:
@@ -53,10 +50,11 @@ def spark_session(
         name: of the application, for Spark's own pages.
         master: where it runs, for example ``local[*]``; None if ``spark-submit`` has said it.
         settings: more settings of Spark; they win over ``SETTINGS``.
-        quiet: have the JVM write nothing but what ``log4j2.properties`` says: whatever goes wrong comes to Python, too.
+        quiet: pass on of what the JVM writes only what nobody else tells; see ``pipeline.jvm``.
 
     Raises:
         NotReady: there is no Java to run it in, or no master.
+        PipelineError: Spark did not start.
     """
     if SUBMITTED not in os.environ:
         look_for_java()
@@ -64,20 +62,20 @@ def spark_session(
         look_for_master(master)
     # Drivers and workers must run the same Python; that of the command line is the right one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
+    chosen = {"spark.app.name": name}
     if master is not None:
-        builder = builder.master(master)
+        chosen["spark.master"] = master
         if master.startswith("local"):
             # Nobody else has to reach it: no open ports, no dependence on how the machine is called.
-            builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    if quiet:
-        builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG}")
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+            chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    chosen |= {**SETTINGS, **(settings or {})}
+    if quiet and SUBMITTED not in os.environ:
+        launch(chosen)
+    builder = SparkSession.builder
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF" if quiet else "ERROR")
-    if quiet:
-        _hush(session)
     return session
 
 
@@ -88,9 +86,3 @@ def address(path: Path) -> str:
         path: of a lake.
     """
     return f"file://{path.absolute()}"
-
-
-def _hush(session: SparkSession) -> None:
-    """Throw away what is written to the standard error of the JVM: workers tell there of each query that they run."""
-    java = cast("Any", session.sparkContext)._jvm.java  # noqa: SLF001 - there is no other way to the JVM
-    java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))

@@ -5,22 +5,27 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from gateway.settings import ConfigurationError, Problem
 from gateway.settings.declaration import Setting
 from pipeline.configuration import SETTINGS, Configuration, flag, load, variable
+from pipeline.errors import PipelineError
 from pipeline.spark import LOCAL, SUBMITTED, spark_session
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 SPARK: Final = ("lake", "master", "spark_conf")
 """The settings of every command that runs Spark over the tables."""
+
+
+_GONE: Final = "Spark's JVM is gone; if it ran out of memory, give it more: --spark-conf spark.driver.memory=4g"
 
 
 def configured(*names: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
@@ -93,5 +98,11 @@ def spark_of(
     spark = spark_session(f"pipeline {name}", master=master, settings={**(settings or {}), **given}, quiet=quiet)
     try:
         yield spark
-    finally:
-        spark.stop()
+    except (Py4JNetworkError, ConnectionError):
+        # Of other connections our own code tells by errors of its own.
+        raise PipelineError(_GONE) from None
+    except BaseException:
+        with suppress(Py4JError, OSError):
+            spark.stop()
+        raise
+    spark.stop()

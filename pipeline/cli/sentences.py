@@ -6,6 +6,7 @@ What our own code raises inside Spark's workers arrives as a text with the trace
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 _OURS: Final = re.compile(r"^pipeline\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -13,6 +14,9 @@ _OURS: Final = re.compile(r"^pipeline\.errors\.\w+: (.+)$", re.MULTILINE)
 
 _SYSTEM: Final = re.compile(r"^(?:OSError|PermissionError|FileNotFoundError): (.+)$", re.MULTILINE)
 """The same for what the operating system refused: no space left, no permission."""
+
+_RAISED: Final = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+"""How Py4J begins the trace of what was raised in the JVM, after a line about the call, which helps nobody."""
 
 _CAUSED: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
@@ -26,9 +30,28 @@ def sentence_of(error: Exception) -> str:
     Args:
         error: raised by Spark.
     """
-    text = str(error)
-    for pattern in (_OURS, _SYSTEM, _CAUSED):
+    told = [str(each) for each in _chain(error)]
+    text = "\n".join(told)
+    for pattern in (_OURS, _SYSTEM):
         if found := pattern.findall(text):
             return str(found[-1])[:_LONGEST]
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return f"{first[:_LONGEST]} (pipeline --traceback … shows where)"
+    raised = _RAISED.search(text)
+    first = raised[1] if raised else _first_line(text) or type(error).__name__
+    causes = [*map(_first_line, told[1:]), *_CAUSED.findall(text)]
+    last = [each for each in causes if each and each not in first][-1:]
+    whole = f"{first.rstrip(': .')}: {last[0]}" if last else first
+    return f"{whole[:_LONGEST]} (pipeline --traceback … shows where)"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what caused it."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = getattr(found, "_cause", None) or found.__cause__

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gateway import __version__
+from pipeline.errors import NotReady
 from pipeline.report import charts
 from pipeline.report.objective import BurnDown, Objective, judge
 from pipeline.report.reading import Findings, Row
@@ -64,8 +65,11 @@ def write_report(findings: Findings, objective: Objective, file: Path, *, made_a
         lake: what the lake is called, for people.
 
     Raises:
+        NotReady: there is no such folder.
         OSError: the file cannot be written.
     """
+    if not file.absolute().parent.is_dir():
+        raise NotReady(f"{file} cannot be written: there is no folder {file.absolute().parent}")
     text = render(findings, objective, made_at=made_at, lake=lake)
     staged = file.with_name(f".{file.name}.{os.getpid()}")
     try:

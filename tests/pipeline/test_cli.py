@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from pipeline.cli import main
+from pipeline.cli import main, options
+from pipeline.cli.options import spark_of
 from pipeline.cli.program import program
 from pipeline.cli.reference import reference_page
 from pipeline.cli.sentences import sentence_of
-from pipeline.configuration import SETTINGS
+from pipeline.configuration import SETTINGS, Configuration
 from pipeline.errors import NotReady, PipelineError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,3 +113,37 @@ def test_an_error_of_the_system_is_found_in_what_spark_makes_of_it() -> None:
 
 def test_of_an_error_of_spark_its_first_line_is_told() -> None:
     assert sentence_of(PySparkException("[SOME_ERROR] What it is.\nat java")).startswith("[SOME_ERROR] What it is. (")
+
+
+def test_of_an_error_of_the_jvm_the_beginning_and_the_cause_are_told() -> None:
+    text = (
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": org.apache.spark.SparkException: External scheduler cannot be instantiated\n\tat a.b(C.java:1)\n"
+        "Caused by: x.y.ClientException: An error\nCaused by: java.net.ConnectException: Connection refused\n"
+    )
+
+    told = sentence_of(Py4JError(text))
+
+    assert told.startswith("External scheduler cannot be instantiated: Connection refused (")
+
+
+def test_the_cause_of_an_error_of_spark_is_told() -> None:
+    error = PySparkException("Error while instantiating 'x.Y':")
+    error.__cause__ = PySparkException("\n[INVALID] partitions should be int, but was x")
+
+    assert sentence_of(error).startswith(
+        "Error while instantiating 'x.Y': [INVALID] partitions should be int, but was x ("
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
+)
+def test_a_jvm_that_is_gone_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "spark_session", lambda *_args, **_settings: None)
+
+    with (
+        pytest.raises(PipelineError, match=r"Spark's JVM is gone; .*--spark-conf spark.driver.memory=4g"),
+        spark_of(Configuration(), "test"),
+    ):
+        raise error
