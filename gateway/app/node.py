@@ -12,7 +12,7 @@ from gateway.app.admission import Doorkeeper
 from gateway.app.authorisation import Authorisation
 from gateway.app.background import Background
 from gateway.app.clock import Clock
-from gateway.app.connection import Connections
+from gateway.app.connections import Connections
 from gateway.app.context import Context
 from gateway.app.drain import Drain
 from gateway.app.gatekeeper import Gatekeeper

@@ -1,0 +1,213 @@
+"""What clients say after the first packet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from gateway.app.connections.failures import Failures
+from gateway.app.context import Context
+from gateway.app.gathering import Gathering
+from gateway.app.limits import Meter
+from gateway.app.persistence import Persistence, Proof
+from gateway.app.requests import Requests
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core import codec, quick
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.packets import Bye, Error, GoAway, Notice, NoticeCode, Packet, Ping
+from gateway.core.types import PacketId, TokenGeneration
+from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionChanges, SessionGone
+
+CONFIRM_DELAY: Final = 0.0
+"""Seconds in which proofs of tokens gather: one tick of the loop. Until the grid knows, other nodes take older ones."""
+
+
+class Conversations:
+    """Hears all connections that have a session.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        requests: executes what clients ask for.
+        persistence: confirms tokens.
+        failures: ends connections on which something went wrong.
+        ended: told of each connection that is over.
+
+    Attributes:
+        failures: as given.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        sessions: Sessions,
+        requests: Requests,
+        persistence: Persistence,
+        failures: Failures,
+        ended: Callable[[Link], None],
+    ) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._background = context.background
+        self._metrics = context.metrics
+        self._log = context.log
+        self._limits = context.limits
+        self._sessions = sessions
+        self._requests = requests
+        self._persistence = persistence
+        self._ended = ended
+        self.failures = failures
+        self._proofs: Gathering[Session, Proof] = Gathering(
+            context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=self._confirm
+        )
+
+    def close(self) -> None:
+        """Confirm no further tokens."""
+        self._proofs.close()
+
+    def hear(self, session: Session, link: Link, meter: Meter | None, message: bytes) -> None:
+        """Take in what a client said."""
+        if session.link is not link:
+            return  # superseded, fenced or closed meanwhile; what still comes has no meaning
+        received = quick.acknowledged(message) if session.proved else None
+        if received is not None:
+            self._take_ack(session, link, meter, received)
+            return
+        try:
+            packets = codec.decode_from_client(message)
+        except RemoteProtocolError as violation:
+            self.failures.violated(link, violation)
+            return
+        if not self._take_in(session, link, packets):
+            return
+        pause = 0.0 if meter is None else meter.charge(self._clock.monotonic(), packets)
+        self._slow_down(session, link, meter, pause)
+
+    def _take_ack(self, session: Session, link: Link, meter: Meter | None, received: PacketId) -> None:
+        """Take in what a client that only listens says, and nothing else: some of it for every few updates."""
+        machine = session.machine
+        now = self._clock.monotonic()
+        try:
+            pinged = machine.receive_ack(received, now)
+        except RemoteProtocolError as violation:
+            self.failures.violated(link, violation)
+            return
+        if machine.has_output:
+            self._sessions.flusher.mark(session)
+        if pinged:
+            self._sessions.reschedule(session)
+        if meter is not None:
+            self._slow_down(session, link, meter, meter.packets(now, 1))
+
+    def _slow_down(self, session: Session, link: Link, meter: Meter | None, pause: float) -> None:
+        """Read no more of a client for *pause* seconds, and for as long as it has too many unanswered requests."""
+        if pause > 0 or len(session.lane) > self._policy.limits.requests:
+            session.paused = True
+            link.pause()
+            if pause > 0 and meter is not None:
+                told = self._limits.slowed(session, meter, pause)
+                if told is not None:
+                    self._sessions.delivery.notify((session,), Notice(NoticeCode.SLOWED_DOWN, told))
+            else:
+                self._limits.count("limit_requests")
+            self._background.once(self._pause(session, link, pause), "pause")
+
+    async def _pause(self, session: Session, link: Link, pause: float) -> None:
+        """Do not read: the kindest way to slow a client down. Its transport pushes back, and nothing is lost."""
+        try:
+            if pause > 0:
+                self._metrics.add(catalogue.RATE_LIMITED_SECONDS, pause)
+                await asyncio.sleep(pause)
+            await session.lane.below(self._policy.limits.requests + 1)
+        finally:
+            if session.link is link:
+                session.paused = False
+            link.resume()
+
+    def meter(self, session: Session, link: Link) -> Meter | None:
+        """Make what limits the packets of one connection; None if nothing does."""
+        return self._limits.meter(session, link.address)
+
+    def over(self, session: Session, link: Link) -> None:
+        """A connection has ended."""
+        self._ended(link)
+        self._sessions.detach(session, link)
+
+    def _take_in(self, session: Session, link: Link, packets: list[Packet]) -> bool:
+        """Hand packets to the session; False if the connection has to end."""
+        if not session.proved:
+            session.proved = True
+            if self._persistence.replicated:
+                self._proofs.put(session, (session.right, session.generation))
+            session.confirmed = session.generation
+        machine = session.machine
+        due = machine.next_deadline()
+        for item in machine.receive(packets, self._clock.monotonic()):
+            match item:
+                case RemoteProtocolError():
+                    self.failures.violated(link, item)
+                    return False
+                case Ping() | GoAway():
+                    pass
+                case Error():
+                    self._log.emit(events.PROTOCOL_VIOLATED, address=link.address, error=f"client says: {item.message}")
+                case Bye():
+                    self._requests.accept(session, item)
+                case _:
+                    self._requests.accept(session, item)  # type: ignore[arg-type]  # a client sends only requests
+        if machine.has_output:
+            self._sessions.flusher.mark(session)
+        # A sign of life moves the deadline away, which is noticed when the old one comes. What is owed brings it near.
+        sooner = machine.next_deadline()
+        if sooner is not None and (due is None or sooner < due):
+            self._sessions.reschedule(session)
+        return True
+
+    async def _confirm(self, proofs: dict[Session, Proof]) -> None:
+        """Clients have shown that they hold the newest token: refuse the older ones from now on (P8)."""
+        for session in await self._persistence.confirm(proofs):
+            await self._confirm_again(session, *proofs[session])
+
+    async def _confirm_again(self, session: Session, right: Ownership, proved: TokenGeneration) -> None:
+        try:
+            await self._persistence.change(session, SessionChanges(confirmed=proved))
+        except GridUnavailable:
+            return  # marked as unsaved; written when the grid is back
+        except (Fenced, SessionGone):
+            # Ending takes several steps, and from the first on the grid refuses everything else.
+            if session.right == right and not session.ending:
+                self._sessions.fence(session)
+
+
+class Conversation:
+    """What a client says after the first packet; a ``Receiver``.
+
+    Args:
+        conversations: take in what is said.
+        session: whose connection it is.
+        link: the connection.
+    """
+
+    __slots__ = ("_conversations", "_link", "_meter", "_session")
+
+    def __init__(self, conversations: Conversations, session: Session, link: Link) -> None:
+        self._conversations = conversations
+        self._session = session
+        self._link = link
+        self._meter = conversations.meter(session, link)
+
+    def received(self, message: bytes) -> None:
+        """See ``Receiver``."""
+        try:
+            self._conversations.hear(self._session, self._link, self._meter, message)
+        except Exception as bug:  # noqa: BLE001 - it must not harm other connections
+            self._conversations.failures.met(self._link, self._session, bug)
+
+    def ended(self) -> None:
+        """See ``Receiver``."""
+        self._conversations.over(self._session, self._link)

@@ -1,0 +1,41 @@
+"""Connections that end because something went wrong: what is logged, what the client is told."""
+
+from __future__ import annotations
+
+from gateway.app.context import Context
+from gateway.app.session import Session
+from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.core import codec
+from gateway.core.codes import INTERNAL_ERROR, CloseCode, ErrorCode
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.packets import Error
+from gateway.ports import Link
+
+
+class Failures:
+    """Ends connections with an error packet and a close code.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here, which count what is closed.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions) -> None:
+        self._log = context.log
+        self._sessions = sessions
+
+    def met(self, link: Link, session: Session | None, bug: Exception) -> None:
+        """A bug was met on one connection, which must not harm the others."""
+        self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(bug))
+        self.end(link, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
+
+    def violated(self, link: Link, violation: RemoteProtocolError) -> None:
+        """The client has broken the protocol."""
+        self._log.emit(events.PROTOCOL_VIOLATED, address=link.address, error=str(violation))
+        self.end(link, violation.close, Error(violation.code, str(violation)))
+
+    def end(self, link: Link, close: CloseCode, error: Error) -> None:
+        """Tell the client why, and close."""
+        link.write(codec.encode_link(error))
+        self._sessions.close_link(link, close)

@@ -1,0 +1,151 @@
+"""The first packet of a connection, a hello or a resume: waited for, let through the turnstile, answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from gateway.app.connections.failures import Failures
+from gateway.app.context import Context
+from gateway.app.handshake import Handshake
+from gateway.app.refusals import HandshakeRefused
+from gateway.app.session import Session
+from gateway.app.storms import Turnstile
+from gateway.core import codec
+from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, ErrorCode
+from gateway.core.errors import RemoteProtocolError
+from gateway.core.packets import Error, Hello, Resume
+from gateway.ports import Authenticator, Link, Operation
+
+
+class FirstPackets:
+    """Gives connections their sessions.
+
+    Args:
+        context: of the node.
+        handshake: opens and resumes sessions.
+        turnstile: says when a first packet may be answered.
+        failures: ends those that get none.
+        draining: whether connections that were accepted earlier come too late for a session.
+
+    Attributes:
+        greeting: connections whose first packet is being answered: each may still bring a session.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        handshake: Handshake,
+        turnstile: Turnstile,
+        failures: Failures,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._tracer = context.tracer
+        self._handshake = handshake
+        self._turnstile = turnstile
+        self._failures = failures
+        self._draining = draining
+        # In the order in which they came, which is that of their deadlines.
+        self._silent: dict[Link, float] = {}
+        self._impatience: asyncio.TimerHandle | None = None
+        self.greeting = 0
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
+
+    async def greet(self, link: Link, administrators: Authenticator | None) -> Session | None:
+        """Wait for the first packet and answer it.
+
+        Args:
+            link: the connection.
+            administrators: knows who may come in at the admin port; None for the client port.
+
+        Returns:
+            The session that the client has from now on; None if it has none, and then the connection is closed.
+        """
+        self._expect_word(link)
+        try:
+            message = await link.receive()
+        finally:
+            self._silent.pop(link, None)
+        if message is None:
+            return None
+        self.greeting += 1
+        try:
+            inside = administrators is not None
+            if self._draining() and not inside:
+                raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
+            match codec.decode_from_client(message):
+                case [Hello() as hello]:
+                    opening = self._handshake.hello(hello, link, administrators)
+                    return await self._shake_hands(Operation.CONNECT, opening, inside=inside)
+                case [Resume() as resume]:
+                    opening = self._handshake.resume(resume, link, inside=inside, heard=self._clock.monotonic())
+                    return await self._shake_hands(Operation.RESUME, opening, inside=inside)
+                case _:
+                    raise RemoteProtocolError("the first message must be a single hello or resume packet")
+        except RemoteProtocolError as violation:
+            self._failures.violated(link, violation)
+        except HandshakeRefused as refused:
+            self._failures.end(link, refused.close, refused.error)
+        finally:
+            self.greeting -= 1
+        return None
+
+    async def _shake_hands(
+        self, operation: Operation, opening: Coroutine[Any, Any, Session], *, inside: bool
+    ) -> Session:
+        """Open or resume a session when it is its turn, which is soon unless there is a storm.
+
+        Those who come in at the admin port do not queue: they are few, and want to look at the storm.
+        """
+        if not inside:
+            try:
+                await self._turnstile.enter(returning=operation is Operation.RESUME)
+            except BaseException:
+                opening.close()
+                raise
+        try:
+            with self._tracer.span(operation) as span:
+                try:
+                    session = await opening
+                except HandshakeRefused as refused:
+                    span.note("refused", refused.error.code.value)
+                    raise
+                span.note("session", session.id)
+                span.note("outcome", session.outcome.value)
+                return session
+        finally:
+            if not inside:
+                self._turnstile.leave()
+
+    def _expect_word(self, link: Link) -> None:
+        """Close the link unless it is heard in time; one timer serves all."""
+        timeout = self._policy.handshake_timeout
+        self._silent[link] = self._clock.monotonic() + timeout
+        if self._impatience is None:
+            self._impatience = asyncio.get_running_loop().call_later(timeout, self._give_up_the_silent)
+
+    def _give_up_the_silent(self) -> None:
+        self._impatience = None
+        now = self._clock.monotonic()
+        for link, deadline in list(self._silent.items()):
+            if deadline > now:
+                self._impatience = asyncio.get_running_loop().call_later(deadline - now, self._give_up_the_silent)
+                return
+            del self._silent[link]
+            self._failures.end(
+                link,
+                HANDSHAKE_TIMEOUT,
+                Error(
+                    ErrorCode.HANDSHAKE_TIMEOUT,
+                    f"the first packet must come within {self._policy.handshake_timeout:g} seconds",
+                ),
+            )
