@@ -1,10 +1,6 @@
-"""Hello and resume: how a connection gets its session (protocol 4.1 to 4.3, the recovery ladder)."""
+"""Resume: how a client goes on with its session, on the best rung there is (protocol 4.2, the recovery ladder)."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
 
 from gateway.app.authorisation import Authorisation
 from gateway.app.claims import Claims
@@ -13,60 +9,33 @@ from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
-from gateway.app.requests import Requests, check_properties
+from gateway.app.requests import Requests
 from gateway.app.revocation import Revocations
-from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
+from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import FORBIDDEN, PROTOCOL_ERROR, SUPERSEDED, ErrorCode, FailoverReason, Outcome
-from gateway.core.errors import RequestRefused
-from gateway.core.packets import Hello, Resume
+from gateway.core.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
+from gateway.core.packets import Resume
 from gateway.core.system_roles import is_of_system
 from gateway.core.types import NodeRef
-from gateway.ports import (
-    Authenticator,
-    Credentials,
-    Fenced,
-    GridUnavailable,
-    Identity,
-    Link,
-    Ownership,
-    SessionRecord,
-    TokenClaims,
-    TokenRefused,
-    TokenSigner,
-)
-
-MAX_CLIENT_TYPE: Final = 64
-"""Longest ``client`` of a hello, in characters; the rest is cut off."""
+from gateway.ports import Credentials, Identity, Link, Ownership, TokenClaims, TokenRefused, TokenSigner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authorities:
-    """Who says who clients are.
-
-    Attributes:
-        gatekeeper: decides it by their credentials.
-        signer: signs and reads the tokens they resume with.
-    """
-
-    gatekeeper: Gatekeeper
-    signer: TokenSigner
-
-
-class Handshake:
-    """Opens and resumes sessions.
+class Resumes:
+    """Goes on with sessions.
 
     Args:
         context: of the node.
-        persistence: for writes of sessions held here.
+        persistence: knows whether sessions are replicated.
         sessions: the sessions held here.
         requests: makes lanes.
-        authorities: who says who clients are, and signs the tokens they come back with.
+        gatekeeper: says who clients are, if they show fresh credentials.
+        signer: reads the tokens that they come back with.
         authorisation: what they may do.
-        is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
         revocations: who is refused whatever he shows.
+        claims: gets the right to serve sessions.
+        greeter: makes sessions and welcomes.
     """
 
     def __init__(
@@ -76,17 +45,16 @@ class Handshake:
         persistence: Persistence,
         sessions: Sessions,
         requests: Requests,
-        authorities: Authorities,
+        gatekeeper: Gatekeeper,
+        signer: TokenSigner,
         authorisation: Authorisation,
-        is_recovering: Callable[[], bool],
         revocations: Revocations,
+        claims: Claims,
+        greeter: Greeter,
     ) -> None:
-        self._authorisation = authorisation
         self._me = context.me
-        self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
-        self._limits = context.limits
         self._comebacks = context.comebacks
         self._metrics = context.metrics
         self._log = context.log
@@ -95,86 +63,21 @@ class Handshake:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
+        self._gatekeeper = gatekeeper
+        self._signer = signer
+        self._authorisation = authorisation
         self._revocations = revocations
-        self._gatekeeper = authorities.gatekeeper
-        self._signer = authorities.signer
-        self._claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
-        self._greeter = Greeter(
-            context,
-            persistence=persistence,
-            sessions=sessions,
-            requests=requests,
-            signer=authorities.signer,
-            authorisation=authorisation,
-        )
+        self._claims = claims
+        self._greeter = greeter
 
-    # --- Hello --------------------------------------------------------------------------------------------------------
-
-    async def hello(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
-        """Open a new session (protocol 4.1).
-
-        Args:
-            packet: what the client says.
-            link: where it said it.
-            administrators: knows who may come in at the admin port; None for the client port.
-
-        Raises:
-            HandshakeRefused: with the error to send and the close code.
-        """
-        began = self._clock.monotonic()
-        if (self._persistence.replicated and not self._persistence.available) or not self._revocations.loaded:
-            raise grid_unavailable()
-        try:
-            check_properties(dict(packet.properties))
-        except RequestRefused as error:
-            raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
-        credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
-        identity = await self._gatekeeper.admit(credentials, administrators)
-        self._limits.open(identity.principal)
-        window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
-        record = SessionRecord(
-            id=self._clock.session_id(),
-            principal=identity.principal,
-            properties={**packet.properties, CLIENT_TYPE_PROPERTY: packet.client[:MAX_CLIENT_TYPE]},
-            window=window,
-            owner=self._me,
-        ).shows(identity)
-        session = self._greeter.make(record)
-        try:
-            self._authorisation.check_properties(session.permissions, packet.properties)
-        except RequestRefused as error:
-            raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
-        try:
-            await self._persistence.create(session)
-        except (GridUnavailable, Fenced):
-            self._claims.disown(session.id)
-            raise grid_unavailable() from None
-        # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
-        if self._revocations.refuses(session):
-            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
-            self._revocations.end_claimed(session.right)
-            raise refusal(ErrorCode.REVOKED)
-        self._authorisation.enforce(session)
-        self._sessions.add(session)
-        session.machine.open(self._clock.monotonic(), generation=session.generation)
-        self._greeter.welcome(session, link, Outcome.CREATED)
-        self._sessions.flusher.flush(session)
-        self._metrics.add(catalogue.SESSIONS_OPENED)
-        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)
-        self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
-        self._journal.opened(session, session.properties[CLIENT_TYPE_PROPERTY])
-        return session
-
-    # --- Resume -------------------------------------------------------------------------------------------------------
-
-    async def resume(self, packet: Resume, link: Link, *, inside: bool = False, heard: float | None = None) -> Session:
+    async def go_on(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Session:
         """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
 
         Args:
             packet: what the client says.
             link: where it said it.
             inside: whether it came in at the admin port, the only one that serves consoles.
-            heard: when it was said, by the monotonic clock; now by default. It may have waited for its turn.
+            heard: when it was said, by the monotonic clock; it may have waited for its turn.
 
         Raises:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
@@ -183,7 +86,7 @@ class Handshake:
         claims: TokenClaims | None = None
         try:
             claims = self._read_token(packet)
-            session = await self._resume(claims, packet, link, heard=began if heard is None else heard, inside=inside)
+            session = await self._resume(claims, packet, link, heard=heard, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
             self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label="refused")

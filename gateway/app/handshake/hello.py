@@ -1,0 +1,123 @@
+"""Hello: how a client gets a new session (protocol 4.1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.app.authorisation import Authorisation
+from gateway.app.claims import Claims
+from gateway.app.context import Context
+from gateway.app.gatekeeper import Gatekeeper
+from gateway.app.greeter import Greeter
+from gateway.app.persistence import Persistence
+from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
+from gateway.app.requests import check_properties
+from gateway.app.revocation import Revocations
+from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
+from gateway.app.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcome
+from gateway.core.errors import RequestRefused
+from gateway.core.packets import Hello
+from gateway.ports import Authenticator, Credentials, Fenced, GridUnavailable, Link, SessionRecord
+
+MAX_CLIENT_TYPE: Final = 64
+"""Longest ``client`` of a hello, in characters; the rest is cut off."""
+
+
+class Hellos:
+    """Opens sessions.
+
+    Args:
+        context: of the node.
+        persistence: writes new sessions.
+        sessions: the sessions held here.
+        gatekeeper: says who clients are.
+        authorisation: what they may do.
+        revocations: who is refused whatever he shows.
+        claims: sees to sessions of which it is not known whether they were written.
+        greeter: makes sessions and welcomes.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        gatekeeper: Gatekeeper,
+        authorisation: Authorisation,
+        revocations: Revocations,
+        claims: Claims,
+        greeter: Greeter,
+    ) -> None:
+        self._me = context.me
+        self._policy = context.policy
+        self._clock = context.clock
+        self._limits = context.limits
+        self._metrics = context.metrics
+        self._log = context.log
+        self._journal = context.journal
+        self._persistence = persistence
+        self._sessions = sessions
+        self._gatekeeper = gatekeeper
+        self._authorisation = authorisation
+        self._revocations = revocations
+        self._claims = claims
+        self._greeter = greeter
+
+    async def open(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
+        """Open a new session (protocol 4.1).
+
+        Args:
+            packet: what the client says.
+            link: where it said it.
+            administrators: knows who may come in at the admin port; None for the client port.
+
+        Raises:
+            HandshakeRefused: with the error to send and the close code.
+        """
+        began = self._clock.monotonic()
+        if (self._persistence.replicated and not self._persistence.available) or not self._revocations.loaded:
+            raise grid_unavailable()
+        try:
+            check_properties(dict(packet.properties))
+        except RequestRefused as error:
+            raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
+        credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
+        identity = await self._gatekeeper.admit(credentials, administrators)
+        self._limits.open(identity.principal)
+        window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
+        record = SessionRecord(
+            id=self._clock.session_id(),
+            principal=identity.principal,
+            properties={**packet.properties, CLIENT_TYPE_PROPERTY: packet.client[:MAX_CLIENT_TYPE]},
+            window=window,
+            owner=self._me,
+        ).shows(identity)
+        session = self._greeter.make(record)
+        try:
+            self._authorisation.check_properties(session.permissions, packet.properties)
+        except RequestRefused as error:
+            raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
+        try:
+            await self._persistence.create(session)
+        except (GridUnavailable, Fenced):
+            self._claims.disown(session.id)
+            raise grid_unavailable() from None
+        # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
+        if self._revocations.refuses(session):
+            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
+            self._revocations.end_claimed(session.right)
+            raise refusal(ErrorCode.REVOKED)
+        self._authorisation.enforce(session)
+        self._sessions.add(session)
+        session.machine.open(self._clock.monotonic(), generation=session.generation)
+        self._greeter.welcome(session, link, Outcome.CREATED)
+        self._sessions.flusher.flush(session)
+        self._metrics.add(catalogue.SESSIONS_OPENED)
+        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)
+        self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
+        self._journal.opened(session, session.properties[CLIENT_TYPE_PROPERTY])
+        return session
