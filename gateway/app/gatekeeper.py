@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.refusals import COME_AGAIN, HandshakeRefused, authentication_unavailable, refusal
-from gateway.app.revocation import Revocations
+from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -28,14 +28,18 @@ class Gatekeeper:
         context: of the node.
         authenticator: decides who a client is.
         revocations: what is accepted no more, whoever vouches for it.
+        enforcement: ends sessions whose fresh credentials are.
     """
 
-    def __init__(self, context: Context, authenticator: Authenticator, revocations: Revocations) -> None:
+    def __init__(
+        self, context: Context, authenticator: Authenticator, revocations: Revocations, enforcement: Enforcement
+    ) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
         self._authenticator = authenticator
         self._revocations = revocations
+        self._enforcement = enforcement
 
     async def admit(self, credentials: Credentials, administrators: Authenticator | None = None) -> Identity:
         """Tell who shows these credentials with a hello or a resume.
@@ -104,7 +108,7 @@ class Gatekeeper:
     def enforce(self, session: Session) -> None:
         """Close a session if its fresh credentials were revoked while they were being written."""
         if self._revocations.is_revoked(principal=session.principal, credential=session.credential):
-            self._revocations.end_held(session)
+            self._enforcement.end_held(session)
 
     async def _ask(self, authenticator: Authenticator, credentials: Credentials) -> Identity | None:
         started = self._clock.monotonic()

@@ -29,7 +29,7 @@ from gateway.app.policy import NodePolicy
 from gateway.app.presence import Presence
 from gateway.app.recovery import Recovery
 from gateway.app.requests import Requests
-from gateway.app.revocation import Revocations
+from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.app.storms import Comebacks, Turnstile
@@ -83,6 +83,7 @@ class Node:
         connections: the connections that are open.
         door: decides who may connect.
         revocations: who is refused, and how to refuse more.
+        enforcement: ends the sessions of those who are.
         presence: what it tells the others of itself.
         draining: whether its clients are being moved, or have been.
     """
@@ -136,7 +137,8 @@ class Node:
         self._persistence = Persistence(context)
         self.sessions = Sessions(context, self._persistence, signer)
         self._recovery = Recovery(context, self.sessions, self._persistence)
-        self.revocations = Revocations(context, self.sessions, self._persistence, directory, administrators)
+        self.enforcement = Enforcement(context, self.sessions, self._persistence, directory, administrators)
+        self.revocations = Revocations(context, self.enforcement)
         self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
         self._membership = Membership(context, self.sessions, self._recovery, self.presence)
         self.authorisation = Authorisation(
@@ -146,7 +148,7 @@ class Node:
             policy=authorisation_policy,
             directory=directory,
         )
-        gatekeeper = Gatekeeper(context, authenticator, self.revocations)
+        gatekeeper = Gatekeeper(context, authenticator, self.revocations, self.enforcement)
         requests = Requests(
             context,
             persistence=self._persistence,
@@ -163,6 +165,7 @@ class Node:
             authorisation=self.authorisation,
             is_recovering=self._recovery.is_recovering,
             revocations=self.revocations,
+            enforcement=self.enforcement,
         )
         self._turnstile = Turnstile(
             policy.storms,
@@ -262,7 +265,7 @@ class Node:
 
     def review(self) -> None:
         """The directories have changed: end the sessions of those who are not in them, and judge the others again."""
-        self.revocations.review()
+        self.enforcement.review()
         self.authorisation.review()
 
     @property

@@ -85,4 +85,4 @@ class Reloading:
             else:
                 self._node.authorisation.reload(policy)
                 # It says what administrators may do, too.
-                self._node.revocations.review()
+                self._node.enforcement.review()

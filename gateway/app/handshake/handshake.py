@@ -15,7 +15,7 @@ from gateway.app.handshake.hello import Hellos
 from gateway.app.handshake.resume import Resumes
 from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
-from gateway.app.revocation import Revocations
+from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.core.packets import Hello, Resume
@@ -47,6 +47,7 @@ class Handshake:
         authorisation: what they may do.
         is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
         revocations: who is refused whatever he shows.
+        enforcement: ends the sessions of those who are.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Handshake:
         authorisation: Authorisation,
         is_recovering: Callable[[], bool],
         revocations: Revocations,
+        enforcement: Enforcement,
     ) -> None:
         claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
         greeter = Greeter(
@@ -77,6 +79,7 @@ class Handshake:
             gatekeeper=authorities.gatekeeper,
             authorisation=authorisation,
             revocations=revocations,
+            enforcement=enforcement,
             claims=claims,
             greeter=greeter,
         )
@@ -89,6 +92,7 @@ class Handshake:
             signer=authorities.signer,
             authorisation=authorisation,
             revocations=revocations,
+            enforcement=enforcement,
             claims=claims,
             greeter=greeter,
         )

@@ -12,7 +12,7 @@ from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
 from gateway.app.requests import check_properties
-from gateway.app.revocation import Revocations
+from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -36,6 +36,7 @@ class Hellos:
         gatekeeper: says who clients are.
         authorisation: what they may do.
         revocations: who is refused whatever he shows.
+        enforcement: ends the sessions of those who are.
         claims: sees to sessions of which it is not known whether they were written.
         greeter: makes sessions and welcomes.
     """
@@ -49,6 +50,7 @@ class Hellos:
         gatekeeper: Gatekeeper,
         authorisation: Authorisation,
         revocations: Revocations,
+        enforcement: Enforcement,
         claims: Claims,
         greeter: Greeter,
     ) -> None:
@@ -64,6 +66,7 @@ class Hellos:
         self._gatekeeper = gatekeeper
         self._authorisation = authorisation
         self._revocations = revocations
+        self._enforcement = enforcement
         self._claims = claims
         self._greeter = greeter
 
@@ -109,7 +112,7 @@ class Hellos:
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
         if self._revocations.refuses(session):
             self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
-            self._revocations.end_claimed(session.right)
+            self._enforcement.end_claimed(session.right)
             raise refusal(ErrorCode.REVOKED)
         self._authorisation.enforce(session)
         self._sessions.add(session)

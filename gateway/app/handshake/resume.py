@@ -10,7 +10,7 @@ from gateway.app.greeter import Greeter
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
 from gateway.app.requests import Requests
-from gateway.app.revocation import Revocations
+from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -34,6 +34,7 @@ class Resumes:
         signer: reads the tokens that they come back with.
         authorisation: what they may do.
         revocations: who is refused whatever he shows.
+        enforcement: ends the sessions of those who are.
         claims: gets the right to serve sessions.
         greeter: makes sessions and welcomes.
     """
@@ -49,6 +50,7 @@ class Resumes:
         signer: TokenSigner,
         authorisation: Authorisation,
         revocations: Revocations,
+        enforcement: Enforcement,
         claims: Claims,
         greeter: Greeter,
     ) -> None:
@@ -67,6 +69,7 @@ class Resumes:
         self._signer = signer
         self._authorisation = authorisation
         self._revocations = revocations
+        self._enforcement = enforcement
         self._claims = claims
         self._greeter = greeter
 
@@ -158,7 +161,7 @@ class Resumes:
             session.take_over(claimed.record, saved=self._grid.generation)
         # Another node may have served it since with other credentials, or it comes with fresh ones.
         if self._revocations.is_revoked(credential=session.credential):
-            self._revocations.end_held(session)
+            self._enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
         withdrawn = self._authorisation.enforce(session)
         if session.link is not None:
@@ -228,7 +231,7 @@ class Resumes:
             raise refusal(ErrorCode.STALE_ATTEMPT)
         if self._revocations.refuses(session):
             # Else it would be held until its window ends: nobody else looks at it again.
-            self._revocations.end_held(session)
+            self._enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
 
     def _claim_alone(self, session: Session, claims: TokenClaims, packet: Resume, identity: Identity | None) -> None:
@@ -257,7 +260,7 @@ class Resumes:
         record = result.record
         if self._revocations.refuses(record):
             # Nobody else ends it any more: it is this node's now.
-            self._revocations.end_claimed(Ownership(record.id, self._me, record.epoch))
+            self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)
         try:
             self._refuse_outsiders(record.roles, inside=inside)

@@ -1,34 +1,19 @@
-"""Revocation: sessions, principals and credentials that every node refuses from now on (P8: revoked means refused).
-
-```text
-revoke ──▶ grid ──▶ every node's follower ──▶ its table ──▶ hello, resume: refused
-                                              └──▶ sessions held here: sockets closed at once, then ended in the grid
-```
-
-The table of each node is complete before the node serves anybody, and is kept while the grid is away. If the grid comes
-back with less than it had, every node puts back what it knows: a revocation is lost only with the last node.
-
-Which sessions are concerned is found by looking at all of them, once for all changes that arrive together. That is
-about a millisecond for 10,000 sessions; an index by principal and credential would cost each of them memory all its
-life, for something that happens a few times a day.
-"""
+"""What is revoked, as a node knows it: complete before it serves anybody, kept in step with the grid."""
 
 from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.persistence import Persistence
+from gateway.app.revocation.enforcement import Enforcement
 from gateway.app.session import Session
-from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import ErrorCode
 from gateway.core.errors import GatewayError
 from gateway.core.revocations import (
     MAX_REVOCATION_REASON,
@@ -38,24 +23,13 @@ from gateway.core.revocations import (
     RevocationTable,
     name_of,
 )
-from gateway.core.system_roles import is_of_system
-from gateway.core.types import SessionId
 from gateway.ports import (
     AllRevocations,
-    Directory,
-    Fenced,
     GridUnavailable,
     Lifted,
-    Ownership,
     RevocationNews,
     SessionRecord,
 )
-
-CLOSED_PER_TURN: Final = 100
-"""Sessions whose sockets are closed in one turn of the loop: some milliseconds, then others have their turn."""
-
-ENDED_TOGETHER: Final = 100
-"""Sessions that are ended in the grid at the same time: some milliseconds of the grid's time."""
 
 RESTORE_RETRY: Final = 0.2
 """Seconds before revocations are put back again after the grid went away in the middle."""
@@ -106,38 +80,23 @@ class _Changing:
 
 
 class Revocations:
-    """What is revoked, as this node knows it, and what follows from it.
+    """What is revoked, as this node knows it.
 
     Args:
         context: of the node.
-        sessions: the sessions held here.
-        persistence: ends them in the grid.
-        directory: of all principals: those that it does not know any more count as revoked; None if nobody knows all.
-        administrators: likewise of those who have consoles; what is vouched for of them must not have changed either.
+        enforcement: sees to it that it is heeded.
 
     Attributes:
         loaded: whether the grid has been read: until then nobody can tell who is to be refused.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        sessions: Sessions,
-        persistence: Persistence,
-        directory: Directory | None = None,
-        administrators: Directory | None = None,
-    ) -> None:
-        self._directory = directory
-        self._administrators = administrators
+    def __init__(self, context: Context, enforcement: Enforcement) -> None:
+        self._enforcement = enforcement
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
         self._background = context.background
-        self._metrics = context.metrics
         self._log = context.log
-        self._journal = context.journal
-        self._sessions = sessions
-        self._persistence = persistence
         self._table = RevocationTable()
         self._changing: list[_Changing] = []
         self.loaded = False
@@ -230,39 +189,11 @@ class Revocations:
         found = self._table.find(self._clock.wall(), session=session, principal=principal, credential=credential)
         return found is not None
 
-    def review(self) -> None:
-        """End the sessions held here whose principals the directories do not know any more, or know otherwise."""
-        concerned = [each for each in self._sessions if self._is_unknown(each)]
-        if concerned:
-            self._background.once(self._close(concerned), "close-unknown")
-
     def refuses(self, session: Session | SessionRecord) -> bool:
         """Tell whether a session may not go on: something of it is revoked, or its principal is not there any more."""
-        return self._is_unknown(session) or self.is_revoked(
+        return self._enforcement.is_unknown(session) or self.is_revoked(
             session=session.id, principal=session.principal, credential=session.credential
         )
-
-    def _is_unknown(self, session: Session | SessionRecord) -> bool:
-        if is_of_system(session.roles):
-            if self._administrators is None:
-                return False
-            # A console's rights are those of its hello. If they are others now, it has to sign in again for them.
-            known = self._administrators.find(session.principal)
-            return known is None or (known.roles, known.properties) != (session.roles, session.principal_properties)
-        return self._directory is not None and self._directory.find(session.principal) is None
-
-    def end_claimed(self, right: Ownership) -> None:
-        """End a session that this node has claimed and found to be revoked."""
-        self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
-        self._log.emit(events.SESSION_ENDED, session=right.session, reason=ErrorCode.REVOKED.value)
-        self._journal.ended_elsewhere(right.session, right.epoch, ErrorCode.REVOKED)
-        self._background.once(self._end([right]), "end-revoked")
-
-    def end_held(self, session: Session) -> None:
-        """End a session that is held here and was found to be revoked."""
-        right = self._sessions.revoke(session)
-        if right is not None:
-            self._background.once(self._end([right]), "end-revoked")
 
     # --- Background ---------------------------------------------------------------------------------------------------
 
@@ -319,7 +250,7 @@ class Revocations:
         if not self.loaded or news.lost_writes:
             self._log.emit(events.REVOCATIONS_READ, revocations=len(self._table), lost_writes=news.lost_writes)
         self.loaded = True
-        self._enforce(self._table)
+        self._enforcement.enforce(self._table)
 
     def _take_in(self, changes: Sequence[Revocation | Lifted]) -> None:
         made: dict[str, Revocation] = {}
@@ -330,61 +261,7 @@ class Revocations:
             elif self._table.put(change):
                 made[change.name] = change
         if made:
-            self._enforce(made.values())
-
-    def _enforce(self, made: Iterable[Revocation]) -> None:
-        """Close what is held here and concerned: the first sockets now, all in this and the next turns of the loop."""
-        concerned = self._concerned(made)
-        if concerned:
-            self._background.once(self._close(concerned), "close-revoked")
-
-    def _concerned(self, made: Iterable[Revocation]) -> list[Session]:
-        now = self._clock.wall()
-        revoked: dict[RevocationKind, set[str]] = {kind: set() for kind in RevocationKind}
-        for each in made:
-            if each.in_force(now):
-                revoked[each.kind].add(each.value)
-        sessions, principals, credentials = (
-            revoked[kind] for kind in (RevocationKind.SESSION, RevocationKind.PRINCIPAL, RevocationKind.CREDENTIAL)
-        )
-        if principals or credentials:
-            return [
-                each
-                for each in self._sessions
-                if each.principal in principals or each.id in sessions or each.credential in credentials
-            ]
-        found = (self._sessions.get(SessionId(each)) for each in sessions)
-        return [each for each in found if each is not None]
-
-    async def _close(self, concerned: Sequence[Session]) -> None:
-        rights: list[Ownership] = []
-        for start in range(0, len(concerned), CLOSED_PER_TURN):
-            for session in concerned[start : start + CLOSED_PER_TURN]:
-                right = self._sessions.revoke(session)
-                if right is not None:
-                    rights.append(right)
-            await asyncio.sleep(0)
-        await self._end(rights)
-
-    async def _end(self, rights: Sequence[Ownership]) -> None:
-        """End sessions in the grid; those that another node has claimed are that node's to end."""
-        if not self._persistence.replicated:
-            return
-        left = list(rights)
-        while left:
-            batch = left[:ENDED_TOGETHER]
-            ends = await asyncio.gather(
-                *(self._persistence.end(right, ErrorCode.REVOKED) for right in batch), return_exceptions=True
-            )
-            again = []
-            for right, end in zip(batch, ends, strict=True):
-                if isinstance(end, GridUnavailable):
-                    again.append(right)
-                elif isinstance(end, BaseException) and not isinstance(end, Fenced):
-                    raise end
-            left = [*again, *left[ENDED_TOGETHER:]]
-            if again:
-                await self._persistence.until_available()
+            self._enforcement.enforce(made.values())
 
     async def _restore(self, missing: Sequence[Revocation]) -> None:
         """Put back what the grid has lost, unless it was lifted meanwhile."""
