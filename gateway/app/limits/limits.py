@@ -1,25 +1,12 @@
-"""What one address, one principal and the node as a whole may use, and what is said to whoever wants more.
-
-| limited | by address | by principal | of the node |
-| --- | --- | --- | --- |
-| connections, handshakes | HTTP 429 before the handshake | error packet and close 4105 at hello | HTTP 503 before it |
-| packets, published bytes | reading pauses, a notice says why | likewise | likewise |
-| selections, new topics | | error in the reply | error in the reply |
-
-A principal is known only after its first packet, so nothing of it can be refused before. Nobody is refused a session
-that it has already: what a principal holds is counted when it comes back, and limits what it may open anew.
-
-Where no limit is set nothing is counted, and what is left is a look at an attribute.
-"""
+"""Keeps the accounts of a node, and refuses what is above a limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from gateway.app.clock import Clock
+from gateway.app.limits.addresses import Addresses, AddressVisit
+from gateway.app.limits.meter import Meter
 from gateway.app.policy import NodePolicy
 from gateway.app.refusals import COME_AGAIN, HandshakeRefused
 from gateway.app.session import Session
@@ -28,19 +15,11 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.accounts import Account, Accounts
 from gateway.core.codes import LIMIT_EXCEEDED, ErrorCode
 from gateway.core.errors import RequestRefused
-from gateway.core.packets import Packet, Publish, SessionPacket
 from gateway.core.rates import TokenBucket
 from gateway.ports import NO_NEW_TOPICS, EventLog, Metrics, TurnedAway
 
 MOST_ACCOUNTS: Final = 32_768
 """Addresses, and principals, that are remembered besides those with an open connection: at most some 20 MB each."""
-
-IPV6_PREFIX: Final = 64
-"""Leading bits of an IPv6 address that count as one: a subscriber is given at least so many addresses (RFC 6177), so
-whoever counted single ones would count nothing."""
-
-_REMEMBERED: Final = 4096
-"""Addresses of which is remembered what they count as; in a storm the same ones come again and again."""
 
 TELL_AGAIN: Final = 10.0
 """Seconds between two notices about reading that pauses, for one connection: they take room in its resend buffer."""
@@ -51,77 +30,6 @@ LOG_AGAIN: Final = 1.0
 BUSY_RETRY: Final = 5.0
 """Seconds after which somebody comes back to a node, or from an address, that has as many connections as it may: they
 last, so that looking more often is no use."""
-
-
-def account_key(address: str) -> str:
-    """Tell as what an address counts: IPv6 by its network, anything that is no address by itself."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        return str(IPv6Network((int(parsed), IPV6_PREFIX), strict=False))
-    return address
-
-
-class AddressVisit:
-    """A connection that is counted for its address and for the node; a ``Visit``."""
-
-    __slots__ = ("_accounts",)
-
-    def __init__(self, accounts: tuple[Account, ...]) -> None:
-        self._accounts = accounts
-
-    def leave(self) -> None:
-        """See ``Visit``."""
-        for account in self._accounts:
-            account.connections -= 1
-        self._accounts = ()
-
-
-class Meter:
-    """What the packets of one connection are charged to.
-
-    Attributes:
-        packets: charges so many packets at a time; returns the seconds to pause.
-        publishes: whether published bytes are charged, too.
-    """
-
-    __slots__ = ("_bytes", "_packets", "packets", "publishes", "tell_at")
-
-    def __init__(
-        self, packets: Sequence[tuple[TokenBucket, str]], publish_bytes: Sequence[tuple[TokenBucket, str]]
-    ) -> None:
-        self._packets = packets
-        self._bytes = publish_bytes
-        self.packets: Callable[[float, float], float] = (
-            packets[0][0].charge if len(packets) == 1 else self._charge_packets
-        )
-        self.publishes = bool(publish_bytes)
-        self.tell_at = float("-inf")
-
-    def charge(self, now: float, packets: Sequence[Packet]) -> float:
-        """Charge packets that have come, with what they publish.
-
-        Returns:
-            Seconds for which no further ones should be read.
-        """
-        pause = self.packets(now, len(packets))
-        if self.publishes:
-            size = 0
-            for packet in packets:
-                if isinstance(packet, SessionPacket) and isinstance(packet.body, Publish):
-                    size += len(packet.body.value)
-            if size:
-                pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])
-        return pause
-
-    def exceeded(self, now: float) -> str:
-        """Name the limit for which the pause is longest."""
-        return max((*self._packets, *self._bytes), key=lambda each: each[0].charge(now, 0))[1]
-
-    def _charge_packets(self, now: float, count: float) -> float:
-        return max([bucket.charge(now, count) for bucket, _ in self._packets], default=0.0)
 
 
 class Limits:
@@ -145,12 +53,11 @@ class Limits:
         self._metrics = metrics
         self._log = log
         self._told: dict[str, float] = {}
-        self._addresses = Accounts[str](usage.address, MOST_ACCOUNTS) if usage.address.any else None
+        self._addresses = Addresses(usage.address, usage.exempt, MOST_ACCOUNTS) if usage.address.any else None
         self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None
         self.node = Account(usage.node)
         self.topics = usage.principal.topics > 0
         self._counts_selections = bool(usage.principal.selections or usage.node.selections)
-        self._key = lru_cache(_REMEMBERED)(self._find_key)
         metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._addresses or ()), label="address")
         metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._principals or ()), label="principal")
 
@@ -202,19 +109,7 @@ class Limits:
         return TurnedAway(f"{limit}: {why}", limit=limit, retry_after=retry_after, elsewhere=elsewhere)
 
     def _account_of(self, address: str) -> Account | None:
-        if self._addresses is None:
-            return None
-        key = self._key(address)
-        return None if key is None else self._addresses.of(key, self._clock.monotonic())
-
-    def _find_key(self, address: str) -> str | None:
-        """Tell as what an address counts; None if it is exempt."""
-        try:
-            parsed = ip_address(address)
-        except ValueError:
-            return account_key(address)
-        exempt = any(parsed in network for network in self._policy.usage.exempt)
-        return None if exempt else account_key(address)
+        return None if self._addresses is None else self._addresses.of(address, self._clock.monotonic())
 
     # --- Principals ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,53 @@
+"""What the packets of one connection are charged to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gateway.core.packets import Packet, Publish, SessionPacket
+from gateway.core.rates import TokenBucket
+
+
+class Meter:
+    """What the packets of one connection are charged to.
+
+    Attributes:
+        packets: charges so many packets at a time; returns the seconds to pause.
+        publishes: whether published bytes are charged, too.
+    """
+
+    __slots__ = ("_bytes", "_packets", "packets", "publishes", "tell_at")
+
+    def __init__(
+        self, packets: Sequence[tuple[TokenBucket, str]], publish_bytes: Sequence[tuple[TokenBucket, str]]
+    ) -> None:
+        self._packets = packets
+        self._bytes = publish_bytes
+        self.packets: Callable[[float, float], float] = (
+            packets[0][0].charge if len(packets) == 1 else self._charge_packets
+        )
+        self.publishes = bool(publish_bytes)
+        self.tell_at = float("-inf")
+
+    def charge(self, now: float, packets: Sequence[Packet]) -> float:
+        """Charge packets that have come, with what they publish.
+
+        Returns:
+            Seconds for which no further ones should be read.
+        """
+        pause = self.packets(now, len(packets))
+        if self.publishes:
+            size = 0
+            for packet in packets:
+                if isinstance(packet, SessionPacket) and isinstance(packet.body, Publish):
+                    size += len(packet.body.value)
+            if size:
+                pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])
+        return pause
+
+    def exceeded(self, now: float) -> str:
+        """Name the limit for which the pause is longest."""
+        return max((*self._packets, *self._bytes), key=lambda each: each[0].charge(now, 0))[1]
+
+    def _charge_packets(self, now: float, count: float) -> float:
+        return max([bucket.charge(now, count) for bucket, _ in self._packets], default=0.0)
