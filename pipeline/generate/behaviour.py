@@ -1,11 +1,11 @@
-"""How clients of a synthetic journal behave: three kinds, each with its life, its losses and its way back."""
+"""How clients of a synthetic journal behave: three kinds, their lives and losses, and how soon somebody notices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.generate.units import HOUR, MINUTE, SECOND
+from pipeline.generate.units import DAY, HOUR, MINUTE, SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +97,33 @@ DIURNAL: Final = 0.6
 
 QUIETEST_HOUR: Final = 4 * HOUR
 """When they are fewest, after midnight UTC."""
+
+PING_SILENCE: Final = 45 * SECOND
+"""After which a node gives a silent client up, which has noticed long before."""
+
+SILENT: Final = 0.15
+"""Share of lost connections of which the node learns only by silence."""
+
+NOTICED_HANG: Final = (5 * SECOND, 20 * SECOND)
+"""When clients of a node that hangs go elsewhere."""
+
+NOTICED_DEATH: Final = 3 * SECOND
+"""Within which nearly all clients of a node that died notice and are back."""
+
+NOTICED_CUT: Final = 5 * SECOND
+"""Within which clients come back whom a proxy cut all at once; they spread themselves."""
+
+REAPER: Final = SECOND
+"""After the end of a window at most, the session is ended."""
+
+LATEST_REFUSAL: Final = DAY
+"""After which nobody comes back any more, not even to be refused."""
+
+TRY_LATER: Final = 0.08
+"""Share of the clients of a node that went which are told to come a little later."""
+
+REVOKED: Final = 0.01
+"""Share of ends on purpose that somebody else decided."""
+
+UNAWARE: Final = 0.8
+"""Share of those who lost nothing but time while the grid was away; the others' node does not hold them."""

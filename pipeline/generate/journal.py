@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gateway.core.codes import ErrorCode
 from gateway.core.journal import JOURNAL_PARTITIONS, events
+from pipeline.generate.ledger import Ledger
 from pipeline.generate.life import Lives
 from pipeline.generate.nodes import Nodes
 from pipeline.generate.population import Arrivals, Population
@@ -117,8 +118,9 @@ def slices(scale: Scale) -> Iterator[Slice]:
         np.random.default_rng([scale.seed, 0]), begins=scale.begins, length=MARGIN * scale.length, nodes=scale.nodes
     )
     population = Population()
-    lives = Lives(world, population)
-    nodes = Nodes(world, lives)
+    ledger = Ledger(population, len(world.runs))
+    lives = Lives(world, population, ledger)
+    nodes = Nodes(world, ledger)
     arrivals = Arrivals(scale.seed, begins=scale.begins, length=scale.length, events=scale.events)
     writer = _Writer(world, nodes)
     step = _slice_length(scale)
@@ -128,8 +130,8 @@ def slices(scale: Scale) -> Iterator[Slice]:
         random = np.random.default_rng([scale.seed, 1, number])
         arrivals.come(population, random, begin, end)
         lives.live(random, end)
-        table = writer.write([*lives.told, *nodes.tell(random, begin, end)], begin, end)
-        lives.told = writer.take_later()
+        table = writer.write([*ledger.told, *nodes.tell(random, begin, end)], begin, end)
+        ledger.told = writer.take_later()
         table = _cut(table, missing)
         missing -= length(table)
         if length(table):

@@ -5,59 +5,38 @@ All sessions whose next step falls into a slice of time take it together, and ag
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from gateway.core.codes import GOING_AWAY, PING_TIMEOUT, SLOW_CONSUMER, ErrorCode, FailoverReason, Outcome
-from gateway.core.journal import EventType, events
+from gateway.core.journal import events
 from pipeline.generate.behaviour import (
     BEHAVIOURS,
     BUFFER_PACKETS,
     DUPLICATES,
     GAP,
+    LATEST_REFUSAL,
     LONG_RETURN,
     LONG_TAIL,
+    NOTICED_CUT,
+    NOTICED_DEATH,
+    NOTICED_HANG,
     PACKETS_PER_SECOND,
+    PING_SILENCE,
     PROPERTY_CHANGES,
     QUICK_RETURN,
     QUICK_SPREAD,
+    REAPER,
+    REVOKED,
+    SILENT,
     STICKY,
+    TRY_LATER,
+    UNAWARE,
 )
+from pipeline.generate.ledger import Ledger
 from pipeline.generate.population import Population, Step
-from pipeline.generate.rows import NONE, Rows, rows, word
-from pipeline.generate.units import DAY, MILLISECOND, NEVER, SECOND, Numbers, Times
+from pipeline.generate.rows import NONE, word
+from pipeline.generate.units import MILLISECOND, NEVER, SECOND, Numbers, Times
 from pipeline.generate.world import World
-
-PING_SILENCE: Final = 45 * SECOND
-"""After which a node gives a silent client up, which has noticed long before."""
-
-SILENT: Final = 0.15
-"""Share of lost connections of which the node learns only by silence."""
-
-NOTICED_HANG: Final = (5 * SECOND, 20 * SECOND)
-"""When clients of a node that hangs go elsewhere."""
-
-NOTICED_DEATH: Final = 3 * SECOND
-"""Within which nearly all clients of a node that died notice and are back."""
-
-NOTICED_CUT: Final = 5 * SECOND
-"""Within which clients come back whom a proxy cut all at once; they spread themselves."""
-
-REAPER: Final = SECOND
-"""After the end of a window at most, the session is ended."""
-
-LATEST_REFUSAL: Final = DAY
-"""After which nobody comes back any more, not even to be refused."""
-
-TRY_LATER: Final = 0.08
-"""Share of the clients of a node that went which are told to come a little later."""
-
-REVOKED: Final = 0.01
-"""Share of ends on purpose that somebody else decided."""
-
-UNAWARE: Final = 0.8
-"""Share of those who lost nothing but time while the grid was away; the others' node does not hold them."""
 
 
 class Lives:
@@ -66,21 +45,13 @@ class Lives:
     Args:
         world: with its nodes.
         population: whose sessions live.
-
-    Attributes:
-        told: what has been told and not been taken yet, also of instants that have not come.
-        attached: when connections came to a run or left it: instant, run, +1 or -1.
-        held: the same of sessions that a run holds.
-        orphans: how many sessions each run left behind when it lapsed.
+        ledger: where it is written down.
     """
 
-    def __init__(self, world: World, population: Population) -> None:
+    def __init__(self, world: World, population: Population, ledger: Ledger) -> None:
         self._world = world
         self._all = population
-        self.told: list[Rows] = []
-        self.attached: list[tuple[Times, Numbers, int]] = []
-        self.held: list[tuple[Times, Numbers, int]] = []
-        self.orphans = np.zeros(len(world.runs), np.int64)
+        self._ledger = ledger
         self._ends = world.times("ends")
         self._drains = world.times("drains")
         self._killed = world.times("killed").astype(bool)
@@ -129,17 +100,17 @@ class Lives:
         at = population.at[who]
         population.run[who] = self._any_run(random, at)
         population.epoch[who] = 1
-        self._tell(
+        self._ledger.tell(
             events.SESSION_OPENED,
             who,
             principal=population.principal[who],
             client=self._clients[population.kind[who]],
             window_ms=population.window[who] // MILLISECOND,
         )
-        self._attach(who, at)
-        self.held.append((at, population.run[who], 1))
+        self._ledger.attach(who, at)
+        self._ledger.hold(at, population.run[who])
         count = random.integers(1, 6, len(who))
-        self._tell(
+        self._ledger.tell(
             events.SESSION_SELECTIONS_CHANGED, who, after=random.integers(2, 60, len(who)), names=count, count=count
         )
         self._stay(random, who)
@@ -151,7 +122,7 @@ class Lives:
             (events.SESSION_SELECTIONS_CHANGED, who[~properties]),
         ):
             count = random.integers(1, 4, len(those))
-            self._tell(kind, those, names=count, count=count)
+            self._ledger.tell(kind, those, names=count, count=count)
         self._stay(random, who)
 
     def _stay(self, random: np.random.Generator, who: Numbers) -> None:
@@ -179,9 +150,9 @@ class Lives:
         bye = random.random(len(who)) < self._rates["bye"][population.kind[who]]
         byes = who[bye]
         why = np.where(random.random(len(byes)) < REVOKED, word(ErrorCode.REVOKED), word("normal"))
-        self._tell(events.SESSION_CLOSED, byes, reason=why)
-        self._detach(byes, population.at[byes])
-        self.held.append((population.at[byes], population.run[byes], -1))
+        self._ledger.tell(events.SESSION_CLOSED, byes, reason=why)
+        self._ledger.detach(byes, population.at[byes])
+        self._ledger.release(population.at[byes], population.run[byes])
         self._end(byes)
         rest = who[~bye]
         self._disconnect(rest, word("connection_lost"), NONE)
@@ -208,7 +179,9 @@ class Lives:
 
     def _too_slow(self, random: np.random.Generator, who: Numbers) -> None:
         packets = random.integers(500, 2_000, len(who))
-        self._tell(events.SESSION_SLOW_CLOSED, who, packets=packets, bytes=packets * random.integers(80, 400, len(who)))
+        self._ledger.tell(
+            events.SESSION_SLOW_CLOSED, who, packets=packets, bytes=packets * random.integers(80, 400, len(who))
+        )
         self._all.at[who] += MILLISECOND
         self._disconnect(who, word(SLOW_CONSUMER.name), SLOW_CONSUMER.code, packets=packets)
         self._away(random, who, returns=self._all.at[who] + self._quick(random, len(who)) + SECOND)
@@ -247,7 +220,7 @@ class Lives:
         late = returns > taken
         those, dead = who[late], run[late]
         heir = self._heirs[dead]
-        self._tell(
+        self._ledger.tell(
             events.SESSION_ORPHANED,
             those,
             at=taken[late],
@@ -256,15 +229,15 @@ class Lives:
             since=self._lived[dead],
             until=self._lapses[dead],
         )
-        self.orphans += np.bincount(dead, minlength=len(self.orphans))
-        self._detach(who, at)
+        self._ledger.leave_behind(dead)
+        self._ledger.detach(who, at)
         self._away(random, who, returns=returns, lost=at + noticed, begins=np.where(late, taken, at), killer=1)
 
     def _disconnect(
         self, who: Numbers, cause: Numbers | int, code: Numbers | int, packets: Numbers | int = NONE
     ) -> None:
-        self._tell(events.SESSION_DISCONNECTED, who, cause=cause, code=code, packets=packets)
-        self._detach(who, self._all.at[who])
+        self._ledger.tell(events.SESSION_DISCONNECTED, who, cause=cause, code=code, packets=packets)
+        self._ledger.detach(who, self._all.at[who])
 
     # --- Away ---------------------------------------------------------------------------------------------------------
 
@@ -331,7 +304,7 @@ class Lives:
         duplicates = random.poisson(DUPLICATES, count)
         population.epoch[who] += 1
         population.run[who] = new
-        self._tell(
+        self._ledger.tell(
             events.SESSION_RESUMED,
             who,
             principal=population.principal[who],
@@ -344,10 +317,10 @@ class Lives:
             lost=np.where(gap, np.maximum(missed, 1), NONE),
             peer=old,
         )
-        self._attach(who, at)
+        self._ledger.attach(who, at)
         moved = ~same
-        self.held.append((at[moved], new[moved], 1))
-        self.held.append((at[moved], old[moved], -1))
+        self._ledger.hold(at[moved], new[moved])
+        self._ledger.release(at[moved], old[moved])
         self._fence(random, who[moved], old[moved], at[moved])
         self._stay(random, who)
 
@@ -358,15 +331,17 @@ class Lives:
         learns = np.where(asleep, self._wakes[old] + random.integers(5, 500, len(who)) * MILLISECOND, learns)
         lives = learns < self._ends[old]
         those = who[lives]
-        self._tell(events.SESSION_FENCED, those, at=learns[lives], run=old[lives], epoch=self._all.epoch[those] - 1)
+        self._ledger.tell(
+            events.SESSION_FENCED, those, at=learns[lives], run=old[lives], epoch=self._all.epoch[those] - 1
+        )
 
     def _expire(self, random: np.random.Generator, who: Numbers) -> None:
         population = self._all
         at, run = population.at[who], population.run[who]
         takers, _counts = self._world.taking(at)
         owner = (takers == run[:, None]).any(axis=1)
-        self._tell(events.SESSION_EXPIRED, who, run=np.where(owner, run, self._any_run(random, at)))
-        self.held.append((at, run, -1))
+        self._ledger.tell(events.SESSION_EXPIRED, who, run=np.where(owner, run, self._any_run(random, at)))
+        self._ledger.release(at, run)
         returns = population.returns[who]
         late = (returns < NEVER) & (returns > at)
         self._refuse(who[late], returns[late], self._any_run(random, returns[late]), word(ErrorCode.SESSION_EXPIRED))
@@ -376,7 +351,7 @@ class Lives:
 
     def _refuse(self, who: Numbers, at: Times, run: Numbers, reason: int) -> None:
         away = np.maximum(at - self._all.lost[who], 0) // MILLISECOND
-        self._tell(events.SESSION_REFUSED, who, at=at, run=run, epoch=NONE, reason=reason, away_ms=away)
+        self._ledger.tell(events.SESSION_REFUSED, who, at=at, run=run, epoch=NONE, reason=reason, away_ms=away)
 
     def _end(self, who: Numbers) -> None:
         self._all.step[who] = Step.OVER
@@ -388,36 +363,3 @@ class Lives:
 
     def _quick(self, random: np.random.Generator, count: int) -> Times:
         return (QUICK_RETURN * np.exp(QUICK_SPREAD * random.standard_normal(count))).astype(np.int64)
-
-    def _attach(self, who: Numbers, at: Times) -> None:
-        self.attached.append((at, self._all.run[who], 1))
-
-    def _detach(self, who: Numbers, at: Times) -> None:
-        self.attached.append((at, self._all.run[who], -1))
-
-    def _tell(
-        self,
-        kind: EventType,
-        who: Numbers,
-        *,
-        at: Times | None = None,
-        after: Numbers | None = None,
-        run: Numbers | None = None,
-        epoch: Numbers | int | None = None,
-        **told: Numbers | int,
-    ) -> None:
-        if not len(who):
-            return
-        population = self._all
-        when = population.at[who] if at is None else at
-        self.told.append(
-            rows(
-                kind,
-                when if after is None else when + after * MILLISECOND,
-                population.run[who] if run is None else run,
-                session=population.number[who],
-                stream=population.stream[who],
-                epoch=population.epoch[who] if epoch is None else epoch,
-                **told,
-            )
-        )

@@ -11,7 +11,7 @@ from gateway.core.codes import ErrorCode
 from gateway.core.journal import EventType, events, journal_partition
 from gateway.core.types import NodeId
 from pipeline.generate.behaviour import BAD_TOKENS_PER_MINUTE
-from pipeline.generate.life import Lives
+from pipeline.generate.ledger import Ledger
 from pipeline.generate.rows import NONE, Rows, length, rows, word
 from pipeline.generate.texts import node_name
 from pipeline.generate.units import MILLISECOND, MINUTE, NEVER, SECOND, Numbers, Times
@@ -46,12 +46,12 @@ class Nodes:
 
     Args:
         world: with the nodes.
-        lives: of the sessions that they hold.
+        ledger: of the sessions that they hold.
     """
 
-    def __init__(self, world: World, lives: Lives) -> None:
+    def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
-        self._lives = lives
+        self._ledger = ledger
         self.streams: Final = np.array([journal_partition(NodeId(node_name(run.node))) for run in world.runs], np.int64)
         self._attached = np.zeros(len(world.runs), np.int64)
         self._held = np.zeros(len(world.runs), np.int64)
@@ -59,15 +59,15 @@ class Nodes:
 
     def tell(self, random: np.random.Generator, begin: int, end: int) -> list[Rows]:
         """Tell what happens to nodes from *begin* to *end*, both whole minutes after the journal's beginning."""
-        attached = _Counter(self._attached, self._lives.attached, end)
-        held = _Counter(self._held, self._lives.held, end)
+        attached = _Counter(self._attached, self._ledger.attached, end)
+        held = _Counter(self._held, self._ledger.held, end)
         told = [each for each in self._plan if begin <= each["at"][0] < end]
         for each in told:
             run = int(each["run"][0])
             if "sessions" in each:
                 each["sessions"] = np.array([held.at(run, each["at"])[0]])
             if "count" in each:
-                each["count"] = self._lives.orphans[each["peer"]]
+                each["count"] = self._ledger.orphans[each["peer"]]
         for number, incarnation in enumerate(self._world.runs):
             marks = np.arange(begin + MINUTE, end + MINUTE, MINUTE, dtype=np.int64) - SECOND + number * 7 * MILLISECOND
             hangs = (incarnation.hangs <= marks) & (marks < incarnation.wakes)
@@ -76,8 +76,8 @@ class Nodes:
             if len(marks):
                 told += self._traffic(random, number, marks, attached.at(number, marks), held.at(number, marks))
                 told.append(self._bad_tokens(random, number, marks))
-        self._attached, self._lives.attached = attached.rest()
-        self._held, self._lives.held = held.rest()
+        self._attached, self._ledger.attached = attached.rest()
+        self._held, self._ledger.held = held.rest()
         return told
 
     def _traffic(
