@@ -170,7 +170,8 @@ async def test_requests_that_redis_leaves_unanswered_are_gone_without_the_collec
             for packet in PACKETS:
                 redis.suspend()
                 await client.send(packet)
-                await eventually(lambda: bool(grid._link.batcher.batchers[0]._awaited))
+                # Accepted first, or it would be refused while the grid is away.
+                await eventually(lambda: waits(node) and bool(grid._link.batcher.batchers[0]._awaited))
                 grid._link.suspect("a test says so")
                 redis.resume()
                 assert "error" not in await client.expect("reply")
@@ -178,6 +179,12 @@ async def test_requests_that_redis_leaves_unanswered_are_gone_without_the_collec
             await client.closed()
 
         assert not await left_by(node, is_answered_late)
+
+
+def waits(node: TestNode) -> bool:
+    """Tell whether a request is under way in the one session of a node."""
+    (session,) = node.gateway.node.sessions
+    return len(session.lane) > 0
 
 
 async def left_by(node: TestNode, ending: Ending) -> Counter[str]:
