@@ -17,7 +17,7 @@ from pipeline.errors import NotReady
 from pipeline.report import charts
 from pipeline.report.objective import BurnDown, Objective, judge
 from pipeline.report.reading import Findings, Row
-from pipeline.report.telling import FILTERS
+from pipeline.report.telling import FILTERS, shown
 from pipeline.report.timelines import Picture, picture_of
 
 ROWS: Final = 200
@@ -95,6 +95,7 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         figures=_figures(findings, judged),
         incidents=incidents,
         chapters=chapters,
+        names={row["incident"]: f"{row['kind']} of {shown(row['node'])}" for row in incidents},
         anchors={each.row["incident"]: each.anchor for each in chapters},
         hues={node: number % HUES for number, node in enumerate(nodes)},
         charts={
@@ -121,6 +122,7 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
     rungs: Counter[str] = Counter()
     for name in ("reattached", "failed_over", "other_rungs"):
         rungs[name] = sum(row[name] for row in findings.gold["objectives"])
+    kinds = Counter(row["kind"] for row in findings.gold["incidents"])
     losses = findings.gold["losses"]
     return {
         "comebacks": sum(row["comebacks"] for row in findings.gold["objectives"]),
@@ -131,6 +133,7 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
         "rungs": rungs,
         "late": sum(each.late for each in judged.hours),
         "lossy": sum(each.lossy for each in judged.hours),
+        "kinds": ", ".join(f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in kinds.most_common()),
         "missing": sum(row["missing"] for row in losses),
         "unexplained": sum(row["unexplained"] for row in losses),
         "events": sum(row["events"] for row in losses),

@@ -62,6 +62,7 @@ class Findings:
         touched: rows of ``incident_sessions`` by incident, those first that it was worst for: not back, then the
             longest away.
         timelines: intervals of sessions that incidents touched, by session.
+        pictured: of how many sessions of each incident the timeline is there; those that it was worst for.
     """
 
     first: date
@@ -71,6 +72,7 @@ class Findings:
     gold: Mapping[str, tuple[Row, ...]]
     touched: Mapping[str, Sequence[Row]]
     timelines: Mapping[str, tuple[Row, ...]]
+    pictured: int
 
 
 def read_findings(
@@ -97,7 +99,7 @@ def read_findings(
     touched = by_incident(tables["incident_sessions"])
     wanted = {row["session"] for rows in touched.values() for row in rows[:timelines]}
     count, comebacks = _comebacks(sessions, first, last)
-    return Findings(first, last, count, comebacks, tables, touched, _timelines(sessions, wanted))
+    return Findings(first, last, count, comebacks, tables, touched, _timelines(sessions, wanted), timelines)
 
 
 def read_gold(gold: Path, first: date | None, last: date | None) -> dict[str, tuple[Row, ...]]:

@@ -77,7 +77,7 @@ def picture_of(incident: Row, findings: Findings) -> Picture:
     """Lay out the timelines of an incident."""
     touched = findings.touched.get(incident["incident"], ())
     begins, ends = _span(incident, touched)
-    shown = [row for row in touched if row["session"] in findings.timelines]
+    shown = [row for row in touched[: findings.pictured] if row["session"] in findings.timelines]
     lines = tuple(Line(row["session"], row, _pieces(findings.timelines[row["session"]], begins, ends)) for row in shown)
     return Picture(begins, ends, _hundredths(incident["begins"], begins, ends), lines, len(touched) - len(shown))
 

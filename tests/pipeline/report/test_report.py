@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -224,6 +225,19 @@ def test_those_it_was_worst_for_come_first_and_every_piece_is_in_its_place(lake:
     assert [piece.kind for piece in late.pieces] == ["connected", "away", "connected"]
     assert late.pieces[1].left == pytest.approx(picture.incident_at, abs=0.01)
     assert "failed_over, other_node, after 20000 ms (client)" in late.pieces[2].title
+
+
+def test_who_is_pictured_for_another_incident_is_not_for_this_one(lake: Path) -> None:
+    other = [
+        touched("quick", incident="drain-cd34", back_at=at(61), away_ms=900),
+        touched("late", incident="drain-cd34", back_at=at(61), away_ms=800),
+    ]
+    write_gold(lake / "more", "incident_sessions", other)
+    shutil.copytree(lake / "more" / "incident_sessions", lake / "gold" / "incident_sessions" / "more")
+    found = read_findings(lake / "gold", lake / "silver" / "sessions", timelines=1)
+    assert set(found.timelines) == {"gone", "quick"}
+    picture = picture_of(found.gold["incidents"][0], found)
+    assert [line.session for line in picture.lines] == ["gone"]
 
 
 def test_more_sessions_than_there_is_room_for_are_counted(lake: Path) -> None:
