@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
+from pipeline.bronze.files import in_turn
 from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
@@ -39,6 +40,9 @@ FILE: Final = "part.parquet"
 STAGING: Final = ".staging"
 """Below the folder of gold; what is written there is not part of a table yet. Whatever a crash left there is removed by
 the next run."""
+
+LOCK: Final = ".lock"
+"""Below the folder of gold; held by the job that writes: `pipeline gold` from a timer may meet `pipeline publish`."""
 
 CONTEXT: Final = timedelta(days=1)
 """How much before and after the days asked for is read: incidents reach over midnight, and a day is compared with the
@@ -169,14 +173,14 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
     try:
         read = Sources(bronze.where(days.hold("date", CONTEXT)), silver.where(lived(first, last)), rejected)
         tables = make_tables(read, keep)
-        with _staging(folder) as staging:
+        with staging(folder) as place:
             for name, frame in tables.items():
                 written = frame.where(days.hold("date"))
                 # One file for each day, with its rows in a fixed order.
                 order = [each for each in frame.columns if each != "date"]
                 in_order = written.repartition("date").sortWithinPartitions("date", *order)
-                in_order.write.partitionBy("date").parquet(address(staging / name))
-                yield name, publish(staging / name, folder / name, days)
+                in_order.write.partitionBy("date").parquet(address(place / name))
+                yield name, publish(place / name, folder / name, days)
     finally:
         for frame in kept:
             frame.unpersist()
@@ -206,13 +210,20 @@ def lived(first: date, last: date) -> Column:
 
 
 @contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
+def staging(folder: Path) -> Iterator[Path]:
+    """Give a place to write to; who comes while another job writes gold waits for its end.
+
+    Args:
+        folder: of gold.
+    """
     place = folder / STAGING
-    shutil.rmtree(place, ignore_errors=True)
-    try:
-        yield place / uuid4().hex
-    finally:
+    folder.mkdir(parents=True, exist_ok=True)
+    with in_turn(folder / LOCK):
         shutil.rmtree(place, ignore_errors=True)
+        try:
+            yield place / uuid4().hex
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def publish(staged: Path, table: Path, days: Days) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from datetime import date
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.gold.job import FILE, Days, publish
+from pipeline.gold.job import FILE, LOCK, STAGING, Days, publish, staging
 
 
 def stage(folder: Path, **rows: int) -> Path:
@@ -50,6 +51,20 @@ def test_a_reader_that_has_opened_a_day_reads_it_to_its_end(tmp_path: Path) -> N
         publish(stage(tmp_path / "two", day1=7), table, Days())
         assert opened.read().num_rows == 5
     assert rows(table) == {"1": 7}
+
+
+def test_one_job_writes_at_a_time_and_what_a_crash_left_is_gone(tmp_path: Path) -> None:
+    left = tmp_path / "gold" / STAGING / "old" / "part.parquet"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with staging(tmp_path / "gold") as place, (tmp_path / "gold" / LOCK).open("ab") as other:
+        assert not left.exists()
+        place.mkdir(parents=True)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (tmp_path / "gold" / LOCK).open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not place.exists()
 
 
 def test_days_in_the_wrong_order_are_refused() -> None:
