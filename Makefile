@@ -18,10 +18,11 @@ OPTIONS ?=
 ONLY ?=
 # Where `make bench` writes what it measured.
 BENCH_JSON ?= .local/bench/results.json
-# Processes for the tests that may run side by side: two a core, because they wait half of their time.
-JOBS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Processes for the tests that may run side by side: more than two a core, because they wait half of their time.
+JOBS ?= $(shell echo $$(( 2 * $(CORES) + 2 )))
 # Clusters that are tested at a time; most of what they do is wait.
-CLUSTERS ?= 2
+CLUSTERS ?= $(shell echo $$(( $(CORES) + 1 )))
 
 PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3 python; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$each"; break; }; done; true)
@@ -93,7 +94,7 @@ test: venv ## Check everything: style, types, import contracts, then all tests
 	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
 	@$(MAKE) --no-print-directory lint
 	@echo '── Tests that run side by side ──'
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m 'not cluster and not spark' $(OPTIONS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m 'not cluster and not spark' $(OPTIONS)
 	@echo '── Tests of the pipeline, with one Spark ──'
 	@$(BIN)/python -m pytest -q -m spark $(OPTIONS)
 	@echo '── Tests with whole clusters, $(CLUSTERS) at a time ──'

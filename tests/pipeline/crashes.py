@@ -105,6 +105,7 @@ def run(
                 jobs.kill()
                 outcome.kills += 1
                 outcome.between += _is_torn(log)
+                sys.stderr.write(f"kill {outcome.kills}: {log.newest().totals.events:,} of {events:,} events\n")
             allow(client, events)
             if writer.wait(DEADLINE):
                 raise RuntimeError("the journal could not be written")
