@@ -14,17 +14,25 @@ from typing import Any, Final
 import click
 
 from benchmarks.machine import commit, machine
-from benchmarks.pipeline.measure import measure
+from benchmarks.pipeline.measure import Taken, measure
+from benchmarks.placement import Placement
 from benchmarks.plots import Series, draw, slope
+from benchmarks.processes import HOST, redis_server
 
 SIZES: Final = (1_000_000, 10_000_000, 50_000_000)
 """Events; of growth, two orders of magnitude say enough."""
 
-STEPS: Final = ("silver", "gold")
-"""What is done from bronze to silver to gold."""
+STEPS: Final = ("bronze", "silver", "gold")
+"""What is done from the journal to gold."""
+
+LARGEST_JOURNAL: Final = 10_000_000
+"""Events that are taken in from a Redis, which has to hold them all at once: 2.7 GB. What is more begins as bronze."""
 
 MEMORY: Final = "3g"
 """Heap of the driver, at every size: what does not fit has to be spilled, as it would be on a real machine."""
+
+_SPARK: Final = ("--spark-conf", f"spark.driver.memory={MEMORY}")
+_LOCAL: Final = {"SPARK_LOCAL_IP": HOST}
 
 FIGURES: Final = Path(__file__).parents[2] / "docs" / "explanation" / "figures"
 
@@ -52,10 +60,13 @@ def main(sizes: Sequence[int], scratch: Path, file: Path, *, figures: bool) -> N
 def _measure(events: int, lake: Path) -> dict[str, Any]:
     shutil.rmtree(lake, ignore_errors=True)
     pipeline = [sys.executable, "-m", "pipeline"]
-    taken = {"generate": measure([*pipeline, "generate", "--events", f"{events}", "--lake", f"{lake}"])}
-    memory, local = f"spark.driver.memory={MEMORY}", {"SPARK_LOCAL_IP": "127.0.0.1"}
-    taken["silver"] = measure([*pipeline, "backfill", "--lake", f"{lake}", "--spark-conf", memory], local)
-    taken["gold"] = measure([*pipeline, "gold", "--lake", f"{lake}", "--spark-conf", memory], local)
+    taken = {}
+    if events <= LARGEST_JOURNAL:
+        taken["bronze"] = _take_in(events, pipeline, lake)
+        shutil.rmtree(lake)
+    taken["generate"] = measure([*pipeline, "generate", "--events", f"{events}", "--lake", f"{lake}"])
+    taken["silver"] = measure([*pipeline, "backfill", "--lake", f"{lake}", *_SPARK], _LOCAL)
+    taken["gold"] = measure([*pipeline, "gold", "--lake", f"{lake}", *_SPARK], _LOCAL)
     taken["duckdb"] = measure([sys.executable, "-m", "benchmarks.pipeline.duckdb_gold", f"{lake}"])
     files = {
         layer: [each.stat().st_size for each in (lake / layer).rglob("*.parquet")]
@@ -66,6 +77,14 @@ def _measure(events: int, lake: Path) -> dict[str, Any]:
         "files": {layer: {"count": len(sizes), "bytes": sum(sizes)} for layer, sizes in files.items()},
         "cores": os.cpu_count(),
     }
+
+
+def _take_in(events: int, pipeline: Sequence[str], lake: Path) -> Taken:
+    """Measure how a journal in a Redis becomes bronze."""
+    with redis_server(Placement.of_this_machine().others) as (_, port):
+        grid = f"redis://{HOST}:{port}/0"
+        measure([*pipeline, "generate", "--events", f"{events}", "--into", "grid", "--grid", grid])
+        return measure([*pipeline, "ingest", "--grid", grid, "--lake", f"{lake}", *_SPARK], _LOCAL)
 
 
 def _table(measured: dict[int, dict[str, Any]]) -> str:
@@ -89,7 +108,14 @@ def _draw(measured: dict[int, dict[str, Any]]) -> None:
         ("peak_bytes", "pipeline-memory.svg", "Most memory of all processes", "MiB", 2**20),
     ):
         series = [
-            Series(step, [(size, result["taken"][step][name] / unit) for size, result in measured.items()])
+            Series(
+                step,
+                [
+                    (size, result["taken"][step][name] / unit)
+                    for size, result in sorted(measured.items())
+                    if step in result["taken"]
+                ],
+            )
             for step in (*STEPS, "duckdb")
         ]
         draw(FIGURES / file, title=title, size="events", value=value, series=series)
