@@ -119,7 +119,7 @@ class Resumes:
             )
         session = self._sessions.get(claims.session)
         if session is not None:
-            self._refuse_outsiders(session.roles, inside=inside)
+            self._refuse_at_wrong_door(session.roles, inside=inside)
             async with session.resuming:
                 if not session.dropped and await self._resume_held(
                     session, claims, packet, link, identity, heard=heard
@@ -263,7 +263,7 @@ class Resumes:
             self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)
         try:
-            self._refuse_outsiders(record.roles, inside=inside)
+            self._refuse_at_wrong_door(record.roles, inside=inside)
         except HandshakeRefused:
             self._claims.disown(record.id)
             raise
@@ -300,9 +300,12 @@ class Resumes:
         )
         return session
 
-    def _refuse_outsiders(self, roles: frozenset[str], *, inside: bool) -> None:
-        """A console's token is worth nothing where clients come in, which more people can reach."""
-        if not inside and is_of_system(roles):
+    def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:
+        """A console's token is worth nothing where clients come in, which more people reach, nor theirs at its door.
+
+        There, neither the limits nor the line for those who come back would hold for them.
+        """
+        if inside != is_of_system(roles):
             raise refusal(ErrorCode.SESSION_UNKNOWN)
 
     def _away(self, packet: Resume, heard: float) -> int | None:

@@ -252,6 +252,20 @@ async def test_its_token_is_worth_nothing_at_the_client_port(pair: Pair, outside
         )
 
 
+@pytest.mark.parametrize("inside", ["n1", "n2"])
+async def test_the_token_of_anybody_else_is_worth_nothing_at_the_admin_port(pair: Pair, inside: str) -> None:
+    """There, neither the limits nor the line for those who come back would hold for it."""
+    nodes = {"n1": pair.n1.gateway, "n2": pair.n2.gateway}
+    async with FaultProxy("127.0.0.1", pair.n1.gateway.port) as proxy:
+        strayed = await connect(f"ws://127.0.0.1:{proxy.port}", principal="alice")
+        proxy._target = ("127.0.0.1", nodes[inside].admin_port)
+        proxy.cut()
+        async with asyncio.timeout(10):
+            await strayed.wait_closed()
+        assert isinstance(strayed.closed_reason, SessionRefused)
+        assert str(strayed.closed_reason.code) == "session_unknown"
+
+
 async def test_revoking_an_administrator_closes_the_console(pair: Pair) -> None:
     console = await sign_in(pair)
     await pair.n2.gateway.node.revocations.revoke(RevocationKind.CREDENTIAL, "admin:the-viewer")
