@@ -178,37 +178,42 @@ def _delivery(cluster: Cluster, load: Load, placement: Placement, folder: Path) 
     return measure
 
 
-def table(results: Mapping[str, Values]) -> str:
-    """Lay results out as a table in Markdown."""
-    lines = [
-        "| CPU of the node for … | without, µs | with the journal, µs | more (95 % interval) | demanded |",
-        "| --- | --: | --: | --- | --- |",
-    ]
-    for what, values in results.items():
-        without, along = median(values[OFF]), median(values[ON])
-        bound = COMEBACK_BOUND if what in {REATTACH, FAILOVER} else DELIVERY_BOUND
-        ratio = Ratio.of(values[OFF], values[ON])
-        judged = "met" if ratio.high <= bound else "not met" if ratio.low > bound else "in doubt"
-        if ratio.middle <= bound < ratio.high:
-            judged = "met by the median"
-        lines.append(f"| {what} | {without:.2f} | {along:.2f} | {ratio} | ≤ {bound - 1:.0%}: {judged} |")
-    return "\n".join(lines)
+HEAD: Final = (
+    "| CPU of the node for … | without, µs | with the journal, µs | more (95 % interval) | demanded |",
+    "| --- | --: | --: | --- | --- |",
+)
+
+
+def row(what: str, values: Values) -> str:
+    """Make a row of the table, in Markdown."""
+    bound = COMEBACK_BOUND if what in {REATTACH, FAILOVER} else DELIVERY_BOUND
+    ratio = Ratio.of(values[OFF], values[ON])
+    if ratio.high <= bound:
+        judged = "met"
+    elif ratio.middle <= bound:
+        judged = "met by the median"
+    else:
+        judged = "not met" if ratio.low > bound else "in doubt"
+    medians = " | ".join(f"{median(values[name]):.2f}" for name in (OFF, ON))
+    return f"| {what} | {medians} | {ratio} | ≤ {bound - 1:.0%}: {judged} |"
 
 
 @click.command()
-@click.option("--turns", default=30, show_default=True, help="Turns of each.")
+@click.option("--turns", default=24, show_default=True, help="Turns of each.")
 @click.option("--sessions", default=SESSIONS, show_default=True, help="Sessions that come back.")
 def main(turns: int, sessions: int) -> None:
     """Measure what the session journal costs, and print a table."""
     signal.signal(signal.SIGTERM, _stop)
     allow_descriptors(_DESCRIPTORS)
     placement = Placement.of_this_machine()
+    print(*HEAD, sep="\n", flush=True)
     try:
-        results = {what: deliveries(placement, load, turns) for what, load in LOADS.items()}
-        results.update(comebacks(placement, sessions, turns))
+        for what, load in LOADS.items():
+            print(row(what, deliveries(placement, load, turns)), flush=True)
+        for what, values in comebacks(placement, sessions, turns).items():
+            print(row(what, values), flush=True)
     except (SystemFailed, SystemUnavailable) as error:
         raise click.ClickException(str(error)) from error
-    print(table(results))
 
 
 def _stop(number: int, _frame: object) -> NoReturn:

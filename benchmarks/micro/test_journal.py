@@ -1,0 +1,78 @@
+"""What the session journal costs: a session that loses its connection and comes back, and an update that is counted."""
+
+# ruff: noqa: D103, S101 - names tell what is measured; results are checked as in tests
+
+from __future__ import annotations
+
+import secrets
+from types import SimpleNamespace
+from typing import Any, Final
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
+from gateway.app.clock import Clock
+from gateway.app.journal import Journal, JournalOptions
+from gateway.app.journal.traffic import Traffic
+from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId, TopicPath
+
+ME: Final = NodeRef(NodeId("n1"), Incarnation("3f9ab2c41d5e"))
+OTHER: Final = NodeRef(NodeId("n2"), Incarnation("77b0c8e2a91f"))
+SESSIONS: Final = 1_000
+"""That come back together; what is told of them is taken out at once, as the writer does."""
+ROUNDS: Final = 50
+TOPICS: Final = [TopicPath(f"market/{number}") for number in range(500)]
+
+
+def test_a_thousand_sessions_lose_their_connection_and_come_back(benchmark: BenchmarkFixture) -> None:
+    grid = MemoryGrid(MemoryGridServer(), node=ME)
+    journal = Journal(
+        ME, JournalOptions(release="1.2.3"), grid=grid, clock=Clock(), metrics=MemoryMetrics(), log=MemoryEventLog()
+    )
+    sessions: list[Any] = [
+        SimpleNamespace(
+            id=SessionId(secrets.token_urlsafe(16)),
+            epoch=Epoch(3),
+            roles=frozenset(),
+            principal=f"user-{number}",
+            outcome=Outcome.FAILED_OVER,
+            deduplicated=0,
+            machine=SimpleNamespace(waiting=0),
+        )
+        for number in range(SESSIONS)
+    ]
+
+    def lose_and_resume() -> int:
+        for session in sessions:
+            journal.disconnected(session, None)
+        for session in sessions:
+            journal.resumed(
+                session,
+                reason=FailoverReason.OTHER_NODE.value,
+                away=1_200,
+                resent=None,
+                conflated=None,
+                lost=None,
+                previous=OTHER,
+            )
+        told = 0
+        while batches := journal._buffer.batches():  # noqa: SLF001 - what the writer does, without a grid
+            for batch in batches:
+                journal._buffer.written(batch)  # noqa: SLF001
+                told += batch.count
+        return told
+
+    assert benchmark.pedantic(lose_and_resume, rounds=ROUNDS, warmup_rounds=3) == 2 * SESSIONS
+
+
+def test_five_hundred_updates_are_counted(benchmark: BenchmarkFixture) -> None:
+    traffic = Traffic()
+
+    def count() -> None:
+        for topic in TOPICS:
+            traffic.delivered(topic, 100, 1)
+
+    benchmark(count)
+    everything, _ = traffic.take()
+    assert everything.deliveries % len(TOPICS) == 0
