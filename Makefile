@@ -92,13 +92,17 @@ load-ui: venv system ## The same with locust's web page, on 127.0.0.1
 .PHONY: test
 test: venv ## Check everything: style, types, import contracts, then all tests
 	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j2 lint test-pipeline
 	@echo '── Tests that run side by side ──'
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m 'not cluster and not spark' $(OPTIONS)
-	@echo '── Tests of the pipeline, with one Spark ──'
-	@$(BIN)/python -m pytest -q -m spark $(OPTIONS)
 	@echo '── Tests with whole clusters, $(CLUSTERS) at a time ──'
 	@$(BIN)/python -m pytest -q -n $(CLUSTERS) --dist load -m cluster $(OPTIONS)
+
+# While the types are checked, which takes one core.
+.PHONY: test-pipeline
+test-pipeline: venv
+	@echo '── Tests of the pipeline, with one Spark ──'
+	@$(BIN)/python -m pytest -q -m spark $(OPTIONS)
 
 .PHONY: fuzz
 fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")

@@ -25,8 +25,12 @@ SIZES: Final = (1_000_000, 10_000_000, 50_000_000)
 STEPS: Final = ("bronze", "silver", "gold")
 """What is done from the journal to gold."""
 
-LARGEST_JOURNAL: Final = 10_000_000
-"""Events that are taken in from a Redis, which has to hold them all at once: 2.7 GB. What is more begins as bronze."""
+LARGEST_JOURNAL: Final = 1_000_000
+"""Events that are taken in from a Redis, which has to hold them all at once, and to be filled first: 270 bytes and 30
+µs each. What is more begins as bronze."""
+
+AGE: Final = 10 * 365 * 86_400
+"""Seconds that a synthetic journal may be old: its events are of the same days whenever it is made."""
 
 MEMORY: Final = "3g"
 """Heap of the driver, at every size: what does not fit has to be spilled, as it would be on a real machine."""
@@ -84,7 +88,8 @@ def _take_in(events: int, pipeline: Sequence[str], lake: Path) -> Taken:
     with redis_server(Placement.of_this_machine().others) as (_, port):
         grid = f"redis://{HOST}:{port}/0"
         measure([*pipeline, "generate", "--events", f"{events}", "--into", "grid", "--grid", grid])
-        return measure([*pipeline, "ingest", "--grid", grid, "--lake", f"{lake}", *_SPARK], _LOCAL)
+        command = [*pipeline, "ingest", "--grid", grid, "--lake", f"{lake}", "--clock-past", f"{AGE}"]
+        return measure([*command, *_SPARK], _LOCAL)
 
 
 def _table(measured: dict[int, dict[str, Any]]) -> str:

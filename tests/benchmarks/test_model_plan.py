@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,10 +161,30 @@ def test_calibrating_and_checking_go_together(tmp_path: Path) -> None:
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def computed() -> Mapping[str, str]:
+    """The generated parts of the page, which take seconds, by their names."""
+    example = Calibration.read(EXAMPLE)
+    return {name: block(example) for name, block in BLOCKS.items()}
+
+
+@pytest.fixture
+def quick(computed: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the command not compute them again."""
+
+    def known(name: str) -> Callable[[Calibration], str]:
+        return lambda _: computed[name]
+
+    for name in computed:
+        monkeypatch.setitem(BLOCKS, name, known(name))
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_page_says_what_the_example_says() -> None:
     assert run("document", "--check").exit_code == 0
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_page_with_an_old_figure_is_found_out_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "SESSIONS", (100_000,))
     page = tmp_path / "page.md"
