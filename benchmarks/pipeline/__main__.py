@@ -22,8 +22,16 @@ from benchmarks.processes import HOST, redis_server
 SIZES: Final = (1_000_000, 10_000_000, 50_000_000)
 """Events; of growth, two orders of magnitude say enough."""
 
-STEPS: Final = ("bronze", "silver", "gold")
-"""What is done from the journal to gold."""
+DRAWN: Final = ("silver", "gold", "duckdb")
+"""Steps that are measured at every size."""
+
+STEP_NAMES: Final = {
+    "bronze": "bronze, from Redis",
+    "generate": "bronze, generated",
+    "silver": "silver",
+    "gold": "gold",
+    "duckdb": "gold by DuckDB",
+}
 
 LARGEST_JOURNAL: Final = 1_000_000
 """Events that are taken in from a Redis, which has to hold them all at once, and to be filled first: 270 bytes and 30
@@ -94,17 +102,24 @@ def _take_in(events: int, pipeline: Sequence[str], lake: Path) -> Taken:
 
 def _table(measured: dict[int, dict[str, Any]]) -> str:
     lines = [
-        "| events | step | seconds | CPU, s | events/s and core | memory, MiB | of it JVM | of it Python |",
-        "| --: | --- | --: | --: | --: | --: | --: | --: |",
+        "| events | step | seconds | CPU, s | events a second and core | memory, MiB | of it Python | files |",
+        "| --: | --- | --: | --: | --: | --: | --: | --- |",
     ]
     for events, result in sorted(measured.items()):
         for step, taken in result["taken"].items():
-            sizes = (taken["peak_bytes"], taken["peak_jvm_bytes"], taken["peak_python_bytes"])
+            memory = " | ".join(f"{taken[name] / 2**20:,.0f}" for name in ("peak_bytes", "peak_python_bytes"))
             lines.append(
-                f"| {events:,} | {step} | {taken['seconds']:.1f} | {taken['cpu_seconds']:.1f} | "
-                f"{events / taken['cpu_seconds']:,.0f} | {' | '.join(f'{size / 2**20:,.0f}' for size in sizes)} |"
+                f"| {events:,} | {STEP_NAMES[step]} | {taken['seconds']:.0f} | {taken['cpu_seconds']:.1f} | "
+                f"{events / taken['cpu_seconds']:,.0f} | {memory} | {_files(result, step)} |"
             )
     return "\n".join(lines)
+
+
+def _files(result: dict[str, Any], step: str) -> str:
+    files = result["files"].get("bronze" if step == "generate" else step)
+    if step == "bronze" or not files or not files["count"]:
+        return ""
+    return f"{files['count']} of {files['bytes'] / files['count'] / 1e6:.1f} MB"
 
 
 def _draw(measured: dict[int, dict[str, Any]]) -> None:
@@ -112,17 +127,11 @@ def _draw(measured: dict[int, dict[str, Any]]) -> None:
         ("cpu_seconds", "pipeline-cpu.svg", "CPU time from events to gold", "CPU seconds", 1),
         ("peak_bytes", "pipeline-memory.svg", "Most memory of all processes", "MiB", 2**20),
     ):
-        series = [
-            Series(
-                step,
-                [
-                    (size, result["taken"][step][name] / unit)
-                    for size, result in sorted(measured.items())
-                    if step in result["taken"]
-                ],
-            )
-            for step in (*STEPS, "duckdb")
-        ]
+        points = {
+            step: [(size, found["taken"][step][name] / unit) for size, found in sorted(measured.items())]
+            for step in DRAWN
+        }
+        series = [Series(step, each) for step, each in points.items()]
         draw(FIGURES / file, title=title, size="events", value=value, series=series)
         for each in series:
             click.echo(f"{each.label}: {name} grows as n^{slope(each.points):.2f}")
