@@ -18,7 +18,10 @@ CANCEL_AGAIN: Final = 1.0
 
 
 class Background:
-    """Owns a node's background tasks.
+    """Owns a node's background tasks, and begins none after its end.
+
+    Whoever still works when the node ends, such as a timer or a resume that waits for the grid, may leave work here
+    that nobody would end any more.
 
     Args:
         log: where a failing task is told.
@@ -27,9 +30,13 @@ class Background:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def once(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run *work* to its end."""
+        if self._closed:
+            work.close()
+            return
         task = asyncio.create_task(self._guarded(work, name), name=name)
         # Python complains of a coroutine that was never begun, which is what a task cancelled early leaves behind.
         task.add_done_callback(lambda _: work.close())
@@ -37,10 +44,13 @@ class Background:
 
     def forever(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run *work* again and again, also after it failed."""
+        if self._closed:
+            return
         self._keep(asyncio.create_task(self._repeat(work, name), name=name))
 
     async def close(self) -> None:
-        """Cancel everything and wait for it."""
+        """Cancel everything and wait for it; nothing is begun from now on."""
+        self._closed = True
         while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
             for task in tasks:
                 task.cancel()

@@ -19,7 +19,7 @@ class Gathering(Generic[K, V]):
     for each of them cost more than the duty.
 
     Args:
-        background: runs the task.
+        background: runs the task; what is not begun when it ends is never begun.
         name: of the task.
         delay: seconds from the first piece of work to the task that does all there is by then.
         work: what to do with it.
@@ -38,27 +38,21 @@ class Gathering(Generic[K, V]):
         self._delay = delay
         self._work = work
         self._pieces: dict[K, V] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
 
     def put(self, key: K, piece: V) -> None:
         """Add a piece of work, in the place of an earlier one with the same key."""
         self._pieces[key] = piece
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._delay, self._begin)
+        if not self._waits:
+            self._waits = True
+            asyncio.get_running_loop().call_later(self._delay, self._begin)
 
     def drop(self, key: K) -> None:
         """Take a piece of work out, if it has not been begun."""
         self._pieces.pop(key, None)
 
-    def close(self) -> None:
-        """Forget what has not been begun."""
-        self._pieces.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def _begin(self) -> None:
-        self._timer = None
+        self._waits = False
         pieces, self._pieces = self._pieces, {}
         if pieces:
             self._background.once(self._work(pieces), self._name)

@@ -313,7 +313,6 @@ class Sessions:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._gone.close()
         self.flusher.close()
 
     def _arm(self) -> None:

@@ -71,7 +71,6 @@ class Connections:
         """Close every connection with a code that lets its client go on elsewhere."""
         for link in list(self._open):
             self._sessions.close_link(link, GOING_AWAY)
-        self._conversations.close()
         self._first_packets.close()
 
     async def serve(self, link: Link, administrators: Authenticator | None = None) -> None:

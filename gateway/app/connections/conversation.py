@@ -66,10 +66,6 @@ class Conversations:
             context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=self._confirm
         )
 
-    def close(self) -> None:
-        """Confirm no further tokens."""
-        self._proofs.close()
-
     def hear(self, session: Session, link: Link, meter: Meter | None, message: bytes) -> None:
         """Take in what a client said."""
         if session.link is not link:

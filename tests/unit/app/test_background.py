@@ -9,6 +9,7 @@ import pytest
 from gateway.adapters.memory import MemoryEventLog
 from gateway.app import background as background_module
 from gateway.app.background import Background
+from gateway.app.gathering import Gathering
 
 
 async def test_a_cancellation_that_gets_lost_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +37,27 @@ async def test_a_cancellation_that_gets_lost_does_not_hold_up_the_end(monkeypatc
         await background.close()
     assert lost == 3
     assert not background._tasks
+
+
+async def test_nothing_is_begun_after_the_end() -> None:
+    """A resume that the grid answers while the node ends leaves work, and so do timers."""
+    begun: list[str] = []
+
+    async def work(name: str) -> None:
+        begun.append(name)
+
+    background = Background(MemoryEventLog())
+    await background.close()
+    pieces: Gathering[str, None] = Gathering(
+        background, "gathered", delay=0.0, work=lambda keys: work(next(iter(keys)))
+    )
+
+    background.once(work("once"), "once")
+    background.forever(lambda: work("forever"), "forever")
+    pieces.put("gathered", None)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert not begun
+    assert not background._tasks
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -9,9 +9,6 @@ from gateway.app.background import Background
 from gateway.app.gathering import Gathering
 from tests.support.clock import eventually
 
-LATER = 3600.0
-"""A delay that does not end within a test."""
-
 
 class Work:
     def __init__(self) -> None:
@@ -21,8 +18,8 @@ class Work:
         self.done.append(pieces)
 
 
-def gathering(work: Work, *, delay: float = 0.0) -> Gathering[str, int]:
-    return Gathering(Background(MemoryEventLog()), "work", delay=delay, work=work)
+def gathering(work: Work) -> Gathering[str, int]:
+    return Gathering(Background(MemoryEventLog()), "work", delay=0.0, work=work)
 
 
 async def test_what_comes_in_one_tick_is_done_together_and_the_last_of_a_key_counts() -> None:
@@ -62,14 +59,3 @@ async def test_what_is_dropped_in_time_is_not_done() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(work.done) == 1
-
-
-async def test_closing_forgets_what_has_not_begun() -> None:
-    work = Work()
-    pieces = gathering(work, delay=LATER)
-    pieces.put("a", 1)
-
-    pieces.close()
-    pieces.close()
-
-    assert work.done == []
