@@ -28,7 +28,7 @@ from gateway.settings.groups import (
     StormSettings,
     TlsSettings,
 )
-from gateway.settings.layers import OTHER_VARIABLES, Loaded, load, peek, reread_keys
+from gateway.settings.loading import OTHER_VARIABLES, Loaded, load, peek, reread_keys
 from gateway.settings.model import GROUPS, SETTINGS, Settings
 from gateway.settings.values import (
     AnonymousUsers,

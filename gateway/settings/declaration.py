@@ -18,7 +18,7 @@ from gateway.settings.kinds import Kind, Switch
 T = TypeVar("T")
 
 ENVIRONMENT_PREFIX: Final = "GATEWAY_"
-"""Of every environment variable that is ours."""
+"""Of every environment variable that is a node's."""
 
 _KEY: Final = "gateway.setting"
 
@@ -31,7 +31,8 @@ class Declared(Generic[T]):
         kind: how values are read, checked and shown.
         meaning: one sentence for operators.
         reason: why the default is what it is.
-        secret: True if no value of it may be shown or given on a command line, where other users can see it (P8).
+        secret: True if no value of it may be given on a command line, where other users can see it (P8).
+        shown: False if a value, or a part of it, is secret: messages do not repeat what was given.
         absent: what no value means, or None if there always is one.
         default_text: the default in words, where it is computed.
     """
@@ -40,6 +41,7 @@ class Declared(Generic[T]):
     meaning: str
     reason: str
     secret: bool = False
+    shown: bool = True
     absent: str | None = None
     default_text: str | None = None
 
@@ -53,17 +55,19 @@ class Setting:
         group: the title of the group it belongs to.
         declared: the rest.
         default: its value if nobody gives one; None if it was declared with a factory.
+        prefix: of its environment variable.
     """
 
     name: str
     group: str
     declared: Declared[Any]
     default: object
+    prefix: str = ENVIRONMENT_PREFIX
 
     @property
     def variable(self) -> str:
         """The environment variable."""
-        return ENVIRONMENT_PREFIX + self.name.upper()
+        return self.prefix + self.name.upper()
 
     @property
     def flag(self) -> str | None:
@@ -106,7 +110,7 @@ def setting(
         secret: True if no value may be shown; see ``Declared``.
         absent: for lists, what an empty one means.
     """
-    declared = Declared(kind, meaning, reason, secret=secret, absent=absent)
+    declared = Declared(kind, meaning, reason, secret=secret, shown=not secret, absent=absent)
     return dataclasses.field(default=default, repr=not secret, metadata={_KEY: declared})
 
 
@@ -118,9 +122,9 @@ def optional(kind: Kind[T], meaning: str, *, absent: str, reason: str, shown: bo
         meaning: one sentence for operators.
         absent: what no value means.
         reason: why there is none by default.
-        shown: False keeps the value out of ``repr``, because a part of it is secret.
+        shown: False keeps the value out of ``repr`` and of messages, because a part of it is secret.
     """
-    declared = Declared(kind, meaning, reason, absent=absent)
+    declared = Declared(kind, meaning, reason, shown=shown, absent=absent)
     return cast("T | None", dataclasses.field(default=None, repr=shown, metadata={_KEY: declared}))
 
 
@@ -138,7 +142,27 @@ def computed(kind: Kind[T], factory: Callable[[], T], meaning: str, *, default_t
     return dataclasses.field(default_factory=factory, metadata={_KEY: declared})
 
 
-def declared_in(group: type, title: str) -> tuple[Setting, ...]:
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Settings that belong together.
+
+    Attributes:
+        title: for people.
+        introduction: one sentence about them.
+        settings: in the order in which they are declared.
+    """
+
+    title: str
+    introduction: str
+    settings: tuple[Setting, ...]
+
+
+def group_of(declaring: type, title: str, prefix: str = ENVIRONMENT_PREFIX) -> Group:
+    """Make a group of the settings that the dataclass *declaring* itself declares, under *title*."""
+    return Group(title, inspect.getdoc(declaring) or "", declared_in(declaring, title, prefix))
+
+
+def declared_in(group: type, title: str, prefix: str = ENVIRONMENT_PREFIX) -> tuple[Setting, ...]:
     """List the settings that the dataclass *group* itself declares, in order, under *title*."""
     own = _own_names(group)
     return tuple(
@@ -147,6 +171,7 @@ def declared_in(group: type, title: str) -> tuple[Setting, ...]:
             group=title,
             declared=each.metadata[_KEY],
             default=None if each.default is dataclasses.MISSING else each.default,
+            prefix=prefix,
         )
         for each in dataclasses.fields(group)
         if each.name in own

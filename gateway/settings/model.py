@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from inspect import getdoc
 from typing import Final
 
-from gateway.settings.declaration import Setting, declared_in
+from gateway.settings.declaration import Group, Setting, group_of
 from gateway.settings.groups import (
     AccessSettings,
     DrainSettings,
@@ -66,38 +65,19 @@ class Settings(
     """True if development mode made up the token key. Set by ``load``, not by users."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Settings that belong together.
-
-    Attributes:
-        title: for people.
-        introduction: one sentence about them.
-        settings: in the order in which they are declared.
-    """
-
-    title: str
-    introduction: str
-    settings: tuple[Setting, ...]
-
-
-def _group(declaring: type, title: str) -> Group:
-    return Group(title, getdoc(declaring) or "", declared_in(declaring, title))
-
-
 GROUPS: Final[tuple[Group, ...]] = (
-    _group(NodeSettings, "Node"),
-    _group(GridSettings, "Grid"),
-    _group(AccessSettings, "Access"),
-    _group(TlsSettings, "TLS"),
-    _group(SessionSettings, "Sessions and connections"),
-    _group(LimitSettings, "Limits"),
-    _group(SharedLimitSettings, "Shared limits"),
-    _group(StormSettings, "Storms"),
-    _group(DrainSettings, "Drain"),
-    _group(LogSettings, "Log"),
-    _group(MetricsSettings, "Metrics and traces"),
-    _group(JournalSettings, "Journal"),
+    group_of(NodeSettings, "Node"),
+    group_of(GridSettings, "Grid"),
+    group_of(AccessSettings, "Access"),
+    group_of(TlsSettings, "TLS"),
+    group_of(SessionSettings, "Sessions and connections"),
+    group_of(LimitSettings, "Limits"),
+    group_of(SharedLimitSettings, "Shared limits"),
+    group_of(StormSettings, "Storms"),
+    group_of(DrainSettings, "Drain"),
+    group_of(LogSettings, "Log"),
+    group_of(MetricsSettings, "Metrics and traces"),
+    group_of(JournalSettings, "Journal"),
 )
 """All settings, in the order of the reference page."""
 

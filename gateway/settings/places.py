@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from gateway.settings.errors import Unfit
 from gateway.settings.grid_url import HIGHEST_PORT, read_grid_url
-from gateway.settings.kinds import Kind, text_of
+from gateway.settings.kinds import Kind, Word, text_of
 from gateway.settings.values import (
     AnonymousUsers,
     AuthChoice,
@@ -26,6 +26,9 @@ from gateway.settings.values import (
 
 Network: TypeAlias = IPv4Network | IPv6Network
 """Addresses of proxies."""
+
+GRID_PREFIX: Final = Word(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", "up to 64 letters, digits and any of _ . : -")
+"""What the names of all keys in a grid begin with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ def config(*, configuration: Configuration) -> None:
 
     Exit code 2 if the configuration cannot be used, with everything that is wrong with it.
     """
-    for title, (_, settings) in GROUPS.items():
-        result(title)
-        for each in settings:
+    for group in GROUPS:
+        result(group.title)
+        for each in group.settings:
             result(f"  {each.name} = {each.show(getattr(configuration, each.name))}")
             result(f"      {each.declared.meaning}")

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from gateway.settings import ConfigurationError, Problem
 from gateway.settings.declaration import Setting
-from pipeline.configuration import SETTINGS, Configuration, flag, load, variable
+from pipeline.configuration import SETTINGS, Configuration, load
 from pipeline.errors import PipelineError
 from pipeline.spark import LOCAL, SUBMITTED, spark_session
 
@@ -59,7 +59,7 @@ def configured(*names: str) -> Callable[[Callable[..., int | None]], Callable[..
 
 def _flag_of(each: Setting) -> Callable[[FunctionT], FunctionT]:
     return click.option(
-        flag(each.name),
+        each.flag or each.name,
         each.name,
         metavar=each.declared.kind.metavar,
         help=f"{each.declared.meaning} [default: {each.shown_default}]",
@@ -74,8 +74,8 @@ def needed(configuration: Configuration, name: str) -> Any:
     """
     value = getattr(configuration, name)
     if value is None:
-        kind = SETTINGS[name].declared.kind
-        remedy = f"give {flag(name)}, {variable(name)} or the key {name} of the file: {kind.accepts}"
+        each = SETTINGS[name]
+        remedy = f"give {each.flag}, {each.variable} or the key {name} of the file: {each.declared.kind.accepts}"
         raise ConfigurationError([Problem(name, "this command needs it", remedy)])
     return value
 

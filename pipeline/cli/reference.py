@@ -67,9 +67,9 @@ def _spelled(option: click.Option, context: click.Context) -> str:
 
 
 def _settings() -> Iterator[str]:
-    for title, (introduction, settings) in GROUPS.items():
-        yield f"### {title}"
-        yield introduction
+    for group in GROUPS:
+        yield f"### {group.title}"
+        yield group.introduction
         yield _table(
             ("Setting", "Default", "Values", "Meaning, and *why this default*"),
             (
@@ -79,7 +79,7 @@ def _settings() -> Iterator[str]:
                     each.declared.kind.domain,
                     f"{each.declared.meaning}<br>*{each.declared.reason}*",
                 )
-                for each in settings
+                for each in group.settings
             ),
         )
 

@@ -10,14 +10,12 @@ configuration.lake  # PosixPath('/srv/lake')
 ```
 """
 
-from pipeline.configuration.layers import load
+from pipeline.configuration.loading import load
 from pipeline.configuration.model import (
     FILE_VARIABLE,
     GROUPS,
     SETTINGS,
     Configuration,
-    flag,
-    variable,
 )
 
 __all__ = [
@@ -25,7 +23,5 @@ __all__ = [
     "GROUPS",
     "SETTINGS",
     "Configuration",
-    "flag",
     "load",
-    "variable",
 ]

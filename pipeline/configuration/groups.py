@@ -11,7 +11,7 @@ from typing import Final
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Unfit
 from gateway.settings.kinds import Several, Word, text_of
-from gateway.settings.places import File, GridUrl
+from gateway.settings.places import GRID_PREFIX, File, GridUrl
 from gateway.settings.quantities import Bytes, Seconds, Whole
 
 _DAY: Final = 86400.0
@@ -84,7 +84,7 @@ class JournalSettings:
         shown=False,
     )
     grid_prefix: str = setting(
-        Word(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", "up to 64 letters, digits and any of _ . : -"),
+        GRID_PREFIX,
         "gateway",
         "Begins the name of every key in the grid, as the nodes have it.",
         reason="The default of the nodes.",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import getdoc
 from typing import Final
 
-from gateway.settings.declaration import Setting, declared_in
+from gateway.settings.declaration import Group, Setting, group_of
+from gateway.settings.layers import Program
 from pipeline.configuration.groups import (
     BronzeSettings,
     CompactionSettings,
@@ -24,39 +23,29 @@ VARIABLE_PREFIX: Final = "PIPELINE_"
 FILE_VARIABLE: Final = "PIPELINE_CONFIG"
 """Names the TOML file, as ``--config`` does."""
 
-SECTIONS: Final = (
-    ("Lake", LakeSettings),
-    ("Spark", SparkSettings),
-    ("Journal", JournalSettings),
-    ("Bronze", BronzeSettings),
-    ("Compaction", CompactionSettings),
-    ("Silver", SilverSettings),
-)
-"""Titles of the groups and the classes that declare them; a part of the pipeline that has settings adds its own."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(SilverSettings, CompactionSettings, BronzeSettings, JournalSettings, SparkSettings, LakeSettings):
     """All settings of the pipeline. Made by ``load``; tests may construct it and give just what matters."""
 
 
-GROUPS: Final[Mapping[str, tuple[str, tuple[Setting, ...]]]] = {
-    title: (getdoc(declaring) or "", declared_in(declaring, title)) for title, declaring in SECTIONS
-}
-"""For each group its introduction and its settings, in the order of the reference page."""
+GROUPS: Final[tuple[Group, ...]] = (
+    group_of(LakeSettings, "Lake", VARIABLE_PREFIX),
+    group_of(SparkSettings, "Spark", VARIABLE_PREFIX),
+    group_of(JournalSettings, "Journal", VARIABLE_PREFIX),
+    group_of(BronzeSettings, "Bronze", VARIABLE_PREFIX),
+    group_of(CompactionSettings, "Compaction", VARIABLE_PREFIX),
+    group_of(SilverSettings, "Silver", VARIABLE_PREFIX),
+)
+"""All settings, in the order of the reference page; a part of the pipeline that has settings adds its own."""
 
-SETTINGS: Final[Mapping[str, Setting]] = {each.name: each for _, group in GROUPS.values() for each in group}
+SETTINGS: Final[dict[str, Setting]] = {each.name: each for group in GROUPS for each in group.settings}
 """All settings by name."""
 
 if undeclared := {each.name for each in dataclasses.fields(Configuration)} ^ SETTINGS.keys():
-    raise AssertionError(f"in Configuration or in SECTIONS, but not in both: {sorted(undeclared)}")
+    raise AssertionError(f"in Configuration or in GROUPS, but not in both: {sorted(undeclared)}")
 
-
-def variable(name: str) -> str:
-    """Tell the environment variable of a setting."""
-    return VARIABLE_PREFIX + name.upper()
-
-
-def flag(name: str) -> str:
-    """Tell the command line flag of a setting."""
-    return "--" + name.replace("_", "-")
+PIPELINE: Final = Program(
+    settings=SETTINGS, listing="pipeline config", prefix=VARIABLE_PREFIX, file_variable=FILE_VARIABLE
+)
+"""Whose settings they are."""

@@ -45,7 +45,6 @@ from pipeline.cli.program import program as pipeline_program
 from pipeline.configuration import FILE_VARIABLE as PIPELINE_FILE
 from pipeline.configuration import SETTINGS as PIPELINE_SETTINGS
 from pipeline.configuration import load as load_pipeline
-from pipeline.configuration import variable as pipeline_variable
 from pipeline.gold.tables import TABLES
 from pipeline.schemas import INTERVAL_COLUMNS, SILVER_COLUMNS
 from pipeline.source.datasource import NAME as JOURNAL_SOURCE
@@ -460,7 +459,7 @@ def test_variables_and_files_that_are_mentioned_exist(path: Path) -> None:
     variables = {each.variable for each in SETTINGS.values()} | set(OTHER_VARIABLES)
     named = re.findall(r"\bGATEWAY_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     assert sorted({name for name in named if name not in variables}) == []
-    ours = {pipeline_variable(name) for name in PIPELINE_SETTINGS} | {PIPELINE_FILE}
+    ours = {each.variable for each in PIPELINE_SETTINGS.values()} | {PIPELINE_FILE}
     named = re.findall(r"\bPIPELINE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     assert sorted({name for name in named if name not in ours}) == []
     files = [span for span in read(path).spans if PATHS.fullmatch(span)]

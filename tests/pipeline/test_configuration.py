@@ -55,6 +55,17 @@ def test_all_mistakes_are_told_with_place_and_remedy(tmp_path: Path) -> None:
     assert "--trim-lag: '-1' is too small" in told
 
 
+def test_a_table_is_told_how_to_write_its_keys(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('[batch]\nentries = 7\n', "utf-8")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file=file, environment={})
+
+    assert "there are no tables; keys are flat; write batch_entries before any [table]" in str(caught.value)
+    assert "`pipeline config` lists all settings" in str(caught.value)
+
+
 def test_a_file_that_cannot_be_read_is_told() -> None:
     with pytest.raises(ConfigurationError, match="PIPELINE_CONFIG /nowhere: the file cannot be read"):
         load(environment={"PIPELINE_CONFIG": "/nowhere"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from gateway.settings.declaration import declared_in
 from gateway.settings.errors import ConfigurationError, Problem, Unfit
 from gateway.settings.hosts import is_loopback
+from gateway.settings.toml_file import read_toml
 
 T = TypeVar("T")
 
@@ -25,22 +25,7 @@ def read_file(file: Path, group: type[T]) -> T:
     Raises:
         ConfigurationError: with everything that is wrong.
     """
-    try:
-        content = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(
-            [
-                Problem(
-                    f"auth: {file}",
-                    f"the file cannot be read ({error.strerror or error})",
-                    "name a TOML file that this user may read",
-                )
-            ]
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            [Problem(str(file), f"the file is not TOML: {error}", "correct it at the place named")]
-        ) from None
+    content = read_toml(file, "auth:")
     known = {each.name: each for each in declared_in(group, "")}
     values: dict[str, Any] = {}
     problems: list[Problem] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.settings.declaration import optional, setting
-from gateway.settings.kinds import Switch, Word
-from gateway.settings.places import GridUrl
+from gateway.settings.kinds import Switch
+from gateway.settings.places import GRID_PREFIX, GridUrl
 from gateway.settings.quantities import Rate, Seconds, Whole
 
 
@@ -22,7 +22,7 @@ class GridSettings:
         shown=False,
     )
     grid_prefix: str = setting(
-        Word(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", "up to 64 letters, digits and any of _ . : -"),
+        GRID_PREFIX,
         "gateway",
         "Begins the name of every key in the grid, so that several clusters can share one Redis.",
         reason="Tells whose keys they are when somebody looks into Redis.",
