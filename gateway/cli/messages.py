@@ -7,57 +7,34 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
 
 from gateway.core.errors import GatewayError
 from gateway.core.types import JsonValue
+from gateway.settings.client_options import client_options
 
 if TYPE_CHECKING:
     # Only for annotations: the other commands start faster without the client.
     from gateway.client import Session
     from gateway.client.types import Notice, Recovery, Update
 
-DEFAULT_URL: Final = "ws://127.0.0.1:8101/v1/connect"
-"""Where ``gateway serve`` listens if nobody says otherwise."""
-
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds to connect, and to publish: recovering from the loss of a node takes less, and people wait no longer."""
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-def _client_options(function: FunctionT) -> FunctionT:
-    function = click.option(
-        "--timeout",
-        type=click.FloatRange(min=0.1),
-        default=DEFAULT_TIMEOUT,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long to try to connect, and to wait for the answer.",
-    )(function)
-    function = click.option(
-        "--principal", envvar="GATEWAY_PRINCIPAL", show_envvar=True, default="cli", show_default=True, help="Who to be."
-    )(function)
-    return click.option(
-        "--url",
-        "urls",
-        envvar="GATEWAY_URL",
-        show_envvar=True,
-        default=DEFAULT_URL,
-        show_default=True,
-        help="A node or a load balancer; several, separated by commas, are tried in turn.",
-    )(function)
+_CLIENT: Final = client_options(
+    principal="cli", timeout=DEFAULT_TIMEOUT, patience="How long to try to connect, and to wait for the answer."
+)
 
 
 @click.command()
 @click.argument("topic")
 @click.argument("value", metavar="JSON")
-@_client_options
-def pub(topic: str, value: str, *, urls: str, principal: str, timeout: float) -> None:
+@_CLIENT
+def pub(topic: str, value: str, *, urls: Sequence[str], principal: str, timeout: float) -> None:
     """Publish the value JSON (- reads it from standard input) to TOPIC, exactly once.
 
     Prints the topic's new version and the id of the event, once the grid has accepted it. The principal's secret, if
@@ -72,10 +49,12 @@ def pub(topic: str, value: str, *, urls: str, principal: str, timeout: float) ->
 
 @click.command()
 @click.argument("selector")
-@_client_options
+@_CLIENT
 @click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after this many updates.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, recoveries and notices among them.")
-def sub(selector: str, *, urls: str, principal: str, timeout: float, count: int | None, as_json: bool) -> None:
+def sub(
+    selector: str, *, urls: Sequence[str], principal: str, timeout: float, count: int | None, as_json: bool
+) -> None:
     """Print the updates of all topics that SELECTOR matches, until Ctrl-C.
 
     `*` stands for one segment of a topic's path, `**` for any number: prices/*/bid, prices/** (quote them in a
@@ -86,21 +65,18 @@ def sub(selector: str, *, urls: str, principal: str, timeout: float, count: int 
     asyncio.run(_subscribe(selector, printer, urls=urls, principal=principal, seconds=timeout))
 
 
-async def _connect(urls: str, principal: str, seconds: float) -> Session:
+async def _connect(urls: Sequence[str], principal: str, seconds: float) -> Session:
     # Imported here: see above.
     from gateway.client import connect  # noqa: PLC0415
 
-    several = [url.strip() for url in urls.split(",") if url.strip()]
-    if not several:
-        raise click.UsageError("--url is empty")
     try:
         async with asyncio.timeout(seconds):
-            return await connect(several, principal=principal, secret=os.environ.get("GATEWAY_SECRET"))
+            return await connect(urls, principal=principal, secret=os.environ.get("GATEWAY_SECRET"))
     except TimeoutError:
-        raise GatewayError(f"no session after {seconds:g} s at {urls}; is a node running there?") from None
+        raise GatewayError(f"no session after {seconds:g} s at {', '.join(urls)}; is a node running there?") from None
 
 
-async def _publish(topic: str, value: JsonValue, *, urls: str, principal: str, seconds: float) -> None:
+async def _publish(topic: str, value: JsonValue, *, urls: Sequence[str], principal: str, seconds: float) -> None:
     async with await _connect(urls, principal, seconds) as session:
         try:
             async with asyncio.timeout(seconds):
@@ -110,7 +86,7 @@ async def _publish(topic: str, value: JsonValue, *, urls: str, principal: str, s
     click.echo(f"{topic} version {receipt.version} event {receipt.event_id}")
 
 
-async def _subscribe(selector: str, printer: _Printer, *, urls: str, principal: str, seconds: float) -> None:
+async def _subscribe(selector: str, printer: _Printer, *, urls: Sequence[str], principal: str, seconds: float) -> None:
     async with await _connect(urls, principal, seconds) as session:
         if not printer.as_json:
             click.echo(f"session {session.id} at {session.node}; Ctrl-C ends it", err=True)

@@ -57,7 +57,7 @@ def test_all_mistakes_are_told_with_place_and_remedy(tmp_path: Path) -> None:
 
 def test_a_table_is_told_how_to_write_its_keys(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.toml"
-    file.write_text('[batch]\nentries = 7\n', "utf-8")
+    file.write_text("[batch]\nentries = 7\n", "utf-8")
 
     with pytest.raises(ConfigurationError) as caught:
         load(file=file, environment={})

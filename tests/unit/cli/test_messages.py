@@ -41,7 +41,7 @@ class FakeSession:
         self.declared: list[Notice] = []
         self.published: list[tuple[str, JsonValue]] = []
         self.subscribed: list[str] = []
-        self.connected: list[tuple[list[str], str, str | None]] = []
+        self.connected: list[tuple[tuple[str, ...], str, str | None]] = []
         self.updates: list[Update] = list(UPDATES)
         self.ends: BaseException | None = None
         self.on_last_update: Callable[[], None] = lambda: None
@@ -49,7 +49,7 @@ class FakeSession:
         self.answers = True
         self.closed = False
 
-    async def connect(self, urls: list[str], *, principal: str, secret: str | None) -> Self:
+    async def connect(self, urls: tuple[str, ...], *, principal: str, secret: str | None) -> Self:
         self.connected.append((urls, principal, secret))
         if self.ends is not None:
             raise self.ends
@@ -101,7 +101,7 @@ def test_pub_publishes_and_tells_version_and_event(run: Run, session: FakeSessio
 
     assert (result.code, result.out, result.err) == (0, "prices/ACME version 12 event 7-1-9\n", "")
     assert session.published == [("prices/ACME", {"bid": 1})]
-    assert session.connected == [(["ws://127.0.0.1:8101/v1/connect"], "cli", None)]
+    assert session.connected == [(("ws://127.0.0.1:8101/v1/connect",), "cli", None)]
     assert session.closed
 
 
@@ -112,7 +112,7 @@ def test_pub_takes_the_value_from_standard_input_and_the_rest_from_the_environme
 
     assert run("pub", "t", "-", stdin="[1]", environment=environment).code == 0
     assert session.published == [("t", [1])]
-    assert session.connected == [(["ws://a/v1", "ws://b/v1"], "alice", "hunter2")]
+    assert session.connected == [(("ws://a/v1", "ws://b/v1"), "alice", "hunter2")]
 
 
 def test_pub_refuses_what_is_not_json_before_connecting(run: Run, session: FakeSession) -> None:
