@@ -161,11 +161,14 @@ class Node:
             persistence=self._persistence,
             sessions=self.sessions,
             requests=requests,
-            authorities=Authorities(gatekeeper=gatekeeper, signer=signer),
-            authorisation=self.authorisation,
+            authorities=Authorities(
+                gatekeeper=gatekeeper,
+                signer=signer,
+                authorisation=self.authorisation,
+                revocations=self.revocations,
+                enforcement=self.enforcement,
+            ),
             is_recovering=self._recovery.is_recovering,
-            revocations=self.revocations,
-            enforcement=self.enforcement,
         )
         self._turnstile = Turnstile(
             policy.storms,

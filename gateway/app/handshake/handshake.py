@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
-from gateway.app.authorisation import Authorisation
 from gateway.app.claims import Claims
 from gateway.app.context import Context
-from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.greeter import Greeter
+from gateway.app.handshake.authorities import Authorities
 from gateway.app.handshake.hello import Hellos
 from gateway.app.handshake.resume import Resumes
 from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
-from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.core.packets import Hello, Resume
-from gateway.ports import Authenticator, Link, TokenSigner
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authorities:
-    """Who says who clients are.
-
-    Attributes:
-        gatekeeper: decides it by their credentials.
-        signer: signs and reads the tokens they resume with.
-    """
-
-    gatekeeper: Gatekeeper
-    signer: TokenSigner
+from gateway.ports import Authenticator, Link
 
 
 class Handshake:
@@ -43,11 +27,8 @@ class Handshake:
         persistence: for writes of sessions held here.
         sessions: the sessions held here.
         requests: makes lanes.
-        authorities: who says who clients are, and signs the tokens they come back with.
-        authorisation: what they may do.
+        authorities: who says who clients are, and what they may do.
         is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
-        revocations: who is refused whatever he shows.
-        enforcement: ends the sessions of those who are.
     """
 
     def __init__(
@@ -58,10 +39,7 @@ class Handshake:
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
-        authorisation: Authorisation,
         is_recovering: Callable[[], bool],
-        revocations: Revocations,
-        enforcement: Enforcement,
     ) -> None:
         claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
         greeter = Greeter(
@@ -70,16 +48,13 @@ class Handshake:
             sessions=sessions,
             requests=requests,
             signer=authorities.signer,
-            authorisation=authorisation,
+            authorisation=authorities.authorisation,
         )
         self._hellos = Hellos(
             context,
             persistence=persistence,
             sessions=sessions,
-            gatekeeper=authorities.gatekeeper,
-            authorisation=authorisation,
-            revocations=revocations,
-            enforcement=enforcement,
+            authorities=authorities,
             claims=claims,
             greeter=greeter,
         )
@@ -88,11 +63,7 @@ class Handshake:
             persistence=persistence,
             sessions=sessions,
             requests=requests,
-            gatekeeper=authorities.gatekeeper,
-            signer=authorities.signer,
-            authorisation=authorisation,
-            revocations=revocations,
-            enforcement=enforcement,
+            authorities=authorities,
             claims=claims,
             greeter=greeter,
         )

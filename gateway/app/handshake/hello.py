@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.authorisation import Authorisation
 from gateway.app.claims import Claims
 from gateway.app.context import Context
-from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.greeter import Greeter
+from gateway.app.handshake.authorities import Authorities
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
 from gateway.app.requests import check_properties
-from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -33,10 +31,7 @@ class Hellos:
         context: of the node.
         persistence: writes new sessions.
         sessions: the sessions held here.
-        gatekeeper: says who clients are.
-        authorisation: what they may do.
-        revocations: who is refused whatever he shows.
-        enforcement: ends the sessions of those who are.
+        authorities: who says who clients are, and what they may do.
         claims: sees to sessions of which it is not known whether they were written.
         greeter: makes sessions and welcomes.
     """
@@ -47,10 +42,7 @@ class Hellos:
         *,
         persistence: Persistence,
         sessions: Sessions,
-        gatekeeper: Gatekeeper,
-        authorisation: Authorisation,
-        revocations: Revocations,
-        enforcement: Enforcement,
+        authorities: Authorities,
         claims: Claims,
         greeter: Greeter,
     ) -> None:
@@ -63,10 +55,7 @@ class Hellos:
         self._journal = context.journal
         self._persistence = persistence
         self._sessions = sessions
-        self._gatekeeper = gatekeeper
-        self._authorisation = authorisation
-        self._revocations = revocations
-        self._enforcement = enforcement
+        self._authorities = authorities
         self._claims = claims
         self._greeter = greeter
 
@@ -82,14 +71,16 @@ class Hellos:
             HandshakeRefused: with the error to send and the close code.
         """
         began = self._clock.monotonic()
-        if (self._persistence.replicated and not self._persistence.available) or not self._revocations.loaded:
+        if (
+            self._persistence.replicated and not self._persistence.available
+        ) or not self._authorities.revocations.loaded:
             raise grid_unavailable()
         try:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
         credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
-        identity = await self._gatekeeper.admit(credentials, administrators)
+        identity = await self._authorities.gatekeeper.admit(credentials, administrators)
         self._limits.open(identity.principal)
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
@@ -101,7 +92,7 @@ class Hellos:
         ).shows(identity)
         session = self._greeter.make(record)
         try:
-            self._authorisation.check_properties(session.permissions, packet.properties)
+            self._authorities.authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
         try:
@@ -110,11 +101,11 @@ class Hellos:
             self._claims.disown(session.id)
             raise grid_unavailable() from None
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
-        if self._revocations.refuses(session):
+        if self._authorities.revocations.refuses(session):
             self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
-            self._enforcement.end_claimed(session.right)
+            self._authorities.enforcement.end_claimed(session.right)
             raise refusal(ErrorCode.REVOKED)
-        self._authorisation.enforce(session)
+        self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._greeter.welcome(session, link, Outcome.CREATED)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.app.authorisation import Authorisation
 from gateway.app.claims import Claims
 from gateway.app.context import Context
-from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.greeter import Greeter
+from gateway.app.handshake.authorities import Authorities
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
 from gateway.app.requests import Requests
-from gateway.app.revocation import Enforcement, Revocations
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -19,7 +17,7 @@ from gateway.core.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
 from gateway.core.packets import Resume
 from gateway.core.system_roles import is_of_system
 from gateway.core.types import NodeRef
-from gateway.ports import Credentials, Identity, Link, Ownership, TokenClaims, TokenRefused, TokenSigner
+from gateway.ports import Credentials, Identity, Link, Ownership, TokenClaims, TokenRefused
 
 
 class Resumes:
@@ -30,11 +28,7 @@ class Resumes:
         persistence: knows whether sessions are replicated.
         sessions: the sessions held here.
         requests: makes lanes.
-        gatekeeper: says who clients are, if they show fresh credentials.
-        signer: reads the tokens that they come back with.
-        authorisation: what they may do.
-        revocations: who is refused whatever he shows.
-        enforcement: ends the sessions of those who are.
+        authorities: who says who clients are, and what they may do.
         claims: gets the right to serve sessions.
         greeter: makes sessions and welcomes.
     """
@@ -46,11 +40,7 @@ class Resumes:
         persistence: Persistence,
         sessions: Sessions,
         requests: Requests,
-        gatekeeper: Gatekeeper,
-        signer: TokenSigner,
-        authorisation: Authorisation,
-        revocations: Revocations,
-        enforcement: Enforcement,
+        authorities: Authorities,
         claims: Claims,
         greeter: Greeter,
     ) -> None:
@@ -65,11 +55,7 @@ class Resumes:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
-        self._gatekeeper = gatekeeper
-        self._signer = signer
-        self._authorisation = authorisation
-        self._revocations = revocations
-        self._enforcement = enforcement
+        self._authorities = authorities
         self._claims = claims
         self._greeter = greeter
 
@@ -102,19 +88,19 @@ class Resumes:
 
     def _read_token(self, packet: Resume) -> TokenClaims:
         try:
-            return self._signer.verify(packet.token, now=self._clock.wall())
+            return self._authorities.signer.verify(packet.token, now=self._clock.wall())
         except TokenRefused as error:
             raise refusal(error.reason) from None
 
     async def _resume(self, claims: TokenClaims, packet: Resume, link: Link, *, heard: float, inside: bool) -> Session:
-        if not self._revocations.loaded:
+        if not self._authorities.revocations.loaded:
             raise grid_unavailable()
-        if self._revocations.is_revoked(session=claims.session):
+        if self._authorities.revocations.is_revoked(session=claims.session):
             raise refusal(ErrorCode.REVOKED)
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
         if packet.secret is not None and not inside:
-            identity = await self._gatekeeper.admit(
+            identity = await self._authorities.gatekeeper.admit(
                 Credentials(principal=packet.principal or "", secret=packet.secret, address=link.address)
             )
         session = self._sessions.get(claims.session)
@@ -160,10 +146,10 @@ class Resumes:
             is_ours = not outdated and claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
             session.take_over(claimed.record, saved=self._grid.generation)
         # Another node may have served it since with other credentials, or it comes with fresh ones.
-        if self._revocations.is_revoked(credential=session.credential):
-            self._enforcement.end_held(session)
+        if self._authorities.revocations.is_revoked(credential=session.credential):
+            self._authorities.enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
-        withdrawn = self._authorisation.enforce(session)
+        withdrawn = self._authorities.authorisation.enforce(session)
         if session.link is not None:
             old = session.link
             self._journal.disconnected(session, SUPERSEDED.code)
@@ -184,16 +170,8 @@ class Resumes:
                 session, link, Outcome.REATTACHED, resent=resent, conflated=conflated, withdrawn=withdrawn
             )
             self._sessions.flusher.flush(session)
-            self._resumed(session, None, self._me)
-            self._journal.resumed(
-                session,
-                reason=None,
-                away=self._away(packet, heard),
-                resent=resent,
-                conflated=conflated,
-                lost=0,
-                previous=self._me,
-            )
+            away = self._away(packet, heard)
+            self._resumed(session, None, self._me, away=away, resent=resent, conflated=conflated, lost=0)
             if was_muted:
                 self._greeter.activate(session)
             return True
@@ -209,16 +187,7 @@ class Resumes:
         )
         self._sessions.flusher.flush(session)
         previous = claimed.previous if claimed else self._me
-        self._resumed(session, reason, previous)
-        self._journal.resumed(
-            session,
-            reason=reason.value,
-            away=self._away(packet, heard),
-            resent=None,
-            conflated=None,
-            lost=lost,
-            previous=previous,
-        )
+        self._resumed(session, reason, previous, away=self._away(packet, heard), lost=lost)
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
         self._greeter.activate(session)
         return True
@@ -229,9 +198,9 @@ class Resumes:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
-        if self._revocations.refuses(session):
+        if self._authorities.revocations.refuses(session):
             # Else it would be held until its window ends: nobody else looks at it again.
-            self._enforcement.end_held(session)
+            self._authorities.enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
 
     def _claim_alone(self, session: Session, claims: TokenClaims, packet: Resume, identity: Identity | None) -> None:
@@ -258,9 +227,9 @@ class Resumes:
         """Resume a session that another node held: rung 4."""
         result = await self._claims.elsewhere(claims, packet.attempt, identity)
         record = result.record
-        if self._revocations.refuses(record):
+        if self._authorities.revocations.refuses(record):
             # Nobody else ends it any more: it is this node's now.
-            self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
+            self._authorities.enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)
         try:
             self._refuse_at_wrong_door(record.roles, inside=inside)
@@ -272,7 +241,7 @@ class Resumes:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
         session = self._greeter.make(result.record)
-        withdrawn = self._authorisation.enforce(session)
+        withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
         self._greeter.welcome(
@@ -288,16 +257,7 @@ class Resumes:
         if not self._delivery.restore(session):
             self._greeter.activate(session)
         self._sessions.flusher.flush(session)
-        self._resumed(session, FailoverReason.OTHER_NODE, result.previous)
-        self._journal.resumed(
-            session,
-            reason=FailoverReason.OTHER_NODE.value,
-            away=self._away(packet, heard),
-            resent=None,
-            conflated=None,
-            lost=None,
-            previous=result.previous,
-        )
+        self._resumed(session, FailoverReason.OTHER_NODE, result.previous, away=self._away(packet, heard))
         return session
 
     def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:
@@ -312,17 +272,28 @@ class Resumes:
         """Tell how long a client was away, in milliseconds: as it says, and for as long as it has waited here."""
         return None if packet.away is None else packet.away + round((self._clock.monotonic() - heard) * 1000)
 
-    def _resumed(self, session: Session, reason: FailoverReason | None, previous: NodeRef) -> None:
+    def _resumed(
+        self,
+        session: Session,
+        reason: FailoverReason | None,
+        previous: NodeRef,
+        *,
+        away: int | None,
+        resent: int | None = None,
+        conflated: int | None = None,
+        lost: int | None = None,
+    ) -> None:
+        """Count, log and journal a resume; the numbers are None where they cannot be known."""
         outcome = session.outcome
         self._metrics.add(catalogue.RESUMES, label=outcome.value)
         if reason is FailoverReason.GAP:
             self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
         if reason is FailoverReason.OTHER_NODE:
             self._comebacks.returned()
+        why = reason.value if reason else None
         self._log.emit(
-            events.SESSION_RESUMED,
-            session=session.id,
-            outcome=outcome.value,
-            reason=reason.value if reason else None,
-            previous=str(previous),
+            events.SESSION_RESUMED, session=session.id, outcome=outcome.value, reason=why, previous=str(previous)
+        )
+        self._journal.resumed(
+            session, reason=why, away=away, resent=resent, conflated=conflated, lost=lost, previous=previous
         )
