@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +25,7 @@ from pipeline.bronze.layout import DAY, HOUR, SECOND, Layout, bronze_of, hour_of
 from pipeline.bronze.log import CommitLog
 from pipeline.bronze.staging import PARQUET
 from pipeline.errors import NotReady
-
-Tell = Callable[[str], None]
+from pipeline.progress import Tell
 
 LOG_KEPT: Final = 90 * 86_400.0
 """Seconds for which commits stay in the log if events stay for ever: a stream that reads commits may rest so long."""

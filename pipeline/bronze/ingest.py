@@ -24,15 +24,13 @@ from pipeline.bronze.layout import SECOND, Layout, bronze_of, day_of
 from pipeline.bronze.log import Batch, Commit, CommitLog, Counts, StagedFile, gather
 from pipeline.bronze.staging import PARQUET, REJECTED_FILE, Plan, staging_task
 from pipeline.errors import NotReady, PipelineError
+from pipeline.progress import Tell
 from pipeline.source.datasource import NAME, JournalSource, commit, source_options
 from pipeline.source.journal import Journal, JournalPlace
 from pipeline.source.offsets import Position, Positions, positions_of, refuse_gaps, skip_gap, what_is_gone
 from pipeline.source.records import NO_LINE
 from pipeline.spark import address
-from pipeline.streaming import wait_for
-
-Tell = Callable[[str], None]
-"""Tells how far it is."""
+from pipeline.streaming import trigger, wait_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +89,7 @@ def ingest(
         if _prepare_checkpoint(checkpoint, log.newest().positions):
             tell("the checkpoint of the last run says something else than bronze does; going on from bronze")
         batches = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", address(checkpoint))
-        whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
-        query = batches.foreachBatch(_taker(options, layout, log, tell)).trigger(**whenever).start()
+        query = batches.foreachBatch(_taker(options, layout, log, tell)).trigger(**trigger(options.every)).start()
         wait_for(query, wanted)
         end = log.newest()
         # Spark tells the source of a batch only when the next one begins.

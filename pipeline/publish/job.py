@@ -15,14 +15,12 @@ from pyspark.sql import functions as f
 from pipeline.bronze.reading import follow_bronze
 from pipeline.gold.job import CONTEXT, Days, sources_of, write_gold
 from pipeline.lake import Lake
+from pipeline.progress import Tell
 from pipeline.publish.publisher import Outcome, Target, publish
 from pipeline.publish.topics import topics_of
 from pipeline.report.reading import read_gold
 from pipeline.spark import address
-from pipeline.streaming import wait_for
-
-Tell = Callable[[str], None]
-"""Tells how far it is."""
+from pipeline.streaming import trigger, wait_for
 
 PUBLISHED_DAYS: Final = 7
 """Days whose incidents and storms are topics: what a team talks about. Older ones are withdrawn, so that topics do not
@@ -79,13 +77,12 @@ def publish_gold(
                 f"{outcome.withdrawn:,} withdrawn"
             )
 
-    whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
     days = follow_bronze(spark, options.lake.folder, commits=COMMITS).select("date")
     query = (
         days.writeStream.queryName("publish")
         .option("checkpointLocation", address(options.lake.folder / "checkpoints" / "publish"))
         .foreachBatch(take)
-        .trigger(**whenever)
+        .trigger(**trigger(options.every))
         .start()
     )
     try:

@@ -15,15 +15,13 @@ from pyspark.sql import functions as sf
 from pipeline.bronze.files import only_one
 from pipeline.bronze.layout import bronze_of
 from pipeline.bronze.reading import follow_bronze, look_for_commits, read_bronze
+from pipeline.progress import Tell
 from pipeline.schemas import SILVER
 from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of, stream_of
 from pipeline.sessions.processor import SessionProcessor
 from pipeline.sessions.table import Days, Merged, SessionsTable
 from pipeline.spark import address
-from pipeline.streaming import wait_for
-
-Tell = Callable[[str], None]
-"""Tells how far it is."""
+from pipeline.streaming import trigger, wait_for
 
 _MERGE_AT_LEAST: Final = 100_000
 """Changed rows that are put aside before they are merged, unless the table has to be fresh."""
@@ -144,11 +142,10 @@ def stream_sessions(
             writer.merge()
         events = follow_bronze(spark, options.lake, commits=options.commits)
         rows = sessions_stream(events, options.delay).writeStream.outputMode("update").queryName("sessions")
-        whenever = {"availableNow": True} if options.every is None else {"processingTime": f"{options.every} seconds"}
         query = (
             rows.option("checkpointLocation", address(table.checkpoint))
             .foreachBatch(writer.take)
-            .trigger(**whenever)
+            .trigger(**trigger(options.every))
             .start()
         )
         wait_for(query, wanted)

@@ -27,7 +27,7 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from pipeline.bronze.files import sync
-from pipeline.errors import NotReady, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.lake import Lake
 from pipeline.schemas import SILVER
 from pipeline.spark import address
@@ -214,16 +214,6 @@ class SessionsTable:
         count = _count(written)
         self._publish(written, keep | drop)
         return replace(told, written=count, files=len(written))
-
-    def read(self, spark: SparkSession) -> DataFrame:
-        """Read the rows, with the columns of SILVER and the day.
-
-        Raises:
-            NotReady: there are none.
-        """
-        if not self._files():
-            raise NotReady(f"there are no sessions in {self.root}; run `pipeline sessions` first")
-        return spark.read.schema(SILVER).parquet(address(self.root))
 
     def _files(self) -> list[Path]:
         return sorted(self.root.glob("date=*/bucket-*.parquet"))

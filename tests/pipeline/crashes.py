@@ -9,11 +9,7 @@ missing or there twice. The journal grows while each run lives: a part when it s
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +25,7 @@ from redis import Redis
 from pipeline.bronze.layout import bronze_of
 from pipeline.bronze.log import Commit, CommitLog
 from tests.pipeline.feeding import Feeder
+from tests.pipeline.killing import DEADLINE, Jobs, options, progress, told
 from tests.support.redis_server import RedisServer
 
 PREFIX: Final = "gateway"
@@ -37,8 +34,6 @@ ENTRY: Final = 100
 """Events of an entry."""
 STEP: Final = 4_000
 """Events that a node writes at once."""
-DEADLINE: Final = 600.0
-"""Seconds without a new commit after which a run has failed; the machine may be busy with other things."""
 _POLL: Final = 0.05
 _ALLOWED: Final = "allowed"
 """The key that tells the writer how far it may go."""
@@ -75,9 +70,7 @@ class Outcome:
         return self.written == self.rows == self.distinct and not self.missing
 
 
-def run(
-    *, events: int, kills: int, seed: int, folder: Path, pause: tuple[float, float], arguments: Sequence[str]
-) -> Outcome:
+def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arguments: Sequence[str]) -> Outcome:
     """Play it.
 
     Args:
@@ -85,7 +78,7 @@ def run(
         kills: of the job.
         seed: of the moments.
         folder: for the lake.
-        pause: seconds between the first commit of a run and its kill, from and to.
+        longest: seconds between the first commit of a run and its kill, at most.
         arguments: more, for the command.
     """
     chance, begun = random.Random(seed), time.monotonic()
@@ -94,23 +87,23 @@ def run(
     with RedisServer() as server, Redis.from_url(server.url, protocol=2) as client:
         allow(client, 0)
         writer = subprocess.Popen([sys.executable, "-m", "tests.pipeline.crashes", "--write", str(events), server.url])
-        jobs = _Jobs(server.url, folder)
+        jobs, ingest = Jobs(folder), ("ingest", "--grid", server.url, "--lake", str(folder / "lake"), *arguments)
         try:
             for each in range(kills):
                 allow(client, events * (2 * each + 1) // (2 * kills + 1))
-                job = jobs.start(["--follow", *arguments])
-                jobs.wait_for_events(job, log)
+                before = log.newest().totals.events
+                jobs.start(*ingest, "--follow")
+                jobs.wait_for(lambda: log.newest().totals.events > before)  # noqa: B023 - called before it changes
                 allow(client, events * (2 * each + 2) // (2 * kills + 1))
-                time.sleep(chance.uniform(*pause))
+                time.sleep(chance.uniform(0, longest))
                 jobs.kill()
                 outcome.kills += 1
                 outcome.between += _is_torn(log)
-                sys.stderr.write(f"kill {outcome.kills}: {log.newest().totals.events:,} of {events:,} events\n")
+                progress(f"kill {outcome.kills}: {log.newest().totals.events:,} of {events:,} events")
             allow(client, events)
             if writer.wait(DEADLINE):
                 raise RuntimeError("the journal could not be written")
-            if code := jobs.start(arguments).wait(DEADLINE):
-                raise jobs.failure(f"the last run ended with {code}")
+            jobs.finish(*ingest)
         finally:
             jobs.kill()
             writer.kill()
@@ -118,51 +111,6 @@ def run(
     _look(outcome, folder / "lake", log.newest())
     outcome.seconds = time.monotonic() - begun
     return outcome
-
-
-class _Jobs:
-    """Runs of `pipeline ingest`, one at a time.
-
-    Args:
-        url: of the grid.
-        folder: for the lake, and for what the runs say.
-    """
-
-    def __init__(self, url: str, folder: Path) -> None:
-        lake = str(folder / "lake")
-        self._command = [sys.executable, "-m", "pipeline", "ingest", "--grid", url, "--lake", lake]
-        self._said = folder / "ingest.log"
-        self._running: subprocess.Popen[bytes] | None = None
-
-    def start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start one, in a process group of its own, so that a kill takes the JVM, too; its workers end with that."""
-        with self._said.open("ab") as output:
-            self._running = subprocess.Popen(
-                [*self._command, *arguments], stdout=output, stderr=output, start_new_session=True
-            )
-        return self._running
-
-    def kill(self) -> None:
-        """Kill -9; harmless if it has ended."""
-        job, self._running = self._running, None
-        if job is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
-
-    def wait_for_events(self, job: subprocess.Popen[bytes], log: CommitLog) -> None:
-        """Wait until a run has taken something in, so that no kill only hits a JVM that is starting."""
-        before, deadline = log.newest().totals.events, time.monotonic() + DEADLINE
-        while log.newest().totals.events == before:
-            if job.poll() is not None:
-                raise self.failure(f"the job ended with {job.returncode}")
-            if time.monotonic() > deadline:
-                raise self.failure("the job takes nothing in")
-            time.sleep(_POLL)
-
-    def failure(self, what: str) -> RuntimeError:
-        """Say what went wrong, with what the last run said."""
-        return RuntimeError(f"{what}; it said:\n{self._said.read_text('utf-8', 'replace')[-2000:]}")
 
 
 def _sequence(log: CommitLog) -> int:
@@ -213,31 +161,24 @@ def allow(client: Redis, events: int) -> None:
 
 def main() -> int:
     """Run it by hand."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=2_000_000)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--master", default="local[2]")
+    parser = options(__doc__)
     parser.add_argument("--batch-entries", type=int, default=50)
-    parser.add_argument("--longest", type=float, default=8.0, help="seconds between a commit and the kill, at most")
     parser.add_argument("--write", nargs=2, metavar=("EVENTS", "URL"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
         write(int(given.write[0]), given.write[1])
         return 0
-    options = ["--master", given.master, "--batch-entries", str(given.batch_entries), "--follow-every", "1"]
+    arguments = ["--master", given.master, "--batch-entries", str(given.batch_entries), "--follow-every", "1"]
     with tempfile.TemporaryDirectory(prefix="crashes-") as folder:
         outcome = run(
             events=given.events,
             kills=given.kills,
             seed=given.seed,
             folder=Path(folder),
-            pause=(0.0, given.longest),
-            arguments=options,
+            longest=given.longest,
+            arguments=arguments,
         )
-    told = {name: getattr(outcome, name) for name in Outcome.__dataclass_fields__} | {"good": outcome.good}
-    sys.stdout.write(f"{json.dumps(told, indent=1)}\n")
-    return 0 if outcome.good else 1
+    return told(outcome)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,12 @@ what it found, and exits with 1 if a row differs.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +26,7 @@ from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.bronze.layout import bronze_of
 from pipeline.generate import Scale, events_table, records, slices, usual_hours
 from pipeline.sessions.table import SessionsTable
+from tests.pipeline.killing import Jobs, options, progress, told
 from tests.pipeline.lake import batch_of, entry, take_in
 from tests.pipeline.sessions.oracle import rows_of_table, silver_by_sql, view_events
 
@@ -42,9 +38,6 @@ FAR: Final = 3650 * 86_400.0
 """Seconds by which the times of a generated journal may differ from now."""
 DELAY_MS: Final = 600_000
 """The default of ``watermark_delay``."""
-DEADLINE: Final = 900.0
-"""Seconds without a batch after which a run has failed; the machine may be busy with other things."""
-_POLL: Final = 0.05
 
 
 @dataclass(slots=True)
@@ -145,55 +138,32 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
     streamed, refilled = folder / "streamed", folder / "refilled"
     table = SessionsTable(streamed)
     bronze = Bronze(streamed, events, seed)
-    following = ["--follow", "--follow-every", "1", "--merge-every", "2", "--batch-commits", "4", *arguments]
-    for each in range(kills):
-        bronze.grow(events * (2 * each + 1) // (2 * kills + 1))
-        begun, before = time.monotonic(), _batches(table)
-        job = _start("sessions", streamed, folder, following)
-        while _batches(table) == before:
-            if job.poll() is not None or time.monotonic() - begun > DEADLINE:
-                raise RuntimeError(f"the stream does nothing, or ended ({job.returncode}):\n{_tail(folder)}")
-            time.sleep(_POLL)
-        bronze.grow(events * (2 * each + 2) // (2 * kills + 1))
-        time.sleep(chance.uniform(0, longest))
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-        outcome.kills += 1
-        outcome.merging += (table.work / "staging").exists()
-        outcome.stream_seconds += time.monotonic() - begun
-        sys.stderr.write(f"kill {outcome.kills}: {bronze.events:,} events, {_batches(table)} batches\n")
-    bronze.grow(events)
-    outcome.commits = bronze.commits
-    outcome.stream_seconds += _finish("sessions", streamed, folder, arguments)
-    outcome.batches = _batches(table)
-    refilled.mkdir()
-    (refilled / "bronze").symlink_to(bronze_of(streamed).root)
-    outcome.backfill_seconds = _finish("backfill", refilled, folder, arguments)
+    jobs = Jobs(folder)
+    stream = ("sessions", "--lake", str(streamed), *arguments)
+    try:
+        for each in range(kills):
+            bronze.grow(events * (2 * each + 1) // (2 * kills + 1))
+            begun, before = time.monotonic(), _batches(table)
+            jobs.start(*stream, "--follow", "--follow-every", "1", "--merge-every", "2", "--batch-commits", "4")
+            jobs.wait_for(lambda: _batches(table) > before)  # noqa: B023 - called before it changes
+            bronze.grow(events * (2 * each + 2) // (2 * kills + 1))
+            time.sleep(chance.uniform(0, longest))
+            jobs.kill()
+            outcome.kills += 1
+            outcome.merging += (table.work / "staging").exists()
+            outcome.stream_seconds += time.monotonic() - begun
+            progress(f"kill {outcome.kills}: {bronze.events:,} events, {_batches(table)} batches")
+        bronze.grow(events)
+        outcome.commits = bronze.commits
+        outcome.stream_seconds += jobs.finish(*stream)
+        outcome.batches = _batches(table)
+        refilled.mkdir()
+        (refilled / "bronze").symlink_to(bronze_of(streamed).root)
+        outcome.backfill_seconds = jobs.finish("backfill", "--lake", str(refilled), *arguments)
+    finally:
+        jobs.kill()
     _compare(outcome, streamed, refilled)
     return outcome
-
-
-def _start(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    with (folder / f"{command}.log").open("ab") as output:
-        # A process group of its own, so that a kill takes the JVM and its workers, too.
-        return subprocess.Popen(
-            [sys.executable, "-m", "pipeline", "--traceback", command, "--lake", str(lake), *arguments],
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-
-
-def _finish(command: str, lake: Path, folder: Path, arguments: Sequence[str]) -> float:
-    begun = time.monotonic()
-    if code := _start(command, lake, folder, arguments).wait(DEADLINE):
-        raise RuntimeError(f"{command} ended with {code}:\n{_tail(folder, command)}")
-    return time.monotonic() - begun
-
-
-def _tail(folder: Path, command: str = "sessions") -> str:
-    """The end of what a command told."""
-    return (folder / f"{command}.log").read_text("utf-8", "replace")[-4000:]
 
 
 def _batches(table: SessionsTable) -> int:
@@ -226,13 +196,7 @@ def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
 
 def main() -> int:
     """Run it by hand."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=2_000_000)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--longest", type=float, default=10.0, help="seconds between a batch and the kill, at most")
-    given = parser.parse_args()
+    given = options(__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="crashes-") as folder:
         outcome = run(
             events=given.events,
@@ -242,8 +206,7 @@ def main() -> int:
             longest=given.longest,
             arguments=["--master", given.master],
         )
-    sys.stdout.write(f"{json.dumps(asdict(outcome) | {'good': outcome.good}, indent=1)}\n")
-    return 0 if outcome.good else 1
+    return told(outcome)
 
 
 if __name__ == "__main__":

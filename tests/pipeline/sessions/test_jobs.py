@@ -16,6 +16,7 @@ from pyspark.testing import assertDataFrameEqual
 from gateway.core.journal import Record, journal_partition
 from gateway.core.types import NodeId, SessionId
 from pipeline.bronze.layout import bronze_of
+from pipeline.lake import Lake
 from pipeline.sessions.jobs import SessionsOptions, backfill_sessions, stream_sessions
 from pipeline.sessions.table import SessionsTable
 from tests.pipeline.lake import batch_of, entry, take_in
@@ -61,7 +62,7 @@ def rows_of_sql(lake: Path) -> list[dict[str, Any]]:
 
 
 def table(spark: SparkSession, lake: Path) -> DataFrame:
-    return SessionsTable(lake).read(spark)
+    return Lake(lake).read_sessions(spark)
 
 
 @pytest.mark.spark
