@@ -151,7 +151,7 @@ async def test_the_turnstile_bounds_what_is_worked_on_together() -> None:
 
 
 async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.storms.GREETING_PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.app.storms.turnstile.GREETING_PATIENCE", 0.05)
     async with running_node(claims_at_once=1) as node, RawClient(node.url) as client:
         turnstile: Turnstile = node.gateway.node._turnstile
         await turnstile.enter(returning=True)
@@ -169,7 +169,7 @@ async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pyt
 
 async def test_claims_are_paced_for_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how much is a matter of ``tests/unit/app/test_storms.py``."""
-    monkeypatch.setattr("gateway.app.storms.GREETING_PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.app.storms.turnstile.GREETING_PATIENCE", 0.05)
     async with running_node(claim_rate=0.001) as node, RawClient(node.url) as first, RawClient(node.url) as second:
         assert (await first.hello("p1"))["outcome"] == "created"
         await second.send({"type": "hello", "principal": "p2"})

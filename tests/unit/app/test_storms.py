@@ -8,12 +8,13 @@ import math
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app import storms
 from gateway.app.clock import Clock
 from gateway.app.limits import Limits
 from gateway.app.policy import StormPolicy
 from gateway.app.refusals import HandshakeRefused
-from gateway.app.storms import NEARLY, Comebacks, Turnstile
+from gateway.app.storms import Comebacks, Turnstile
+from gateway.app.storms import turnstile as turnstile_module
+from gateway.app.storms.comebacks import NEARLY
 from gateway.bootstrap.policy import policy_of
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -46,11 +47,11 @@ def turnstile_of(
 
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
-    monkeypatch.setattr(storms, "GREETING_PATIENCE", 3600.0)  # of real time, too
+    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 3600.0)  # of real time, too
     clock = VirtualClock()
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
     turnstile = turnstile_of(policy, clock, nodes=nodes)
-    burst = int(max(1, RATE / nodes * storms.CLAIM_BURST))
+    burst = int(max(1, RATE / nodes * turnstile_module.CLAIM_BURST))
     claims = [asyncio.create_task(turnstile.enter(returning=True)) for _ in range(burst + 9)]
 
     def through() -> int:
@@ -73,7 +74,7 @@ def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> Turnstile:
 
 
 async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storms, "GREETING_PATIENCE", 0.01)
+    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.01)
     clock, metrics = VirtualClock(), MemoryMetrics()
     turnstile = one_at_a_time(clock, metrics)
     await turnstile.enter(returning=True)
@@ -109,7 +110,7 @@ async def test_whoever_waits_too_long_hears_what_held_the_line(
     monkeypatch: pytest.MonkeyPatch, rate: float, at_once: int, named: str, said: str
 ) -> None:
     """Bug: it was always called the pace of claims, though handshakes of this node took too long."""
-    monkeypatch.setattr(storms, "GREETING_PATIENCE", 0.0)
+    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=rate, claims_at_once=at_once)
     clock, metrics, log = VirtualClock(), MemoryMetrics(), MemoryEventLog()
     turnstile = turnstile_of(policy, clock, metrics=metrics, log=log)
@@ -123,7 +124,7 @@ async def test_whoever_waits_too_long_hears_what_held_the_line(
 
 
 async def test_whoever_leaves_in_the_moment_of_the_refusal_had_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storms, "GREETING_PATIENCE", 0.0)
+    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
     turnstile = one_at_a_time(VirtualClock(), MemoryMetrics())
     await turnstile.enter(returning=True)
     waiting = asyncio.create_task(turnstile.enter(returning=True))
@@ -170,7 +171,7 @@ async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
     clock = Creeping()
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
     turnstile = turnstile_of(policy, clock)
-    for _ in range(int(RATE * storms.CLAIM_BURST)):
+    for _ in range(int(RATE * turnstile_module.CLAIM_BURST)):
         await turnstile.enter(returning=True)
     waiting = asyncio.create_task(turnstile.enter(returning=True))
     await asyncio.sleep(0)

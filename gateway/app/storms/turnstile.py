@@ -1,4 +1,4 @@
-"""Many clients that come back together: how fast they are greeted, and what they are told about the next time.
+"""The turnstile: how many clients that come together are greeted at once, and how fast.
 
 Two bounds hold behind the door (``gateway.app.admission``), for those whose first packet has come:
 
@@ -17,12 +17,10 @@ from typing import Final, TypeAlias
 
 from gateway.app.clock import Clock
 from gateway.app.limits import Limits
-from gateway.app.policy import NodePolicy, StormPolicy
+from gateway.app.policy import StormPolicy
 from gateway.app.refusals import HandshakeRefused
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import TRY_LATER, ErrorCode
-from gateway.core.comeback import advise, capacity
-from gateway.core.packets import Backoff
 from gateway.core.rates import TokenBucket
 from gateway.ports import Metrics
 
@@ -32,12 +30,6 @@ told when to come again, which costs less than letting it lose patience."""
 
 CLAIM_BURST: Final = 0.02
 """Seconds' worth of a node's share that may be claimed together: some milliseconds of the grid's time."""
-
-NEARLY: Final = 0.01
-"""By what share the number of sessions may differ for the same advice to be given again. Each welcome brings advice,
-and in a storm each is of another number; to reckon it anew each time is a hundredth of what a returning session costs.
-Below a hundred sessions it is exact. With more, the window may be a hundredth too short, which is nothing beside the
-chance by which clients draw their delays."""
 
 
 class _Bound(StrEnum):
@@ -183,71 +175,3 @@ class Turnstile:
                 if not turn.done():
                     turn.set_result(held_by)
         self._next()
-
-
-class Comebacks:
-    """Knows how many would come back together, and advises them.
-
-    Args:
-        policy: of the node.
-        sessions: tells how many sessions the node holds.
-        nodes: tells how many nodes live.
-        clock: time.
-        metrics: where numbers go.
-    """
-
-    def __init__(
-        self,
-        policy: NodePolicy,
-        *,
-        sessions: Callable[[], int],
-        nodes: Callable[[], int],
-        clock: Clock,
-        metrics: Metrics,
-    ) -> None:
-        self._policy = policy
-        self._sessions = sessions
-        self._nodes = nodes
-        self._clock = clock
-        self._awaited = 0
-        self._awaited_until = 0.0
-        self._advised: Backoff | None = None
-        """What was advised last, and for how many nodes and sessions."""
-        self._advised_nodes = 0
-        self._advised_sessions = 0
-        metrics.watch(catalogue.BACKOFF_ADVISED_SECONDS, lambda: self.advice().initial)
-
-    @property
-    def capacity(self) -> float:
-        """Clients per second that the other nodes take on."""
-        storms = self._policy.storms
-        return capacity(survivors=self._nodes() - 1, admission_rate=storms.admission_rate, claim_rate=storms.claim_rate)
-
-    def advice(self) -> Backoff:
-        """Advise clients how to come back if this node died now."""
-        nodes, sessions = self._nodes(), self._sessions() + self._still_awaited()
-        advised = self._advised
-        if (
-            advised is None
-            or nodes != self._advised_nodes
-            or abs(sessions - self._advised_sessions) >= NEARLY * self._advised_sessions
-        ):
-            advised = self._advised = advise(
-                self._policy.backoff, sessions=sessions, capacity=self.capacity, window=self._policy.window
-            )
-            self._advised_nodes, self._advised_sessions = nodes, sessions
-        return advised
-
-    def orphaned(self, sessions: int) -> None:
-        """Another node has died, and so many of its sessions were put on the clock: they are still to come back."""
-        now = self._clock.monotonic()
-        self._awaited = (self._awaited if now < self._awaited_until else 0) + sessions
-        self._awaited_until = now + self._policy.window
-
-    def returned(self) -> None:
-        """A session of another node has come back here."""
-        if self._awaited:
-            self._awaited -= 1
-
-    def _still_awaited(self) -> int:
-        return self._awaited if self._awaited and self._clock.monotonic() < self._awaited_until else 0
