@@ -122,7 +122,8 @@ class SessionsTable:
         return self.work / "changes"
 
     @property
-    def _staging(self) -> Path:
+    def staging(self) -> Path:
+        """Where files are written before they are moved to their places; it is there while a merge lasts."""
         return self.work / "staging"
 
     def put_aside(self, batch: int, rows: DataFrame) -> int:
@@ -234,11 +235,11 @@ class SessionsTable:
 
     def _write(self, filed: DataFrame) -> dict[Path, Path]:
         """Write the files of some rows to the staging folder; returns where each belongs, by where it is."""
-        shutil.rmtree(self._staging, ignore_errors=True)
+        shutil.rmtree(self.staging, ignore_errors=True)
         ordered = filed.repartition("date", "bucket").sortWithinPartitions("date", "bucket", "session")
-        ordered.write.partitionBy("date", "bucket").parquet(address(self._staging))
+        ordered.write.partitionBy("date", "bucket").parquet(address(self.staging))
         written: dict[Path, Path] = {}
-        for each in sorted(self._staging.glob("date=*/bucket=*/*.parquet")):
+        for each in sorted(self.staging.glob("date=*/bucket=*/*.parquet")):
             day, bucket = each.parent.parent.name, each.parent.name.removeprefix("bucket=")
             place = self.root / day / f"bucket-{bucket}.parquet"
             if place in written.values():
@@ -260,4 +261,4 @@ class SessionsTable:
             each.unlink(missing_ok=True)
         for folder in folders:
             sync(folder)
-        shutil.rmtree(self._staging, ignore_errors=True)
+        shutil.rmtree(self.staging, ignore_errors=True)

@@ -2,9 +2,9 @@
 
 ``python -m tests.pipeline.sessions.crashes --events 2000000 --kills 20`` generates a journal, takes it into bronze part
 by part, and lets `pipeline sessions --follow` run beside it, which it kills with SIGKILL (and with it the JVM and its
-workers) at random moments. The last run ends by itself. Then `pipeline backfill` makes the table anew in another lake
-with the same bronze, SQL computes it a third time from the same files, and all three are compared row by row. It prints
-what it found, and exits with 1 if a row differs.
+workers) at random moments: in turn while it writes its table, and after a batch. The last run ends by itself. Then
+`pipeline backfill` makes the table anew in another lake with the same bronze, SQL computes it a third time from the
+same files, and all three are compared row by row. It prints what it found, and exits with 1 if a row differs.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ PIECES: Final = 4
 """Commits of a slice of the journal, which is an hour or less."""
 FAR: Final = 3650 * 86_400.0
 """Seconds by which the times of a generated journal may differ from now."""
+MERGE: Final = 1.0
+"""Seconds that a merge takes at least."""
 DELAY_MS: Final = 600_000
 """The default of ``watermark_delay``."""
 
@@ -131,7 +133,7 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
         kills: of the stream.
         seed: of the journal and of the moments.
         folder: for the lakes.
-        longest: seconds between the first batch of a run and its kill, at most.
+        longest: seconds between the first batch of a run and its kill, at most, unless it is killed while it merges.
         arguments: more, for the commands.
     """
     chance, outcome = random.Random(seed), Outcome(events=events)
@@ -145,12 +147,16 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
             bronze.grow(events * (2 * each + 1) // (2 * kills + 1))
             begun, before = time.monotonic(), _batches(table)
             jobs.start(*stream, "--follow", "--follow-every", "1", "--merge-every", "2", "--batch-commits", "4")
-            jobs.wait_for(lambda: _batches(table) > before)  # noqa: B023 - called before it changes
-            bronze.grow(events * (2 * each + 2) // (2 * kills + 1))
-            time.sleep(chance.uniform(0, longest))
+            if each % 2:
+                jobs.wait_for(lambda: _batches(table) > before)  # noqa: B023 - called before it changes
+                bronze.grow(events * (2 * each + 2) // (2 * kills + 1))
+                time.sleep(chance.uniform(0, longest))
+            else:
+                jobs.wait_for(table.staging.exists)
+                time.sleep(chance.uniform(0, MERGE))
             jobs.kill()
             outcome.kills += 1
-            outcome.merging += (table.work / "staging").exists()
+            outcome.merging += table.staging.exists()
             outcome.stream_seconds += time.monotonic() - begun
             progress(f"kill {outcome.kills}: {bronze.events:,} events, {_batches(table)} batches")
         bronze.grow(events)
