@@ -104,7 +104,8 @@ class Dialer:
 
 def why(error: BaseException) -> str:
     """Say what went wrong, also of errors that say nothing of themselves."""
-    return str(error) or type(error).__name__
+    said = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return str(error) or said
 
 
 def pack(commands: Iterable[Command]) -> bytes:

@@ -178,7 +178,7 @@ class Link:
         except (RedisError, OSError, GridUnavailable) as error:
             self._mark_away(error)
             self._down.set()
-            raise GridUnavailable(f"the grid cannot be reached: {error}") from error
+            raise GridUnavailable(f"the grid cannot be reached: {why(error)}") from error
 
     async def close(self) -> None:
         """Let what was started finish within the time limit, then disconnect for good."""
@@ -351,7 +351,7 @@ class Link:
             self._drop(member.connection)
         self._changes.put_nowait(GridChange(GridState.AWAY, self._generation))
         self._mark_away(error)
-        self.batcher.shut(GridUnavailable(f"the grid is away: {error}"))
+        self.batcher.shut(GridUnavailable(f"the grid is away: {why(error)}"))
         self._down.set()
 
     def _mark_away(self, error: Exception) -> None:

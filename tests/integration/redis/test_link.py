@@ -342,6 +342,16 @@ async def test_close_does_not_wait_for_a_grid_that_does_not_answer(forgetful: Be
     forgetful.server.resume()
 
 
+async def test_a_start_that_gets_no_answer_says_so(forgetful: Bench) -> None:
+    """Bug: the reason was empty, as that of the error is."""
+    forgetful.server.suspend()
+    try:
+        with pytest.raises(GridUnavailable, match="cannot be reached: no answer in time"):
+            await forgetful.unstarted(timeout=0.2).start()
+    finally:
+        forgetful.server.resume()
+
+
 async def test_what_is_logged_is_declared_and_tells_no_password(forgetful: Bench) -> None:
     await forgetful.server.call("CONFIG", "SET", "requirepass", "s3cret")
     grid = RedisGrid(
