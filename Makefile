@@ -22,7 +22,12 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Processes for the tests that may run side by side: more than two a core, because they wait half of their time.
 JOBS ?= $(shell echo $$(( 2 * $(CORES) + 2 )))
 # Clusters that are tested at a time; most of what they do is wait.
-CLUSTERS ?= $(shell echo $$(( $(CORES) + 1 )))
+CLUSTERS ?= $(shell echo $$(( $(CORES) + 2 )))
+
+# Bytecode is kept: tests start hundreds of interpreters, and each would compile the same files again.
+unexport PYTHONDONTWRITEBYTECODE
+# The files with tests of a mark. A process that runs only those need not read, and rewrite, all the others first.
+marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
 
 PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3 python; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$each"; break; }; done; true)
@@ -96,13 +101,13 @@ test: venv ## Check everything: style, types, import contracts, then all tests
 	@echo '── Tests that run side by side ──'
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m 'not cluster and not spark' $(OPTIONS)
 	@echo '── Tests with whole clusters, $(CLUSTERS) at a time ──'
-	@$(BIN)/python -m pytest -q -n $(CLUSTERS) --dist load -m cluster $(OPTIONS)
+	@$(BIN)/python -m pytest -q -n $(CLUSTERS) --dist load -m cluster $(call marked,cluster) $(OPTIONS)
 
 # While the types are checked, which takes one core.
 .PHONY: test-pipeline
 test-pipeline: venv
 	@echo '── Tests of the pipeline, with one Spark ──'
-	@$(BIN)/python -m pytest -q -m spark $(OPTIONS)
+	@$(BIN)/python -m pytest -q -m spark $(call marked,spark) $(OPTIONS)
 
 .PHONY: fuzz
 fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")

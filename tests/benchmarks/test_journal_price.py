@@ -10,7 +10,7 @@ from benchmarks import journal
 from benchmarks.generator.driver import Load
 from benchmarks.placement import Placement
 
-TURNS: Final = 2
+TURNS: Final = 1
 
 
 @pytest.mark.cluster

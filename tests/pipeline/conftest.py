@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.spark import spark_session
+from tests.pipeline.quick import QUICK
 
 
 @pytest.fixture(scope="session")
@@ -22,18 +23,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tests",
         master="local[2]",
         settings={
-            "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.local.dir": str(scratch / "local"),
             "spark.driver.memory": "1g",
-            # What pays only for much data, or after minutes: to compile the code of a query, and that of Spark itself
-            # once more and better, takes longer than these queries do.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": "false",
+            **QUICK,
         },
     )
     yield session

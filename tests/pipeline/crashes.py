@@ -25,7 +25,7 @@ from redis import Redis
 from pipeline.bronze.layout import bronze_of
 from pipeline.bronze.log import Commit, CommitLog
 from tests.pipeline.feeding import Feeder
-from tests.pipeline.killing import DEADLINE, Jobs, options, progress, told
+from tests.pipeline.killing import DEADLINE, Finish, Jobs, options, progress, told
 from tests.support.redis_server import RedisServer
 
 PREFIX: Final = "gateway"
@@ -70,7 +70,16 @@ class Outcome:
         return self.written == self.rows == self.distinct and not self.missing
 
 
-def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arguments: Sequence[str]) -> Outcome:
+def run(
+    *,
+    events: int,
+    kills: int,
+    seed: int,
+    folder: Path,
+    longest: float,
+    arguments: Sequence[str],
+    finish: Finish | None = None,
+) -> Outcome:
     """Play it.
 
     Args:
@@ -80,6 +89,7 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
         folder: for the lake.
         longest: seconds between the first commit of a run and its kill, at most.
         arguments: more, for the command.
+        finish: runs a command to its end; by default in a process of its own, as those that are killed.
     """
     chance, begun = random.Random(seed), time.monotonic()
     outcome = Outcome(written=events)
@@ -103,7 +113,7 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
             allow(client, events)
             if writer.wait(DEADLINE):
                 raise RuntimeError("the journal could not be written")
-            jobs.finish(*ingest)
+            (finish or jobs.finish)(*ingest)
         finally:
             jobs.kill()
             writer.kill()

@@ -85,6 +85,13 @@ class Jobs:
         return RuntimeError(f"{what}; it said:\n{self._said.read_text('utf-8', 'replace')[-4000:]}")
 
 
+class Finish(Protocol):
+    """Runs a command of the pipeline to its end."""
+
+    def __call__(self, command: str, *arguments: str) -> float:
+        """See ``Jobs.finish``."""
+
+
 class Outcome(Protocol):
     """What was found; a dataclass."""
 

@@ -26,7 +26,7 @@ from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.bronze.layout import bronze_of
 from pipeline.generate import Scale, events_table, records, slices, usual_hours
 from pipeline.sessions.table import SessionsTable
-from tests.pipeline.killing import Jobs, options, progress, told
+from tests.pipeline.killing import Finish, Jobs, options, progress, told
 from tests.pipeline.lake import batch_of, entry, take_in
 from tests.pipeline.sessions.oracle import rows_of_table, silver_by_sql, view_events
 
@@ -125,7 +125,16 @@ class Bronze:
             self.commits = take_in(self._lake, *held, past=FAR, future=FAR).sequence
 
 
-def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arguments: Sequence[str]) -> Outcome:
+def run(
+    *,
+    events: int,
+    kills: int,
+    seed: int,
+    folder: Path,
+    longest: float,
+    arguments: Sequence[str],
+    finish: Finish | None = None,
+) -> Outcome:
     """Play it.
 
     Args:
@@ -135,12 +144,14 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
         folder: for the lakes.
         longest: seconds between the first batch of a run and its kill, at most, unless it is killed while it merges.
         arguments: more, for the commands.
+        finish: runs a command to its end; by default in a process of its own, as those that are killed.
     """
     chance, outcome = random.Random(seed), Outcome(events=events)
     streamed, refilled = folder / "streamed", folder / "refilled"
     table = SessionsTable(streamed)
     bronze = Bronze(streamed, events, seed)
     jobs = Jobs(folder)
+    finish = finish or jobs.finish
     stream = ("sessions", "--lake", str(streamed), *arguments)
     try:
         for each in range(kills):
@@ -161,11 +172,11 @@ def run(*, events: int, kills: int, seed: int, folder: Path, longest: float, arg
             progress(f"kill {outcome.kills}: {bronze.events:,} events, {_batches(table)} batches")
         bronze.grow(events)
         outcome.commits = bronze.commits
-        outcome.stream_seconds += jobs.finish(*stream)
+        outcome.stream_seconds += finish(*stream)
         outcome.batches = _batches(table)
         refilled.mkdir()
         (refilled / "bronze").symlink_to(bronze_of(streamed).root)
-        outcome.backfill_seconds = jobs.finish("backfill", "--lake", str(refilled), *arguments)
+        outcome.backfill_seconds = finish("backfill", "--lake", str(refilled), *arguments)
     finally:
         jobs.kill()
     _compare(outcome, streamed, refilled)
