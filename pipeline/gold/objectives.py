@@ -9,6 +9,7 @@ from gateway.core.journal import events
 from pipeline.gold.shaping import away, comebacks, rungs, shaped, share
 from pipeline.gold.tables import OBJECTIVES
 from pipeline.gold.words import CONNECTED, EXPIRED, PUT_OFF
+from pipeline.sessions.rules import PRESUMED
 
 _KEY = ("hour", "node", "release")
 
@@ -52,7 +53,7 @@ def objectives(bronze: DataFrame, silver: DataFrame) -> DataFrame:
     )
     last = f.element_at(f.filter("intervals", lambda each: each["kind"] == CONNECTED), -1)
     expired = (
-        silver.where(f.col("end") == EXPIRED)
+        silver.where((f.col("end") == EXPIRED) | (f.col("end_reason") == PRESUMED))
         .select(f.date_trunc("hour", "ended_at").alias("hour"), last.alias("last"))
         .groupBy("hour", "last.node", "last.release")
         .agg(f.count("*").alias("expired"))

@@ -85,7 +85,7 @@ OBJECTIVES: Final = GoldTable(
         _count("refused", "Resumes with a genuine token that were refused for good."),
         _count("put_off", "Resumes that were told to try again: the grid was away, or too many came at once."),
         _count("strangers", "Resumes whose token was not genuine; they are nobody's comeback."),
-        _count("expired", "Sessions served here last whose window ended in this hour."),
+        _count("expired", "Sessions served here last whose window ended in this hour, as was told or must be so."),
         Column(
             "recovered_share",
             _SHARE,

@@ -105,7 +105,7 @@ _QUERIES: Final = {
             SELECT ended_at, stint.node, stint."release" FROM se
             LEFT JOIN stint ON stint.session = se.session
                 AND turn = (SELECT max(turn) FROM stint s WHERE s.session = se.session)
-            WHERE se."end" = 'expired'
+            WHERE se."end" = 'expired' OR se.end_reason = 'presumed'
         ), keys AS (
             SELECT date_trunc('hour', begins) AS "hour", node, "release" FROM back
             UNION SELECT date_trunc('hour', "at"), node, "release" FROM ev WHERE type = 'session_refused'

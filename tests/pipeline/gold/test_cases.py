@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-TOLD = frozenset({"incidents", "incident_sessions", "losses"})
+TOLD = frozenset({"incidents", "incident_sessions", "losses", "objectives"})
 """The tables that these cases are about."""
 
 
@@ -101,6 +101,10 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     # n6 began before the events that are there. One of them has a wrong clock, and is filed where it arrived.
     story.tell(520, "n6a", "traffic_measured", skip=100, since=460, until=520)
     story.tell(-1e9, "n6a", "traffic_measured", since=-1e9, until=-1e9, date=NOON.date(), hour=NOON.hour)
+    # s7 is left at n6, and nobody tells how it ended; an hour later its window has passed long ago.
+    story.tell(525, "n6a", "session_opened", session="s7", epoch=1, window_ms=60_000, principal="of-s7")
+    story.tell(530, "n6a", "session_disconnected", session="s7", epoch=1, cause="connection_lost")
+    story.tell(3_500, "n6a", "traffic_measured", since=3_440, until=3_500)
     made = story.tables(spark)
     return {name: [each.asDict(recursive=True) for each in made[name].collect()] for name in TOLD}
 
@@ -152,6 +156,13 @@ def test_incidents_sum_up_their_sessions(tables: dict[str, list[dict[str, Any]]]
     assert [found["death-n1a"][name] for name in names] == [2, 1, 1, 1, 0, 0.5, 900, 900]
     assert [found["death-n2a"][name] for name in names] == [2, 2, 2, 0, 7, 1.0, 2_500, 3_500]
     assert [found["hang-n5a"][name] for name in names] == [0, 0, 0, 0, 0, None, None, None]
+
+
+def test_whoever_did_not_come_back_in_time_has_expired_whether_somebody_told_or_not(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    expired = {each["node"]: each["expired"] for each in tables["objectives"] if each["expired"]}
+    assert expired == {"n1": 1, "n6": 1}
 
 
 def test_missing_numbers_are_told_and_explained_as_far_as_they_are(tables: dict[str, list[dict[str, Any]]]) -> None:
