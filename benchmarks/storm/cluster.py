@@ -149,6 +149,8 @@ class Cluster:
             "agent": f"{HOST}:{self._agent[node]}",
             "token-keys-file": str(keys),
             "trusted-proxies": f"{HOST}/32",
+            # Whoever publishes as fast as it can is what this limit is there to slow down.
+            "rate-packets": "0",
             **settings,
         }
         flags = [part for name, value in arguments.items() for part in (f"--{name}", value) if part]
