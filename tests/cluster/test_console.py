@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from gateway.client import SessionClosed, connect
-from tests.cluster.support_a import Figures
+from tests.cluster.crowds import Figures
 from tests.console.browser import chromium, page_of, sign_in
 from tests.integration.admin.support import Admins
 from tests.support.stack import cluster

@@ -20,7 +20,8 @@ from gateway.core.codes import FailoverReason, Outcome
 from gateway.local.checker import Tally
 from gateway.local.proxy import FaultProxy, Way
 from gateway.local.stack import Stack
-from tests.cluster.support_a import Counting, Figures, GridReader, Member, converged, crowd
+from tests.cluster.crowds import Counting, Figures, Member, converged, crowd
+from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually, faulty
 from tests.support.raw_client import Packet, RawClient
 from tests.support.seeds import SEED, seeded

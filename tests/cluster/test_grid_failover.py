@@ -22,8 +22,7 @@ from gateway.core.packets import NoticeCode
 from gateway.core.topics import topic_partition
 from gateway.core.types import TopicPath
 from gateway.local.stack import Stack
-from tests.cluster.support_a import TOPIC_DEPTH, Figures, GridReader, Member, converged, gaps
-from tests.cluster.support_market import (
+from tests.cluster.continuous_traffic import (
     Before,
     Market,
     assert_no_violations,
@@ -34,6 +33,8 @@ from tests.cluster.support_market import (
     restored,
     trading,
 )
+from tests.cluster.crowds import Figures, Member, converged, gaps
+from tests.cluster.grid_reader import TOPIC_DEPTH, GridReader
 from tests.support.faults import eventually
 from tests.support.redis_cluster import ClusterServer, RedisCluster
 from tests.support.redis_sentinel import RedisSentinels

@@ -23,16 +23,7 @@ from gateway.local import admin
 from gateway.local.grid_server import GridRestart
 from gateway.local.proxy import Way
 from gateway.local.stack import Stack
-from tests.cluster.support_a import (
-    Counting,
-    Figures,
-    GridReader,
-    Member,
-    StoredSession,
-    converged,
-    gaps,
-)
-from tests.cluster.support_market import (
+from tests.cluster.continuous_traffic import (
     MAKERS,
     Before,
     Market,
@@ -46,6 +37,8 @@ from tests.cluster.support_market import (
     stored,
     trading,
 )
+from tests.cluster.crowds import Counting, Figures, Member, converged, gaps
+from tests.cluster.grid_reader import GridReader, StoredSession
 from tests.support.faults import eventually, faulty
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster

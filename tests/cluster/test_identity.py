@@ -15,7 +15,8 @@ from gateway.adapters.redis.keys import Keys
 from gateway.client import connect
 from gateway.core.codes import CREDENTIALS_EXPIRED, REFUSED, ErrorCode, Outcome
 from gateway.core.types import SessionId
-from tests.cluster.support_a import PREFIX, Figures, GridReader
+from tests.cluster.crowds import Figures
+from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.issuers import AUDIENCE, ISSUER, Provider, jwk, token
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster

@@ -18,7 +18,8 @@ from gateway.core.topics import SESSION_PARTITIONS
 from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
 from gateway.settings import Settings
-from tests.cluster.support_a import Figures, GridReader, Member, crowd
+from tests.cluster.crowds import Figures, Member, crowd
+from tests.cluster.grid_reader import GridReader
 from tests.support.stack import cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]

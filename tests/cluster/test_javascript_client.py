@@ -10,7 +10,7 @@ import pytest
 
 from gateway.client import connect
 from tests.clients.driver import Driver
-from tests.cluster.support_a import Figures
+from tests.cluster.crowds import Figures
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 

@@ -24,7 +24,7 @@ import pytest
 from gateway.adapters.tokens import read_unverified
 from gateway.core.codes import ErrorCode
 from gateway.local.stack import Stack
-from tests.cluster.support_a import Figures
+from tests.cluster.crowds import Figures
 from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient
 from tests.support.seeds import seeded

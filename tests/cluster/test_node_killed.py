@@ -12,17 +12,8 @@ import pytest
 from gateway.client import connect
 from gateway.core.codes import FailoverReason, Outcome
 from gateway.local.stack import Stack
-from tests.cluster.support_a import (
-    Counting,
-    Figures,
-    GridReader,
-    Member,
-    StoredSession,
-    complaints,
-    converged,
-    crowd,
-    gaps,
-)
+from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
+from tests.cluster.grid_reader import GridReader, StoredSession
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 

@@ -19,8 +19,8 @@ from gateway.client import connect
 from gateway.core.codes import Outcome
 from gateway.core.types import SessionId
 from gateway.local.stack import Stack
-from tests.cluster.support_a import PREFIX, Figures, GridReader, Member
-from tests.cluster.support_dump import dump
+from tests.cluster.crowds import Figures, Member
+from tests.cluster.grid_reader import PREFIX, GridReader, dump
 from tests.support.faults import DEADLINE, eventually
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster

@@ -19,7 +19,7 @@ import pytest
 from gateway.client import Forbidden, SelectionsWithdrawn, Session, connect
 from gateway.core.codes import Outcome
 from gateway.local.stack import Stack
-from tests.cluster.support_a import Figures
+from tests.cluster.crowds import Figures
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 

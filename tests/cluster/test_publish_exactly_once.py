@@ -11,7 +11,8 @@ import pytest
 
 from gateway.core.codes import Outcome
 from gateway.local.stack import Stack
-from tests.cluster.support_a import Counting, Figures, GridReader, Member, complaints, converged, crowd, gaps
+from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
+from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 

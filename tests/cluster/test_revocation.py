@@ -26,7 +26,8 @@ from gateway.core.codes import REVOKED, ErrorCode
 from gateway.core.revocations import RevocationKind
 from gateway.local.grid_server import GridRestart
 from gateway.local.stack import Stack
-from tests.cluster.support_a import PREFIX, Figures, GridReader
+from tests.cluster.crowds import Figures
+from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.integration.admin.support import Admins
 from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient

@@ -17,7 +17,8 @@ from gateway.client.supervisor import Supervisor
 from gateway.core.codes import FailoverReason, Outcome
 from gateway.core.packets import GoAway, Update
 from gateway.core.session import Received
-from tests.cluster.support_a import Counting, Figures, GridReader, Member, complaints, converged, crowd, gaps
+from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
+from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 

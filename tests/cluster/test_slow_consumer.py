@@ -21,7 +21,8 @@ from gateway.adapters.redis.readers import READ_ENTRIES
 from gateway.client import Session, UpdateStream, connect
 from gateway.core.codes import PING_TIMEOUT, SLOW_CONSUMER, CloseCode
 from gateway.local.stack import Stack
-from tests.cluster.support_a import Figures, GridReader
+from tests.cluster.crowds import Figures
+from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient
 from tests.support.slow_reader import SlowReader

@@ -24,7 +24,8 @@ from gateway.adapters.redis.keys import Keys
 from gateway.core.codes import FENCED, GRID_UNAVAILABLE, STALE_ATTEMPT, SUPERSEDED, FailoverReason, Outcome
 from gateway.core.types import SessionId
 from gateway.local.stack import Stack
-from tests.cluster.support_a import PREFIX, Counting, Figures, GridReader, Member, converged, crowd, gaps
+from tests.cluster.crowds import Counting, Figures, Member, converged, crowd, gaps
+from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster

@@ -23,8 +23,8 @@ from gateway.client import Recovery, connect
 from gateway.core.codes import REFUSED, STALE_ATTEMPT, CloseCode, ErrorCode, Outcome
 from gateway.core.types import SessionId, TokenGeneration
 from gateway.local.stack import Stack
-from tests.cluster.support_a import PREFIX, Figures, GridReader
-from tests.cluster.support_dump import dump
+from tests.cluster.crowds import Figures
+from tests.cluster.grid_reader import PREFIX, GridReader, dump
 from tests.support.faults import eventually, faulty
 from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster

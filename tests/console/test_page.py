@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from gateway.client import Session, connect
-from tests.cluster.support_a import Figures
+from tests.cluster.crowds import Figures
 from tests.console.browser import PATIENCE, console, page_of, sign_in, tab_until
 from tests.integration.admin.support import Pair
 from tests.support.nodes import eventually

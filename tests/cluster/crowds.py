@@ -1,6 +1,5 @@
-"""Crowds of watched clients, publishers that count, and the grid read by plain Redis commands.
+"""Crowds of sessions that are watched, and publishers that count.
 
-What the gateway says of itself is no evidence here: sessions, values and logs are read from Redis as they are stored.
 Every publisher counts 1, 2, 3, … on topics of its own, which makes every loss, repetition and reordering visible;
 ``gateway.local.checker`` says how.
 """
@@ -15,178 +14,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Final
 
-import redis.asyncio as redis
-
-from gateway.adapters.redis.keys import Keys
 from gateway.client import Receipt, Recovery, Session, UpdateStream, connect
 from gateway.client.promises import users
-from gateway.core.topics import topic_partition
-from gateway.core.types import SessionId, TopicPath
 from gateway.local.checker import Tally, TopicWatch, Violation
 from gateway.local.stack import Stack
-from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
+from tests.cluster.grid_reader import GridReader, LogEntry
 from tests.support.faults import eventually
-from tests.support.redis_cluster import ClusterClient
-from tests.support.redis_sentinel import master_address
-
-PREFIX: Final = "gateway"
-"""Prefix of all keys, as nodes have it by default."""
-
-TOPIC_DEPTH: Final = 1
-"""Leading segments that decide a topic's partition, as nodes have it by default."""
 
 CONNECTING: Final = 30
 """Clients of a crowd that open their sessions at the same time: two busy cores cannot serve more at once anyway."""
-
-ANSWER: Final = 20.0
-"""Seconds for one answer of Redis; it is either immediate or will never come."""
 
 CONVERGED: Final = 20.0
 """Seconds until a crowd must hold the grid's values."""
 
 Figures = Callable[[str], None]
 """The fixture ``figures``: what it is told is shown at the end of the run, so that it can be quoted."""
-
-
-# --- The grid ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSession:
-    """What the grid holds of a session.
-
-    Attributes:
-        principal: whose it is.
-        properties: user-defined ones.
-        selections: as on the wire.
-        node: the name of its owner.
-        epoch: how often it has been claimed, plus one.
-        connected: whether a client is connected.
-    """
-
-    principal: str
-    properties: Mapping[str, str]
-    selections: tuple[str, ...]
-    node: str
-    epoch: int
-    connected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One publish in the log of a topic.
-
-    Attributes:
-        event: its event id, as receipts and updates tell it.
-        version: of the topic.
-        value: the count.
-    """
-
-    event: str
-    version: int
-    value: int
-
-
-class GridReader:
-    """Reads the grid behind the gateway's back.
-
-    Args:
-        url: of the Redis.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._keys = Keys(PREFIX)
-        # Its methods are typed for all that any command can answer; here it is known.
-        self._redis: Any = _reader_of(read_grid_url(url))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._redis.aclose()
-
-    async def call(self, *command: str | int) -> Any:
-        """Send one command."""
-        return await self._redis.execute_command(*command)
-
-    async def session(self, session: str) -> StoredSession | None:
-        """Read a session; None if there is none."""
-        stored = await self._redis.hgetall(self._keys.session(SessionId(session)))
-        if not stored:
-            return None
-        return StoredSession(
-            principal=stored["principal"],
-            properties=users(json.loads(stored["properties"])),
-            selections=tuple(json.loads(stored["selections"])),
-            node=stored["owner"].rpartition(":")[0],
-            epoch=int(stored["epoch"]),
-            connected=stored["connected"] == "1",
-        )
-
-    async def values(self) -> dict[str, tuple[int, int]]:
-        """Read the value and version of every topic."""
-        found: dict[str, tuple[int, int]] = {}
-        for key in self._keys.values:
-            for topic, stored in (await self._redis.hgetall(key)).items():
-                version, _, value = stored.split(" ", 2)
-                found[topic] = (int(value), int(version))
-        return found
-
-    async def log(self, topic: str) -> list[LogEntry]:
-        """Read a topic's entries from its partition's stream, the oldest first."""
-        partition = topic_partition(TopicPath(topic), TOPIC_DEPTH)
-        entries: list[LogEntry] = []
-        for number, fields in await self._redis.xrange(self._keys.stream[partition]):
-            if topic in fields:
-                version, _, value = fields[topic].partition(" ")
-                entries.append(LogEntry(f"{partition}-{number}", int(version), int(value)))
-        return entries
-
-    async def nodes(self) -> set[str]:
-        """Tell the names of the nodes that hold a lease, lapsed or not."""
-        return {name.rpartition(":")[0] for name in await self._redis.zrange(self._keys.leases, 0, -1)}
-
-    async def of_sessions(self) -> list[str]:
-        """Tell the keys that only sessions have; there are none once every session has ended (P7)."""
-        parts = (":session:", ":receipts:", ":owned", ":ids", ":deadlines")
-        return sorted([key async for key in self._redis.scan_iter(f"{PREFIX}:*") if any(part in key for part in parts)])
-
-    async def calls(self) -> Counter[str]:
-        """Tell how often each command has run since the start, scripts and what they call alike."""
-        stats: dict[str, dict[str, int]] = await self._redis.info("commandstats")
-        return Counter({name.removeprefix("cmdstat_"): values["calls"] for name, values in stats.items()})
-
-
-def _reader_of(place: GridPlace) -> Any:
-    """Make redis-py's client of a grid."""
-    options: dict[str, Any] = {"decode_responses": True, "socket_timeout": ANSWER}
-    match place.kind:
-        case GridKind.SINGLE:
-            return redis.Redis.from_url(place.url, **options)
-        case GridKind.SENTINEL:
-            host, port = master_address([(each.host, each.port) for each in place.hosts], place.master)
-            return redis.Redis(host=host, port=port, **options)
-        case GridKind.CLUSTER:
-            return ClusterClient([(each.host, each.port) for each in place.hosts], **options)
-
-
-def complaints(stack: Stack) -> Counter[str]:
-    """Count what nodes have logged as warnings and errors, by event; what is no event counts as itself."""
-    found: Counter[str] = Counter()
-    for node in stack.node_names:
-        for line in stack.log_of(node).read_text().splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                found[line] += 1
-            else:
-                if event["level"] in {"warning", "error"}:
-                    found[event["event"]] += 1
-    # The stack's nodes believe every client, let them do everything, and say so.
-    del found["development_mode"], found["policy_absent"]
-    return found
 
 
 # --- Clients ----------------------------------------------------------------------------------------------------------
@@ -328,6 +172,23 @@ async def converged(members: Iterable[Member], grid: GridReader, expected: Calla
             f"{len(behind())} of {len(wanted)} do not hold the grid's values; {first.name} at {first.session.node}, "
             f"{first.session.state}, {len(first.recoveries)} recoveries, (has, grid) by topic: {differing}"
         ) from None
+
+
+def complaints(stack: Stack) -> Counter[str]:
+    """Count what nodes have logged as warnings and errors, by event; what is no event counts as itself."""
+    found: Counter[str] = Counter()
+    for node in stack.node_names:
+        for line in stack.log_of(node).read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                found[line] += 1
+            else:
+                if event["level"] in {"warning", "error"}:
+                    found[event["event"]] += 1
+    # The stack's nodes believe every client, let them do everything, and say so.
+    del found["development_mode"], found["policy_absent"]
+    return found
 
 
 # --- Publishers -------------------------------------------------------------------------------------------------------

@@ -18,15 +18,8 @@ from gateway.adapters.redis.keys import Keys
 from gateway.client.promises import users
 from gateway.core.types import SessionId
 from gateway.local.stack import Stack
-from tests.cluster.support_a import (
-    PREFIX,
-    Counting,
-    GridReader,
-    Identity,
-    Member,
-    StoredSession,
-    crowd,
-)
+from tests.cluster.crowds import Counting, Identity, Member, crowd
+from tests.cluster.grid_reader import PREFIX, GridReader, StoredSession
 from tests.support.faults import eventually
 
 SESSIONS: Final = 200

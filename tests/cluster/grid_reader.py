@@ -1,0 +1,180 @@
+"""The grid as it is stored, read by plain Redis commands: what the gateway says of itself is no evidence."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import redis.asyncio as redis
+
+from gateway.adapters.redis.keys import Keys
+from gateway.client.promises import users
+from gateway.core.topics import topic_partition
+from gateway.core.types import SessionId, TopicPath
+from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
+from tests.support.redis_cluster import ClusterClient
+from tests.support.redis_sentinel import master_address
+
+PREFIX: Final = "gateway"
+"""Prefix of all keys, as nodes have it by default."""
+
+TOPIC_DEPTH: Final = 1
+"""Leading segments that decide a topic's partition, as nodes have it by default."""
+
+ANSWER: Final = 20.0
+"""Seconds for one answer of Redis; it is either immediate or will never come."""
+
+_READERS: Final[dict[str, tuple[str | int, ...]]] = {
+    "string": ("GET",),
+    "hash": ("HGETALL",),
+    "list": ("LRANGE", 0, -1),
+    "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    "stream": ("XRANGE", "-", "+"),
+}
+"""How to read all of a key, by its type: the command, and what follows the key."""
+
+_PAGE: Final = 1000
+"""Keys asked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """What the grid holds of a session.
+
+    Attributes:
+        principal: whose it is.
+        properties: user-defined ones.
+        selections: as on the wire.
+        node: the name of its owner.
+        epoch: how often it has been claimed, plus one.
+        connected: whether a client is connected.
+    """
+
+    principal: str
+    properties: Mapping[str, str]
+    selections: tuple[str, ...]
+    node: str
+    epoch: int
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One publish in the log of a topic.
+
+    Attributes:
+        event: its event id, as receipts and updates tell it.
+        version: of the topic.
+        value: the count.
+    """
+
+    event: str
+    version: int
+    value: int
+
+
+class GridReader:
+    """Reads the grid behind the gateway's back.
+
+    Args:
+        url: of the Redis.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._keys = Keys(PREFIX)
+        # Its methods are typed for all that any command can answer; here it is known.
+        self._redis: Any = _reader_of(read_grid_url(url))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._redis.aclose()
+
+    async def call(self, *command: str | int) -> Any:
+        """Send one command."""
+        return await self._redis.execute_command(*command)
+
+    async def session(self, session: str) -> StoredSession | None:
+        """Read a session; None if there is none."""
+        stored = await self._redis.hgetall(self._keys.session(SessionId(session)))
+        if not stored:
+            return None
+        return StoredSession(
+            principal=stored["principal"],
+            properties=users(json.loads(stored["properties"])),
+            selections=tuple(json.loads(stored["selections"])),
+            node=stored["owner"].rpartition(":")[0],
+            epoch=int(stored["epoch"]),
+            connected=stored["connected"] == "1",
+        )
+
+    async def values(self) -> dict[str, tuple[int, int]]:
+        """Read the value and version of every topic."""
+        found: dict[str, tuple[int, int]] = {}
+        for key in self._keys.values:
+            for topic, stored in (await self._redis.hgetall(key)).items():
+                version, _, value = stored.split(" ", 2)
+                found[topic] = (int(value), int(version))
+        return found
+
+    async def log(self, topic: str) -> list[LogEntry]:
+        """Read a topic's entries from its partition's stream, the oldest first."""
+        partition = topic_partition(TopicPath(topic), TOPIC_DEPTH)
+        entries: list[LogEntry] = []
+        for number, fields in await self._redis.xrange(self._keys.stream[partition]):
+            if topic in fields:
+                version, _, value = fields[topic].partition(" ")
+                entries.append(LogEntry(f"{partition}-{number}", int(version), int(value)))
+        return entries
+
+    async def nodes(self) -> set[str]:
+        """Tell the names of the nodes that hold a lease, lapsed or not."""
+        return {name.rpartition(":")[0] for name in await self._redis.zrange(self._keys.leases, 0, -1)}
+
+    async def of_sessions(self) -> list[str]:
+        """Tell the keys that only sessions have; there are none once every session has ended (P7)."""
+        parts = (":session:", ":receipts:", ":owned", ":ids", ":deadlines")
+        return sorted([key async for key in self._redis.scan_iter(f"{PREFIX}:*") if any(part in key for part in parts)])
+
+    async def calls(self) -> Counter[str]:
+        """Tell how often each command has run since the start, scripts and what they call alike."""
+        stats: dict[str, dict[str, int]] = await self._redis.info("commandstats")
+        return Counter({name.removeprefix("cmdstat_"): values["calls"] for name, values in stats.items()})
+
+
+def _reader_of(place: GridPlace) -> Any:
+    """Make redis-py's client of a grid."""
+    options: dict[str, Any] = {"decode_responses": True, "socket_timeout": ANSWER}
+    match place.kind:
+        case GridKind.SINGLE:
+            return redis.Redis.from_url(place.url, **options)
+        case GridKind.SENTINEL:
+            host, port = master_address([(each.host, each.port) for each in place.hosts], place.master)
+            return redis.Redis(host=host, port=port, **options)
+        case GridKind.CLUSTER:
+            return ClusterClient([(each.host, each.port) for each in place.hosts], **options)
+
+
+async def dump(url: str) -> dict[str, str]:
+    """Read every key of a Redis.
+
+    Returns:
+        The content by key, as text in which every name and value can be found.
+    """
+    found: dict[str, str] = {}
+    async with GridReader(url) as grid:
+        cursor = "0"
+        while True:
+            cursor, keys = await grid.call("SCAN", cursor, "COUNT", _PAGE)
+            for key in keys:
+                kind = await grid.call("TYPE", key)
+                if kind == "none":
+                    continue  # it went away since
+                command, *arguments = _READERS[kind]
+                found[key] = str(await grid.call(str(command), key, *arguments))
+            if str(cursor) == "0":
+                return found
