@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import times
 from tests.support.certificates import Authority
+
+times.scale()  # measured once per run: pytest-xdist starts its workers later, and they find it in their environment
 
 
 def pytest_configure() -> None:
@@ -15,6 +18,25 @@ def pytest_configure() -> None:
     nobody closes it, and the warning about that fails some later test, at random, when garbage is collected.
     """
     asyncio.set_event_loop(None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Scale the longest time that a test may take, unless the command line says how long that is."""
+    if config.getoption("timeout") is not None:
+        return
+    usual = float(config.getini("timeout"))
+    for item in items:
+        own = item.get_closest_marker("timeout")
+        seconds = float(own.args[0]) if own is not None else usual
+        item.add_marker(pytest.mark.timeout(times.scaled(seconds)), append=False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell the factor, by which a failure may be understood."""
+    factor = times.scale(processes=config.getoption("numprocesses", None) or 1)
+    terminalreporter.write_line(
+        f"Real times in tests were {factor:g} times those of a quiet machine ({times.SCALE_VARIABLE} sets this)"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from benchmarks.placement import Placement
 from benchmarks.runner import INSTALLED
 from benchmarks.systems.base import TOPIC_MARK, Endpoint, SystemUnavailable, SystemUnderTest
 from benchmarks.systems.socketio import SocketIo, is_installed
+from tests.support.times import scaled
 
 CORES = Placement(server=min(os.sched_getaffinity(0)), others=max(os.sched_getaffinity(0)))
 """Also of a machine with one, for nothing is measured here."""
@@ -39,7 +40,7 @@ def upgraded(endpoint: Endpoint, topic: str) -> socket.socket:
     """Subscribe to *topic* by hand; returns the socket right behind the server's handshake."""
     target = endpoint.subscribe_target.replace(TOPIC_MARK, topic)
     key = base64.b64encode(bytes(16)).decode()
-    subscriber = socket.create_connection((endpoint.host, endpoint.port), timeout=10)
+    subscriber = socket.create_connection((endpoint.host, endpoint.port), timeout=scaled(10))
     subscriber.sendall(
         f"GET {target} HTTP/1.1\r\nHost: {endpoint.host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()

@@ -28,6 +28,7 @@ from benchmarks.systems.nchan import Nchan, NchanRedis
 from benchmarks.systems.python_socketio import PythonSocketIo
 from benchmarks.systems.socketio import SocketIo
 from tests.benchmarks.peers import CORES, prepared, upgraded
+from tests.support.times import scaled
 
 LOAD = Load(subscribers=12, topics=4, publishers=2, updates=400, warm_up=0, measure=60, patience=20)
 
@@ -111,7 +112,7 @@ def test_the_floor_never_drops_for_a_slow_subscriber_but_makes_publishers_wait(f
 
 
 def test_the_floor_refuses_what_it_does_not_know(floor: Running) -> None:
-    connection = http.client.HTTPConnection(floor.endpoint.host, floor.endpoint.port, timeout=10)
+    connection = http.client.HTTPConnection(floor.endpoint.host, floor.endpoint.port, timeout=scaled(10))
     connection.request("GET", "/elsewhere")
     assert connection.getresponse().status == http.HTTPStatus.BAD_REQUEST
     connection.close()
@@ -119,7 +120,7 @@ def test_the_floor_refuses_what_it_does_not_know(floor: Running) -> None:
 
 
 def _connected(running: Running) -> socket.socket:
-    return socket.create_connection((running.endpoint.host, running.endpoint.port), timeout=10)
+    return socket.create_connection((running.endpoint.host, running.endpoint.port), timeout=scaled(10))
 
 
 def test_a_system_that_was_not_prepared_says_so() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import shutil
@@ -23,6 +22,7 @@ from gateway.core.selections import NOTHING
 from gateway.core.selectors import covers, matches, overlaps, parse_selector
 from gateway.core.types import TopicPath
 from tests.clients.driver import CLIENT, Driver, Refused, node_environment
+from tests.support.times import scaled, time_limit
 
 SEED = 20_261_121
 """Cases are drawn at random, the same ones every time."""
@@ -32,7 +32,13 @@ CASES = 400
 
 def run(*command: str, folder: Path = CLIENT, seconds: float = 100) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=folder, env=node_environment(), capture_output=True, text=True, timeout=seconds, check=False
+        command,
+        cwd=folder,
+        env=node_environment(),
+        capture_output=True,
+        text=True,
+        timeout=scaled(seconds),
+        check=False,
     )
 
 
@@ -248,7 +254,6 @@ async def test_the_examples_of_the_protocol_are_understood_by_both() -> None:
 async def test_what_no_server_may_send_is_refused_by_both(text: str) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_from_server(text)
-    async with Driver() as client:
-        async with asyncio.timeout(20):
-            with pytest.raises(Refused, match="RemoteProtocolError"):
-                await client.do("decode", text=text)
+    async with Driver() as client, time_limit(20):
+        with pytest.raises(Refused, match="RemoteProtocolError"):
+            await client.do("decode", text=text)

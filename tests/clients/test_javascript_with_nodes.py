@@ -17,6 +17,7 @@ from gateway.core.packets import GoAway
 from gateway.local.proxy import FaultProxy, Way
 from tests.clients.driver import CLIENT, Driver, Refused, node_environment
 from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.times import time_limit
 
 VALUES = 150
 
@@ -159,7 +160,7 @@ async def test_the_program_of_the_how_to_runs(setting: Setting, tmp_path: Path) 
     process = await asyncio.create_subprocess_exec(
         "node", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=node_environment()
     )
-    async with asyncio.timeout(30):
+    async with time_limit(30):
         said, _ = await process.communicate()
     assert process.returncode == 0, said.decode()
     assert "at n1" in said.decode()

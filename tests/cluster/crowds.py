@@ -26,9 +26,6 @@ from tests.support.faults import eventually
 CONNECTING: Final = 30
 """Clients of a crowd that open their sessions at the same time: two busy cores cannot serve more at once anyway."""
 
-CONVERGED: Final = 20.0
-"""Seconds until a crowd must hold the grid's values."""
-
 Figures = Callable[[str], None]
 """The fixture ``figures``: what it is told is shown at the end of the run, so that it can be quoted."""
 
@@ -160,7 +157,7 @@ async def converged(members: Iterable[Member], grid: GridReader, expected: Calla
         return [member.name for member, last in wanted.items() if member.last() != last]
 
     try:
-        await eventually(lambda: not behind(), "everybody holds the grid's values", within=CONVERGED)
+        await eventually(lambda: not behind(), "everybody holds the grid's values")
     except AssertionError:
         first = next(member for member in wanted if member.last() != wanted[member])
         differing = {

@@ -17,6 +17,7 @@ from gateway.core.types import SessionId, TopicPath
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 from tests.support.redis_cluster import ClusterClient
 from tests.support.redis_sentinel import master_address
+from tests.support.times import PATIENCE, scaled
 
 PREFIX: Final = "gateway"
 """Prefix of all keys, as nodes have it by default."""
@@ -24,7 +25,7 @@ PREFIX: Final = "gateway"
 TOPIC_DEPTH: Final = 1
 """Leading segments that decide a topic's partition, as nodes have it by default."""
 
-ANSWER: Final = 20.0
+ANSWER: Final = scaled(PATIENCE)
 """Seconds for one answer of Redis; it is either immediate or will never come."""
 
 _READERS: Final[dict[str, tuple[str | int, ...]]] = {

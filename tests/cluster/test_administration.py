@@ -16,6 +16,7 @@ from gateway.client import Session, SessionEnded, connect
 from gateway.local.stack import Stack
 from tests.support.clock import eventually
 from tests.support.stack import cluster
+from tests.support.times import time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -80,7 +81,7 @@ async def test_a_session_goes_where_it_is_sent_and_outlives_whoever_it_left(tmp_
 
 async def _moved(http: aiohttp.ClientSession, url: str, node: str) -> Any:
     """Ask for a move until it is granted: a node hears that another one is ready when it next renews its lease."""
-    async with asyncio.timeout(20):
+    async with time_limit(20):
         while True:
             async with http.post(url, json={"node": node}) as answer:
                 told = await answer.json()
@@ -105,7 +106,7 @@ class _Held:
 
     async def ended(self) -> None:
         """Ask for something until the session is known to be over."""
-        async with asyncio.timeout(20):
+        async with time_limit(20):
             while True:
                 await self.session.publish("doomed/alive", 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tests.cluster.crowds import Figures
 from tests.console.browser import chromium, page_of, sign_in
 from tests.integration.admin.support import Admins
 from tests.support.stack import cluster
+from tests.support.times import time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -76,7 +76,7 @@ async def test_a_session_is_found_watched_through_a_failover_and_closed(tmp_path
         await page.get_by_role("option").click()
         await page.get_by_role("button", name="Close…").click()
         await page.get_by_role("dialog").get_by_role("button", name="Close session").click()
-        async with asyncio.timeout(20):
+        async with time_limit(20):
             await wanted.wait_closed()
         assert isinstance(wanted.closed_reason, SessionClosed)
         await expect(page.locator(".panel-state .badge")).to_have_text("ended")

@@ -42,6 +42,7 @@ from tests.cluster.grid_reader import GridReader, StoredSession
 from tests.support.faults import eventually, faulty
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
+from tests.support.times import time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -171,7 +172,7 @@ async def _age(stack: Stack, market: Market, members: list[Member]) -> list[str]
         Sessions that are closed now, and open in the snapshot.
     """
     leavers = [await connect(stack.url, principal=f"leaver-{number}") for number in range(LEAVERS)]
-    async with asyncio.timeout(30):
+    async with time_limit(30):
         await asyncio.gather(*(leaver.publish(f"dark/leaver-{leaver.id}", 0) for leaver in leavers))
     await stack.save_grid()
     taken = time.monotonic()

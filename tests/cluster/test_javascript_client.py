@@ -13,6 +13,7 @@ from tests.clients.driver import Driver
 from tests.cluster.crowds import Figures
 from tests.support.faults import eventually
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -30,7 +31,7 @@ async def test_its_session_outlives_a_killed_node(tmp_path: Path, figures: Figur
             publishing = client.begin("publish", topic="t/js", value=number)
             if number == ROUNDS // 3:
                 await stack.kill_node(status["node"])
-            receipts.append(await asyncio.wait_for(publishing, 30))
+            receipts.append(await asyncio.wait_for(publishing, scaled(30)))
             await bob.publish("t/python", number)
         updates = client.events["update"]
 

@@ -25,6 +25,7 @@ from gateway.local.stack import Stack
 from gateway.local.stack_options import StackOptions
 from tests.support.faults import cut_at_random_bytes, eventually, faulty
 from tests.support.stack import cluster
+from tests.support.times import time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -38,7 +39,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
 async def outcomes(session: Session, count: int) -> list[str]:
     """Wait for the first recoveries of a session."""
     seen: list[str] = []
-    async with asyncio.timeout(30):
+    async with time_limit(30):
         async for recovery in session.recoveries():
             seen.append(str(recovery.outcome))
             if len(seen) == count:
@@ -75,7 +76,7 @@ async def test_a_session_survives_random_cuts_of_its_socket(stack: Stack) -> Non
         stopping.set()
         last = await counting
         seen = []
-        async with asyncio.timeout(30):
+        async with time_limit(30):
             async for update in stream:
                 seen.append(update.value)
                 if update.value == last:

@@ -22,6 +22,7 @@ from scripts.dashboards.draw import ask, filled_in
 from tests.deploy.promtool import RUNBOOKS
 from tests.support.faults import eventually
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -49,7 +50,7 @@ class Prometheus:
 
         def ask_now() -> Any:
             with urllib.request.urlopen(
-                f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10
+                f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=scaled(10)
             ) as answer:
                 return json.load(answer)["data"]
 

@@ -12,8 +12,9 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.integration.admin.support import Pair
+from tests.support.times import scaled
 
-PATIENCE: Final = 20_000
+PATIENCE: Final = 1000 * scaled(20.0)
 """Milliseconds until something that the page must show counts as missing; usual are some dozens."""
 
 expect.set_options(timeout=PATIENCE)

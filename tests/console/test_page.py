@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from typing import Any
@@ -15,6 +14,7 @@ from tests.cluster.crowds import Figures
 from tests.console.browser import PATIENCE, console, page_of, sign_in, tab_until
 from tests.integration.admin.support import Pair
 from tests.support.nodes import eventually
+from tests.support.times import time_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 """One browser for all of them: it takes longer to start than most of them take."""
@@ -59,7 +59,7 @@ async def test_a_session_is_found_and_closed_by_keyboard(pair: Pair, browser: Br
         await key.press("Enter")
         await key.press("Tab")
         await key.press("Enter")
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             await alice.wait_closed()
         await expect(page.locator(".panel-state .badge")).to_have_text("ended")
         await key.press("Escape")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from gateway.settings.admin_tokens import tokens_line
 from tests.console.browser import console, page_of, sign_in, tab_until
 from tests.integration.admin.support import Admins, Pair
 from tests.support.nodes import eventually, running_node
+from tests.support.times import time_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,7 +51,7 @@ async def test_somebody_is_locked_out_and_let_in_again(pair: Pair, browser: Brow
         await key.type("ticket 4711")
         assert mallory.state == "connected"
         await key.press("Enter")
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             await mallory.wait_closed()
         [made] = pair.n1.gateway.node.revocations.page(limit=10).revocations
         assert (made.kind, made.value, made.reason) == (RevocationKind.PRINCIPAL, "mal/lo ry?", "ticket 4711")
@@ -137,7 +137,7 @@ async def test_a_topic_is_set_and_deleted(pair: Pair, browser: Browser, people: 
         await expect(dialog.get_by_role("alert")).to_contain_text("no JSON")
         await page.get_by_label("Value, as JSON").fill('{"until": 5}')
         await dialog.get_by_role("button", name="Publish").click()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             assert (await anext(values)).value == {"until": 5}
 
         await page.fill("#topic-filter", "desk/note")
@@ -151,7 +151,7 @@ async def test_a_topic_is_set_and_deleted(pair: Pair, browser: Browser, people: 
         await key.press("Enter")
         await expect(dialog).to_contain_text("desk/note")
         await dialog.get_by_role("button", name="Delete topic").click()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             updates = [await anext(values), await anext(values)]
         assert [each.removed for each in updates] == [False, True]
         await expect(page.locator(".value")).to_have_text("removed")

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis.grid import DEFAULT_TIMEOUT
 from gateway.adapters.redis.keys import JOURNAL_TAGS, Keys
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
 from gateway.local.proxy import FaultProxy, Way
@@ -22,6 +23,7 @@ from tests.support.clock import VirtualClock, eventually
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import scaled
 
 T = TypeVar("T")
 
@@ -249,8 +251,8 @@ class RedisHarness(Harness):
         servers: running; restarted only by tests that use ``come_back``.
     """
 
-    short = 0.25
-    roomy = 2.0
+    short = scaled(0.25)
+    roomy = scaled(2.0)
 
     _LASTING = (
         *("grid", "renewed", "opened", "values", "stream", "removed", "revocations", "revoked", "revisions"),
@@ -298,6 +300,7 @@ class RedisHarness(Harness):
             node=ref,
             metrics=MemoryMetrics(),
             log=self.log,
+            timeout=scaled(DEFAULT_TIMEOUT),
             stream_length=STREAM_LENGTH,
             journal_length=JOURNAL_LENGTH,
             remap=remap,

@@ -26,12 +26,13 @@ from tests.contract.examples import claim, claimed, publish, published, refused,
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
+from tests.support.times import scaled, time_limit
 
 N1, N2 = node("n1"), node("n2")
 TOPIC = "prices/ACME"
 PARTITION = topic_of(TOPIC)
 
-LIMIT = 4.0
+LIMIT = scaled(4.0)
 """Seconds: twice the default time limit of a grid, because a busy machine may be late."""
 
 
@@ -71,7 +72,7 @@ CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
 
 async def next_change(changes: AsyncIterator[GridChange]) -> GridChange:
     """Wait for the next change of state."""
-    async with asyncio.timeout(20):
+    async with time_limit(20):
         return await anext(changes)
 
 

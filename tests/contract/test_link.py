@@ -23,12 +23,10 @@ from gateway.core.codes import FENCED, GOING_AWAY
 from gateway.ports import Link
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 MESSAGE_BYTES = 65_536
 """Largest message in this suite."""
-
-PATIENCE = 20
-"""Seconds until something that must come counts as lost."""
 
 
 class Pair(ABC):
@@ -185,7 +183,7 @@ async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIte
 @pytest.fixture(autouse=True)
 async def deadline() -> AsyncIterator[None]:
     """Nothing in this suite may wait for ever."""
-    async with asyncio.timeout(PATIENCE):
+    async with time_limit():
         yield
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from gateway.local.programs import ProgramMissing, find_program
+from tests.support.times import scaled
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROMETHEUS: Final = ROOT / "deploy" / "prometheus"
@@ -26,7 +27,9 @@ def promtool(*arguments: str, given: str = "") -> subprocess.CompletedProcess[st
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(f"{missing}; CI must not skip tests", pytrace=False)
         pytest.skip(str(missing))
-    return subprocess.run([program, *arguments], input=given, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [program, *arguments], input=given, capture_output=True, text=True, timeout=scaled(60), check=False
+    )
 
 
 class Selector(NamedTuple):

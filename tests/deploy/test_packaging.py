@@ -25,6 +25,7 @@ from gateway.local.processes import ManagedProcess
 from gateway.local.programs import find_program
 from gateway.settings import OTHER_VARIABLES, SETTINGS
 from tests.deploy.promtool import PROMETHEUS, ROOT
+from tests.support.times import scaled
 
 DEPLOY: Final = ROOT / "deploy"
 DOCKERFILE: Final = DEPLOY / "docker" / "Dockerfile"
@@ -58,7 +59,7 @@ def test_every_variable_is_a_setting(path: Path) -> None:
 
 def test_hadolint_finds_nothing() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
-    checked = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False, timeout=60)
+    checked = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False, timeout=scaled(60))
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
@@ -129,7 +130,7 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
     before: dict[str, str] = {}
     for _ in range(2):
         made = subprocess.run(
-            [script], env=os.environ | program, capture_output=True, text=True, check=True, timeout=20
+            [script], env=os.environ | program, capture_output=True, text=True, check=True, timeout=scaled(20)
         )
         assert set(made.stdout.split()) == {*COMPOSE["secrets"], "demo-secret"}
         now = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
@@ -148,7 +149,7 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=scaled(30),
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -190,7 +191,7 @@ async def test_redis_runs_with_the_settings_that_matter(tmp_path: Path) -> None:
             return False
 
     async with Redis(host="127.0.0.1", port=port, decode_responses=True) as client, server:
-        await server.ready(answers, timeout=20)
+        await server.ready(answers, timeout=scaled(20))
         for name, value in wanted.items():
             assert await client.config_get(name) == {name: value}
 
@@ -213,7 +214,7 @@ def unit(tmp_path: Path) -> Path:
 
 def test_systemd_accepts_the_unit(unit: Path) -> None:
     checked = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=60
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=scaled(60)
     )
     complaints = [line for line in (checked.stdout + checked.stderr).splitlines() if "gateway@" in line]
     assert complaints == []
@@ -226,7 +227,7 @@ def test_systemd_finds_the_unit_confined(unit: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=scaled(60),
     )
     exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", checked.stdout)
     assert exposure is not None, checked.stderr
@@ -319,7 +320,9 @@ def test_kubernetes_accepts_what_kustomize_makes(tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("there is no kubectl here")
-    made = subprocess.run([kubectl, "kustomize", OVERLAY], capture_output=True, text=True, check=False, timeout=60)
+    made = subprocess.run(
+        [kubectl, "kustomize", OVERLAY], capture_output=True, text=True, check=False, timeout=scaled(60)
+    )
     assert made.returncode == 0, made.stderr
     file = tmp_path / "all.yaml"
     # Kinds of the Prometheus operator have no published schema in the package that validates.
@@ -328,6 +331,6 @@ def test_kubernetes_accepts_what_kustomize_makes(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump_all(kinds))
     validate = Path(sys.executable).with_name("kubernetes-validate")
     checked = subprocess.run(
-        [validate, "--strict", "--no-warn", file], capture_output=True, text=True, check=False, timeout=60
+        [validate, "--strict", "--no-warn", file], capture_output=True, text=True, check=False, timeout=scaled(60)
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -18,8 +18,9 @@ import psutil  # type: ignore[import-untyped]
 
 from gateway.client import Session, connect
 from tests.fuzz.engine import Finding
+from tests.support.times import scaled
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = scaled(60.0)
 """Seconds to wait for anything that must come, on a machine that does other things as well."""
 
 PACE: Final = 0.05

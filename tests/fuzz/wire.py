@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from tests.fuzz.engine import Case
 from tests.fuzz.mutation import cut
+from tests.support.times import scaled
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = scaled(60.0)
 """Seconds until a connection that ought to have ended counts as hanging: generous, for machines under load."""
 
 REQUEST: Final = (

@@ -19,6 +19,7 @@ from gateway.local import detached
 from gateway.local.ports import PortPlan
 from gateway.local.programs import ProgramMissing, find_program
 from gateway.local.state import StackState
+from tests.support.times import time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -71,7 +72,7 @@ async def load(folder: Path, scenario: str, *options: str) -> tuple[int, str, di
     )
     run = folder / ".local" / f"up-{base}"
     try:
-        async with asyncio.timeout(SECONDS):
+        async with time_limit(SECONDS):
             printed, _ = await process.communicate()
         assert StackState.read(run) is None, "the stack was left running"
     finally:

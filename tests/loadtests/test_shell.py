@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.scripted_server import Peer, ScriptedServer
+from tests.support.times import time_limit
 
 DRIVER: Final = Path(__file__).with_name("shell_driver.py")
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -32,7 +33,7 @@ class Driven:
     async def event(self, kind: str) -> dict[str, Any]:
         """Return the next event, which must be of this kind."""
         assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
+        async with time_limit(PATIENCE):
             line = await self._process.stdout.readline()
         assert line, "the driver ended"
         event: dict[str, Any] = json.loads(line)

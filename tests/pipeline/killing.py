@@ -15,7 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-DEADLINE: Final = 900.0
+from tests.support.times import scaled
+
+DEADLINE: Final = scaled(900.0)
 """Seconds without progress after which a run has failed; the machine may be busy with other things."""
 _POLL: Final = 0.05
 

@@ -19,6 +19,7 @@ from tests.pipeline.killing import Finish
 from tests.pipeline.quick import QUICK
 from tests.pipeline.sessions import crashes as session_crashes
 from tests.pipeline.sessions.crashes import DELAY_MS
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -50,7 +51,7 @@ def test_bronze_has_each_event_once(spark: SparkSession, tmp_path: Path) -> None
             spark,
             IngestOptions(
                 lake=Path(options["--lake"]),
-                place=JournalPlace(options["--grid"], PREFIX, timeout=10.0),
+                place=JournalPlace(options["--grid"], PREFIX, timeout=scaled(10.0)),
                 batch_entries=10,
                 trim_lag=0,
                 past=_DAY,

@@ -8,8 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-DEADLINE: Final = 20.0
-"""Seconds until a condition counts as broken; generous because several suites may share two cores."""
+from tests.support.times import PATIENCE, scaled
+
+DEADLINE: Final = PATIENCE
+"""Seconds, on a quiet machine, until a condition counts as broken."""
 
 _POLL: Final = 0.005
 """Seconds between looks at a condition."""
@@ -42,18 +44,19 @@ async def eventually(
 
     Args:
         condition: a function or coroutine function without arguments.
-        deadline: seconds of real time to wait at most.
+        deadline: seconds of real time to wait at most, on a quiet machine.
         message: what was hoped for, for the failure.
 
     Raises:
         AssertionError: it did not come to hold in time.
     """
-    end = time.monotonic() + deadline
+    longest = scaled(deadline)
+    end = time.monotonic() + longest
     while True:
         holds = condition()
         if inspect.isawaitable(holds):
             holds = await holds
         if holds:
             return
-        assert time.monotonic() < end, f"not within {deadline} s: {message or condition}"
+        assert time.monotonic() < end, f"not within {longest:g} s: {message or condition}"
         await asyncio.sleep(_POLL)

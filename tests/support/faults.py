@@ -21,9 +21,10 @@ from random import Random
 from urllib.parse import urlsplit, urlunsplit
 
 from gateway.local.proxy import FaultProxy, Way
+from tests.support.times import PATIENCE, scaled
 
-DEADLINE = 20.0
-"""Seconds until a condition must hold, where a test says nothing else; generous for two busy cores."""
+DEADLINE = PATIENCE
+"""Seconds, on a quiet machine, until a condition must hold, where a test says nothing else."""
 
 _POLL = 0.01
 """Seconds between looks at a condition."""
@@ -35,20 +36,21 @@ async def eventually(condition: Callable[[], bool | Awaitable[bool]], what: str,
     Args:
         condition: a function or coroutine function; looked at again and again.
         what: said in the failure: what should have become true.
-        within: the deadline, in seconds.
+        within: the deadline, in seconds on a quiet machine.
 
     Raises:
         AssertionError: it did not in time.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
+    longest = scaled(within)
+    deadline = loop.time() + longest
     while True:
         holds = condition()
         if inspect.isawaitable(holds):
             holds = await holds
         if holds:
             return
-        assert loop.time() < deadline, f"not within {within:g} s: {what}"
+        assert loop.time() < deadline, f"not within {longest:g} s: {what}"
         await asyncio.sleep(_POLL)
 
 

@@ -20,9 +20,10 @@ from lb.errors import RuntimeSocketError
 from lb.render import render
 from lb.runtime import NodeStatus, RuntimeSocket
 from lb.topology import Node, Topology, build
+from tests.support.times import scaled
 
 LOOPBACK: Final = "127.0.0.1"
-START_DEADLINE: Final = 10.0
+START_DEADLINE: Final = scaled(10.0)
 """Seconds for HAProxy to start or to end; it needs some 50 ms."""
 
 BIND_TRIES: Final = 5
@@ -32,8 +33,8 @@ POLL_INTERVAL: Final = 0.02
 """Seconds between two looks at a condition; waiting is always for a condition, with a deadline."""
 
 FAST: Final[Mapping[str, Any]] = {
-    "timeouts": {"connect": 0.5, "server": 1.0, "server_fin": 1.0},
-    "checks": {"interval": 0.1, "timeout": 0.3, "fall": 2, "rise": 1, "agent_interval": 0.1},
+    "timeouts": {"connect": scaled(0.5), "server": scaled(1.0), "server_fin": scaled(1.0)},
+    "checks": {"interval": 0.1, "timeout": scaled(0.3), "fall": 2, "rise": 1, "agent_interval": 0.1},
 }
 """Settings under which HAProxy finds out within tenths of seconds, so that tests are quick."""
 
@@ -53,18 +54,17 @@ def free_ports(count: int) -> list[int]:
     return [free_port() for _ in range(count)]
 
 
-def wait_until(condition: Callable[[], bool], *, what: str, deadline: float = START_DEADLINE) -> None:
+def wait_until(condition: Callable[[], bool], *, what: str) -> None:
     """Wait for a condition of another process.
 
     Args:
         condition: looked at every 20 ms.
         what: for the failure message.
-        deadline: in seconds.
     """
-    end = time.monotonic() + deadline
+    end = time.monotonic() + START_DEADLINE
     while not condition():
         if time.monotonic() > end:
-            pytest.fail(f"within {deadline:g} s not: {what}")
+            pytest.fail(f"within {START_DEADLINE:g} s not: {what}")
         time.sleep(POLL_INTERVAL)
 
 

@@ -25,9 +25,7 @@ from h2.events import (
 from websockets.frames import Frame, Opcode
 
 from gateway.core.codec import SUBPROTOCOL
-
-PATIENCE: Final = 10.0
-"""Seconds to wait for anything that must come."""
+from tests.support.times import PATIENCE, scaled
 
 CLOSE: Final = 8
 _LONGEST_SHORT: Final = 125
@@ -50,7 +48,7 @@ class Http2:
 
     def __init__(self, host: str, port: int, trust: ssl.SSLContext) -> None:
         trust.set_alpn_protocols(["h2", "http/1.1"])
-        raw = socket.create_connection((host, port), timeout=PATIENCE)
+        raw = socket.create_connection((host, port), timeout=scaled(PATIENCE))
         self._socket = trust.wrap_socket(raw, server_hostname=host)
         assert self._socket.selected_alpn_protocol() == "h2"
         self._authority = f"{host}:{port}"

@@ -25,6 +25,7 @@ from websockets.sync.client import ClientConnection, connect
 from lb.agent import AgentServer, AgentState
 from lb.topology import Node
 from tests.support.haproxy import LOOPBACK, START_DEADLINE, HAProxy
+from tests.support.times import PATIENCE, scaled
 
 SHUTDOWN_SECONDS = 0.05
 """For requests that are being answered. Not 0, which aiohttp takes for "as long as it needs", and a connection that was
@@ -203,13 +204,15 @@ class SeparateStandIn:
 
 def dial(proxy: HAProxy, query: str = "", **options: Any) -> ClientConnection:
     """Connect through HAProxy; *options* are those of ``websockets.sync.client.connect``."""
-    connection: ClientConnection = connect(proxy.url + query, compression=None, close_timeout=1, **options)
+    connection: ClientConnection = connect(
+        proxy.url + query, compression=None, open_timeout=scaled(PATIENCE), close_timeout=scaled(1), **options
+    )
     return connection
 
 
 def greeting(connection: ClientConnection) -> dict[str, Any]:
     """Receive a stand-in's first message."""
-    message = json.loads(connection.recv(timeout=5))
+    message = json.loads(connection.recv(timeout=scaled(PATIENCE)))
     assert isinstance(message, dict)
     return message
 
@@ -223,7 +226,7 @@ def node_of(proxy: HAProxy, query: str = "", **options: Any) -> str:
 def echoes(connection: ClientConnection) -> bool:
     """Tell whether a connection still works both ways."""
     connection.send("still there?")
-    return connection.recv(timeout=5) == "still there?"
+    return connection.recv(timeout=scaled(PATIENCE)) == "still there?"
 
 
 async def _serve(name: str) -> None:

@@ -13,6 +13,7 @@ from gateway.adapters.memory import MemoryEventLog, MemoryGridServer
 from gateway.bootstrap import Gateway
 from gateway.core.codec import SUBPROTOCOL
 from gateway.settings import AnonymousUsers, HostPort, Secret, Settings
+from tests.support.times import PATIENCE, scaled, time_limit
 
 KEY = Secret("a-key-for-tests-that-is-long-enough")
 
@@ -23,8 +24,12 @@ QUICK: dict[str, Any] = {
     "admin": HostPort("127.0.0.1", 0),
     "rate_packets": 0.0,
     "drain_jitter": 0.05,
+    "grid_timeout": scaled(2.0),
 }
-"""Settings of test nodes: free ports, a fixed key, no rate limit."""
+"""Settings of test nodes: free ports, a fixed key, no rate limit, and the usual time for an answer of Redis."""
+
+SHORT_LEASE: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.2)}
+"""Settings of nodes that a test lets lapse: short, and yet long enough that nobody else does."""
 
 
 class TestNode:
@@ -79,12 +84,16 @@ async def turned_away(node: TestNode, address: str = "192.0.2.1") -> tuple[int, 
         return answer.status, answer.headers.get("Retry-After", ""), await answer.text()
 
 
-async def eventually(condition: Callable[[], bool], *, within: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
     """Wait until *condition* holds.
+
+    Args:
+        condition: looked at again and again.
+        within: seconds on a quiet machine.
 
     Raises:
         TimeoutError: it did not in time.
     """
-    async with asyncio.timeout(within):
+    async with time_limit(within):
         while not condition():  # noqa: ASYNC110 - a condition may be anything
             await asyncio.sleep(0.005)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -12,9 +11,7 @@ import orjson
 
 from gateway.core.codec import SUBPROTOCOL
 from tests.support.numbering import packets_of
-
-PATIENCE = 5.0
-"""Seconds to wait for anything that must come: far above what it takes, so that a slow machine fails no test."""
+from tests.support.times import PATIENCE, scaled, time_limit
 
 Packet = dict[str, Any]
 
@@ -91,7 +88,7 @@ class RawClient:
             TimeoutError: none came in time.
         """
         while not self._waiting:
-            message = await self.ws.receive(timeout=within)
+            message = await self.ws.receive(timeout=scaled(within))
             if message.type is aiohttp.WSMsgType.CLOSE:
                 # aiohttp forgets the code if it cannot answer, because the other side has closed the socket too.
                 raise Closed(message.data)
@@ -106,7 +103,7 @@ class RawClient:
         self, kind: str, *, within: float = PATIENCE, where: Callable[[Packet], bool] | None = None
     ) -> Packet:
         """Return the next packet of a type, skipping others (they stay in ``seen``)."""
-        async with asyncio.timeout(within):
+        async with time_limit(within):
             while True:
                 packet = await self.receive(within=within)
                 if packet["type"] == kind and (where is None or where(packet)):
@@ -115,7 +112,7 @@ class RawClient:
     async def closed(self, *, within: float = PATIENCE) -> int | None:
         """Wait for the close and return its code; packets before it stay in ``seen``."""
         try:
-            async with asyncio.timeout(within):
+            async with time_limit(within):
                 while True:
                     await self.receive(within=within)
         except Closed as closed:

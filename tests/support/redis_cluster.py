@@ -24,13 +24,14 @@ from redis.exceptions import RedisError
 
 from gateway.local.ports import free_port
 from tests.support.redis_server import HOST, RedisServer
+from tests.support.times import scaled, time_limit
 
 SLOTS: Final = 16_384
 
-NODE_TIMEOUT_MS: Final = 1_000
+NODE_TIMEOUT_MS: Final = round(scaled(1_000))
 """Milliseconds without an answer after which a node is called dead; a failover takes about as long again."""
 
-FORM_DEADLINE: Final = 30.0
+FORM_DEADLINE: Final = scaled(30.0)
 """Seconds until a new cluster must serve all slots; two, by Redis' own rules, if nothing else goes on."""
 
 _POLL: Final = 0.02
@@ -287,7 +288,7 @@ class ClusterClient:
     async def _ask(self) -> list[tuple[int, int, tuple[str, int]]]:
         for seed in self._seeds:
             try:
-                async with asyncio.timeout(_SEED_PATIENCE):
+                async with time_limit(_SEED_PATIENCE):
                     slots = await self._client(seed).cluster("SLOTS")
             except (RedisError, TimeoutError):  # that one is dead, or stopped
                 continue

@@ -22,19 +22,20 @@ import redis
 from redis.exceptions import RedisError
 
 from tests.support.redis_server import HOST, RedisServer
+from tests.support.times import scaled
 
 MASTER: Final = "the-master"
 """Name by which the Sentinels know it."""
 
-DOWN_AFTER_MS: Final = 500
+DOWN_AFTER_MS: Final = round(scaled(500))
 """Milliseconds without an answer after which a Sentinel calls the master dead."""
 
-FORM_DEADLINE: Final = 30.0
+FORM_DEADLINE: Final = scaled(30.0)
 """Seconds until the Sentinels must know everybody; three at most, as they ask and greet every other second."""
 
 _POLL: Final = 0.02
 
-_PATIENCE: Final = 1.0
+_PATIENCE: Final = scaled(1.0)
 """Seconds that a Sentinel may take to answer, before another one is asked."""
 
 

@@ -32,11 +32,12 @@ import pytest
 import redis
 
 from gateway.local.ports import free_port
+from tests.support.times import PATIENCE, scaled
 
 HOST: Final = "127.0.0.1"
 
-START_DEADLINE: Final = 20.0
-"""Seconds until a server must answer PING; generous because several suites may share two cores."""
+START_DEADLINE: Final = scaled(PATIENCE)
+"""Seconds until a server must answer PING."""
 
 _POLL: Final = 0.01
 """Seconds between looks at a condition."""

@@ -22,9 +22,7 @@ from aiohttp import WSMsgType, web
 
 from gateway.core.codec import SUBPROTOCOL
 from tests.support.numbering import SESSION_PACKETS, packets_of
-
-PATIENCE = 5.0
-"""Seconds to wait for anything that must come: far above what it takes, so that a slow machine fails no test."""
+from tests.support.times import PATIENCE, time_limit
 
 Packet = dict[str, Any]
 
@@ -107,7 +105,7 @@ class Peer:
             Gone: there is none any more.
             TimeoutError: none came in time.
         """
-        async with asyncio.timeout(within):
+        async with time_limit(within):
             while not self._waiting:
                 message = await self._websocket.receive()
                 if message.type is not WSMsgType.TEXT:
@@ -120,7 +118,7 @@ class Peer:
 
     async def expect(self, kind: str, *, within: float = PATIENCE) -> Packet:
         """Return the next packet of a type, skipping others."""
-        async with asyncio.timeout(within):
+        async with time_limit(within):
             while True:
                 packet = await self.packet(within=within)
                 if packet["type"] == kind:
@@ -129,7 +127,7 @@ class Peer:
     async def closed(self, *, within: float = PATIENCE) -> int | None:
         """Wait until the client ends the connection, and return its close code."""
         try:
-            async with asyncio.timeout(within):
+            async with time_limit(within):
                 while True:
                     await self.packet(within=within)
         except Gone as gone:
@@ -312,7 +310,7 @@ class ScriptedServer:
 
     async def connection(self, *, within: float = PATIENCE) -> Peer:
         """Wait for the client's next connection."""
-        async with asyncio.timeout(within):
+        async with time_limit(within):
             return await self._peers.get()
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:

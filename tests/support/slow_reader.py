@@ -20,7 +20,8 @@ from websockets.uri import parse_uri
 
 from gateway.core.codec import SUBPROTOCOL
 from tests.support.numbering import packets_of
-from tests.support.raw_client import PATIENCE, Packet
+from tests.support.raw_client import Packet
+from tests.support.times import PATIENCE, time_limit
 
 RECEIVE_BUFFER: Final = 32 * 1024
 """Bytes that the kernel takes for a client that does not read; it doubles this for its own bookkeeping. With much less,
@@ -83,7 +84,7 @@ class SlowReader:
         Raises:
             TimeoutError: nothing came in time.
         """
-        async with asyncio.timeout(within):
+        async with time_limit(within):
             while not self._waiting and not self._ended:
                 await self._read()
         if not self._waiting:

@@ -25,6 +25,7 @@ from gateway.ports import Credentials, Identity, SessionRecord
 from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.integration.admin.support import Admins, Pair
 from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.times import scaled, time_limit
 
 
 def sign_in(pair: Pair, *urls: str, role: str = "viewer") -> Connecting:
@@ -101,12 +102,12 @@ async def test_an_administrator_gets_a_session_that_may_see_the_system_and_all_t
     async with sign_in(pair) as console, connect(pair.n2.url, principal="alice") as alice:
         assert console.principal == "admin:the-viewer"
         states = await console.subscribe("$gateway/nodes/*")
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             update = await anext(states)
         assert update.topic == "$gateway/nodes/n1"
         await alice.publish("prices/ACME", 1)
         prices = await console.subscribe("prices/**")
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             assert (await anext(prices)).value == 1
 
 
@@ -185,7 +186,7 @@ async def test_who_drains_a_node_looks_on_from_there_until_it_stops(pair: Pair) 
         console = await sign_in(pair)
         node.begin_drain()
         await eventually(lambda: alice.node == "n2")
-        await asyncio.wait_for(node.drain(), 10)
+        await asyncio.wait_for(node.drain(), scaled(10))
         assert console.state == "connected"
         assert await upgrade(pair.n1) == 503, "a node that stops takes no further one"
         await pair.n1.gateway.close()
@@ -211,7 +212,7 @@ async def test_a_cut_connection_costs_a_console_nothing(pair: Pair) -> None:
         console = await sign_in(pair, f"ws://127.0.0.1:{proxy.port}")
         await console.subscribe("$gateway/nodes/*")
         proxy.cut()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             recovery = await anext(console.recoveries())
         assert recovery.outcome is Outcome.REATTACHED
         await console.close()
@@ -221,7 +222,7 @@ async def test_a_console_survives_its_node_where_another_admin_port_is_reached(p
     async with sign_in(pair, pair.n2.admin, pair.n1.admin) as console:
         states = await console.subscribe("$gateway/nodes/*")
         await pair.n2.gateway.close()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             recovery = await anext(console.recoveries())
             assert (recovery.outcome, recovery.node) == (Outcome.FAILED_OVER, "n1")
             async for update in states:
@@ -260,7 +261,7 @@ async def test_the_token_of_anybody_else_is_worth_nothing_at_the_admin_port(pair
         strayed = await connect(f"ws://127.0.0.1:{proxy.port}", principal="alice")
         proxy._target = ("127.0.0.1", nodes[inside].admin_port)
         proxy.cut()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             await strayed.wait_closed()
         assert isinstance(strayed.closed_reason, SessionRefused)
         assert str(strayed.closed_reason.code) == "session_unknown"
@@ -269,7 +270,7 @@ async def test_the_token_of_anybody_else_is_worth_nothing_at_the_admin_port(pair
 async def test_revoking_an_administrator_closes_the_console(pair: Pair) -> None:
     console = await sign_in(pair)
     await pair.n2.gateway.node.revocations.revoke(RevocationKind.CREDENTIAL, "admin:the-viewer")
-    async with asyncio.timeout(10):
+    async with time_limit(10):
         await console.wait_closed()
     assert isinstance(console.closed_reason, SessionRefused)
 
@@ -288,7 +289,7 @@ async def test_a_token_that_is_replaced_ends_the_sessions_it_opened(pair: Pair) 
     console, other = await sign_in(pair), await sign_in(pair, role="operator")
     give(pair, "viewer", new_token())
     pair.n1.gateway.reload()
-    async with asyncio.timeout(10):
+    async with time_limit(10):
         await console.wait_closed()
     assert isinstance(console.closed_reason, SessionRefused)
     assert str(console.closed_reason.code) == "revoked"
@@ -303,7 +304,7 @@ async def test_rights_that_do_not_concern_the_session_leave_it_alone(pair: Pair)
         give(pair, "operator", pair.admins.tokens["viewer"])
         pair.n1.gateway.reload()
         states = await console.subscribe("$gateway/nodes/*")
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             await anext(states)
         assert console.state == "connected"
 
@@ -311,7 +312,7 @@ async def test_rights_that_do_not_concern_the_session_leave_it_alone(pair: Pair)
 async def until_nothing_is_left_of(pair: Pair, session: str) -> None:
     """Wait until no node holds a session and the grid does not know it."""
     nodes, grid = (pair.n1.gateway.node, pair.n2.gateway.node), pair.n2.gateway.node._context.grid
-    async with asyncio.timeout(10):
+    async with time_limit(10):
         while (  # noqa: ASYNC110 - a grid is asked, it does not tell
             any(each.id == session for node in nodes for each in node.sessions)
             or await grid.sessions.find(SessionId(session)) is not None
@@ -350,7 +351,7 @@ async def test_rights_that_went_while_it_was_away_are_gone_on_every_rung(pair: P
         tokens.reload()
         proxy._target = ("127.0.0.1", nodes[at].admin_port)
         proxy.cut()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             await console.wait_closed()
         assert isinstance(console.closed_reason, SessionRefused)
         assert str(console.closed_reason.code) == "revoked"
@@ -365,7 +366,7 @@ async def test_a_policy_takes_the_topics_away(tmp_path: Path) -> None:
         await console.subscribe("prices/**")
         policy.write_text('[roles.viewer]\nadmin = ["nodes:read"]\n')
         node.gateway.reload()
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             await console.wait_closed()
         async with connect(node.admin, principal="console", secret=admins.tokens["viewer"]) as again:
             await again.subscribe("$gateway/nodes/*")

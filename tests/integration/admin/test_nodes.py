@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +13,7 @@ from gateway.ports import NodeReport
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
+from tests.support.times import time_limit
 
 
 async def state_of(pair: Pair, asked: TestNode, name: str) -> str:
@@ -67,7 +67,7 @@ async def test_a_lapsed_node_is_shown_until_others_have_taken_over(pair: Pair) -
     await grid.nodes.join(other, lease=0.001)
     await grid.nodes.report(other, report)
 
-    async with asyncio.timeout(5):
+    async with time_limit(5):
         while await state_of(pair, pair.n1, "n2") != "lapsed":
             pass
     refused = await pair.asker.ask(pair.n1, "POST", "/v1/nodes/n2/drain")
@@ -84,7 +84,7 @@ async def test_a_drained_node_has_no_clients_and_takes_none_until_it_is_undraine
     assert (answer.status, answer.body["state"]) == (202, "draining")
     await eventually(lambda: all(each.node == "n2" for each in sessions))
     assert (await pair.asker.ask(pair.n1, "GET", "/readyz", role=None)).status == 503
-    async with asyncio.timeout(5):
+    async with time_limit(5):
         while await state_of(pair, pair.n2, "n1") != "draining":
             pass
     stranger = RawClient(pair.n1.url)

@@ -16,6 +16,7 @@ from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
+from tests.support.times import time_limit
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +230,7 @@ async def test_a_session_goes_nowhere_if_there_is_nowhere_to_go(pair: Pair) -> N
         answer = await pair.asker.ask(pair.n1, "POST", f"/v1/sessions/{session}/move")
         return answer.status == 409
 
-    async with asyncio.timeout(5):
+    async with time_limit(5):
         while not await nowhere():
             pass
 

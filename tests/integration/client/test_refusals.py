@@ -27,6 +27,7 @@ from gateway.client.session import Connecting
 from tests.integration.client.conftest import OpenSession, first
 from tests.support.nodes import eventually
 from tests.support.scripted_server import ScriptedServer
+from tests.support.times import scaled
 
 # --- Opening ----------------------------------------------------------------------------------------------------------
 
@@ -120,16 +121,16 @@ async def test_a_node_that_does_not_answer_fails_in_the_end(server: ScriptedServ
     server.hanging = True
 
     with pytest.raises(ConnectFailed, match="did not answer"):
-        await opening(server.url, connect_timeout=0.1)
+        await opening(server.url, connect_timeout=scaled(0.1))
 
 
 async def test_a_welcome_that_never_comes_fails_in_the_end(server: ScriptedServer) -> None:
     with pytest.raises(ConnectFailed, match="no welcome"):
-        await opening(server.url, connect_timeout=0.1)
+        await opening(server.url, connect_timeout=scaled(0.1))
 
 
 async def test_a_first_packet_that_is_no_welcome_is_not_believed(server: ScriptedServer) -> None:
-    attempt = opening(server.url, connect_timeout=0.3)
+    attempt = opening(server.url, connect_timeout=scaled(0.3))
     peer = await server.connection()
     await peer.send({"type": "ping"})
 
@@ -150,7 +151,7 @@ async def test_opening_can_be_cancelled(server: ScriptedServer) -> None:
 
 
 async def test_hanging_upgrades_cost_one_attempt_each_and_the_hint(server: ScriptedServer) -> None:
-    options = Options(urls=(f"{server.url}/v1/connect",), principal="alice", attempt_timeout=0.05)
+    options = Options(urls=(f"{server.url}/v1/connect",), principal="alice", attempt_timeout=scaled(0.05))
     waiting = asyncio.ensure_future(_open(options))
     peer = await server.connection()
     await peer.greet()
@@ -257,7 +258,7 @@ async def test_the_shorter_window_ends_the_session(
 
     with pytest.raises(SessionExpired, match=r"window of 0\.2 s; last: "):
         await publishing
-    assert 0.1 <= asyncio.get_running_loop().time() - lost < 3
+    assert 0.1 <= asyncio.get_running_loop().time() - lost < scaled(3)
     await session.wait_closed()
 
 
@@ -388,7 +389,7 @@ async def open(url):
 asyncio.run(main())
 """
     finished = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=scaled(60), check=False
     )
 
     assert finished.returncode == 0, finished.stderr

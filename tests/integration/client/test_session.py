@@ -28,6 +28,7 @@ from gateway.client import (
 from tests.integration.client.conftest import OpenSession, first
 from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, ScriptedServer
+from tests.support.times import scaled
 
 
 async def test_the_hello_says_who_and_the_welcome_becomes_the_session(server: ScriptedServer) -> None:
@@ -238,8 +239,8 @@ async def test_a_cancelled_call_leaves_the_session_healthy(opened: OpenSession) 
 
 
 async def test_a_call_that_takes_too_long_says_whether_it_was_sent(opened: OpenSession) -> None:
-    session, peer = await opened(greeting={"limits": LIMITS | {"requests": 1}}, request_timeout=0.05)
-    sent = asyncio.create_task(session.publish("a", 1, timeout=0.1))
+    session, peer = await opened(greeting={"limits": LIMITS | {"requests": 1}}, request_timeout=scaled(0.05))
+    sent = asyncio.create_task(session.publish("a", 1, timeout=scaled(0.1)))
     request = await peer.expect("publish")
     with pytest.raises(RequestTimedOut) as not_sent:
         await session.publish("a", 2)
@@ -251,7 +252,7 @@ async def test_a_call_that_takes_too_long_says_whether_it_was_sent(opened: OpenS
     assert was_sent.value.sent
     await peer.reply(request)
     peer.answer_all()
-    assert (await session.publish("a", 3, timeout=5)).version == 2, "what was not sent in time is never sent"
+    assert (await session.publish("a", 3, timeout=scaled(5))).version == 2, "what was not sent in time is never sent"
 
 
 @pytest.mark.parametrize("code", ["grid_unavailable", "draining", "rate_limited"])

@@ -15,8 +15,9 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import Session, SessionClosed, Update, UpdateStream, connect
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.times import scaled
 
-QUICK = {"backoff_initial": 0.01, "backoff_maximum": 0.05, "lease": 0.5, "lease_renew": 0.1}
+QUICK = {"backoff_initial": 0.01, "backoff_maximum": 0.05, "lease": scaled(0.5), "lease_renew": scaled(0.1)}
 
 
 class Cluster:
@@ -203,7 +204,7 @@ async def test_a_drain_under_traffic_raises_nothing_and_loses_nothing(cluster: C
         assert recovery.outcome == "failed_over"
         last: dict[str, object] = {}
         while last != {f"log/{index}": count for index, count in enumerate(counts)}:
-            update = await asyncio.wait_for(anext(stream), 5)
+            update = await asyncio.wait_for(anext(stream), scaled(5))
             last[update.topic] = update.value
         await session.close()
     await watcher.close()

@@ -28,6 +28,7 @@ from gateway.settings import HostPort
 from tests.fuzz.wire import TEXT, Wire, frame
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
+from tests.support.times import scaled, time_limit
 
 CLIENTS: Final = 40
 """That vanish together: half of them come back elsewhere, of the others nothing may be left."""
@@ -165,13 +166,18 @@ async def close_all(wires: list[Wire]) -> None:
 async def test_who_vanishes_is_noticed_and_keeps_its_session(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "CLOSE_TIMEOUT", 0.5)
     memory = MemoryGridServer()
-    quick: dict[str, Any] = {"memory": memory, "ping_interval": 0.5, "ping_timeout": 1.5, "reap_interval": 0.1}
+    quick: dict[str, Any] = {
+        "memory": memory,
+        "ping_interval": scaled(0.5),
+        "ping_timeout": scaled(1.5),
+        "reap_interval": 0.1,
+    }
     async with (
-        asyncio.timeout(PATIENCE),
+        time_limit(PATIENCE),
         AsyncExitStack() as stack,
         network() as way,
         running_node("n1", listen=HostPort(way.host, 0), **quick) as n1,
-        running_node("n2", **quick | {"ping_interval": 10.0, "ping_timeout": 30.0}) as n2,
+        running_node("n2", **quick | {"ping_interval": scaled(10.0), "ping_timeout": scaled(30.0)}) as n2,
     ):
         connect = await way.lead(n1.gateway.port)
         gone = [await begin(connect, number) for number in range(CLIENTS)]

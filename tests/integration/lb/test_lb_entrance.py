@@ -21,6 +21,7 @@ from tests.deploy.promtool import PROMETHEUS, promtool
 from tests.support.certificates import Authority
 from tests.support.haproxy import FAST, LOOPBACK, free_ports, running_haproxy, wait_until
 from tests.support.lb_standins import StandIns
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.haproxy
 
@@ -34,7 +35,7 @@ Probe = Callable[[str, str], dict[str, float]]
 
 
 def _read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=scaled(10)) as answer:
         return str(answer.read().decode())
 
 

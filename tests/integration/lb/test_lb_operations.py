@@ -20,6 +20,7 @@ from lb.errors import CommandRefused, NodeUnknown, SocketUnreachable
 from lb.runtime import RuntimeSocket, Takes, Wanted
 from tests.support.haproxy import FAST, LOOPBACK, HAProxy, free_ports, running_haproxy, wait_until
 from tests.support.lb_standins import StandIns, dial, echoes, greeting, node_of
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.haproxy
 
@@ -52,7 +53,7 @@ def lb(proxy: HAProxy, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=scaled(30),
     )
 
 
@@ -95,7 +96,7 @@ def test_maintenance_cuts_and_stays_though_the_agent_is_ready(cluster: StandIns,
         proxy.runtime.set_wanted("n1", Wanted.MAINT)
 
         with pytest.raises(ConnectionClosed):
-            affected.recv(timeout=5)
+            affected.recv(timeout=scaled(5))
         agent_asked_again(cluster, "n1")
         assert proxy.node("n1").wanted is Wanted.MAINT
         assert proxy.node("n1").takes is Takes.NONE
@@ -132,7 +133,7 @@ def test_cut(proxy: HAProxy) -> None:
         proxy.runtime.cut("n1")
 
         with pytest.raises(ConnectionClosed):
-            affected.recv(timeout=5)
+            affected.recv(timeout=scaled(5))
         assert echoes(other)
         assert proxy.node("n1").takes is Takes.ALL
 
@@ -173,7 +174,7 @@ def test_down_cuts_connections(cluster: StandIns, proxy: HAProxy) -> None:
         cluster["n1"].alive = False
 
         with pytest.raises(ConnectionClosed):
-            affected.recv(timeout=5)
+            affected.recv(timeout=scaled(5))
         assert not proxy.node("n1").alive
         assert proxy.node("n1").takes is Takes.NONE
         assert echoes(other)
@@ -216,14 +217,14 @@ def test_reload_refuses_nobody_and_keeps_connections(cluster: StandIns, proxy: H
 
 
 def test_reload_cuts_old_connections_after_hard_stop(cluster: StandIns) -> None:
-    settings = {**FAST, "timeouts": {"hard_stop_after": 0.5}}
+    settings = {**FAST, "timeouts": {"hard_stop_after": scaled(0.5)}}
     with running_haproxy(cluster.nodes, settings) as proxy, dial(proxy, "?node=n1") as connected:
         greeting(connected)
         proxy.reload()
 
         assert echoes(connected)
         with pytest.raises(ConnectionClosed):
-            connected.recv(timeout=5)
+            connected.recv(timeout=scaled(5))
         assert node_of(proxy, "?node=n1") == "n1"
 
 
@@ -242,7 +243,7 @@ def test_killed_and_started_again_the_hint_still_leads(proxy: HAProxy) -> None:
         greeting(connected)
         proxy.kill()
         with pytest.raises(ConnectionClosed):
-            connected.recv(timeout=5)
+            connected.recv(timeout=scaled(5))
 
     proxy.start()
     assert node_of(proxy, "?node=n2") == "n2"
@@ -256,7 +257,7 @@ def test_log_shows_the_path_and_nothing_that_could_be_secret(proxy: HAProxy) -> 
     with dial(proxy, f"?node=n1&token={SECRET}", additional_headers=headers) as connection:
         greeting(connection)
         connection.send(json.dumps({"type": "resume", "token": SECRET}))
-        connection.recv(timeout=5)
+        connection.recv(timeout=scaled(5))
     for request in (
         f"GET /elsewhere?token={SECRET} HTTP/1.1\r\nHost: x\r\n\r\n",
         f"GET http://host/v1/connect?token={SECRET} HTTP/1.1\r\nHost: host\r\n\r\n",
@@ -277,7 +278,7 @@ def test_log_shows_the_path_and_nothing_that_could_be_secret(proxy: HAProxy) -> 
 
 def raw(proxy: HAProxy, request: str) -> str:
     """Send bytes and read the answer to its end."""
-    with socket.create_connection((LOOPBACK, proxy.port), timeout=5) as connection:
+    with socket.create_connection((LOOPBACK, proxy.port), timeout=scaled(5)) as connection:
         connection.sendall(request.encode())
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -331,10 +332,10 @@ def test_client_address_cannot_be_forged(proxy: HAProxy) -> None:
 
 
 def test_client_that_never_ends_its_headers_is_dropped(cluster: StandIns) -> None:
-    settings = {**FAST, "timeouts": {"http_request": 0.2}}
+    settings = {**FAST, "timeouts": {"http_request": scaled(0.2)}}
     with (
         running_haproxy(cluster.nodes, settings) as proxy,
-        socket.create_connection((LOOPBACK, proxy.port), timeout=5) as connection,
+        socket.create_connection((LOOPBACK, proxy.port), timeout=scaled(5)) as connection,
     ):
         connection.sendall(b"GET /v1/connect HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         answer = connection.recv(65_536)
@@ -347,7 +348,7 @@ def test_address_comes_from_the_proxy_before(cluster: StandIns) -> None:
     settings = {**FAST, "frontend": {"accept_proxy": True}}
     with (
         running_haproxy(cluster.nodes, settings) as proxy,
-        socket.create_connection((LOOPBACK, proxy.port), timeout=5) as connection,
+        socket.create_connection((LOOPBACK, proxy.port), timeout=scaled(5)) as connection,
     ):
         connection.sendall(b"PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\n")
         with dial(proxy, sock=connection) as client:
@@ -358,13 +359,13 @@ def test_address_comes_from_the_proxy_before(cluster: StandIns) -> None:
 
 def test_prometheus_and_page(proxy: HAProxy) -> None:
     base = f"http://{LOOPBACK}:{proxy.statistics_port}"
-    metrics = urllib.request.urlopen(f"{base}/metrics", timeout=5).read().decode()
-    page = urllib.request.urlopen(f"{base}/stats", timeout=5).read().decode()
+    metrics = urllib.request.urlopen(f"{base}/metrics", timeout=scaled(5)).read().decode()
+    page = urllib.request.urlopen(f"{base}/stats", timeout=scaled(5)).read().decode()
 
     assert 'haproxy_server_status{proxy="gateway",server="n1",state="UP"} 1' in metrics
     assert "n1" in page
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{base}/v1/connect", timeout=5)
+        urllib.request.urlopen(f"{base}/v1/connect", timeout=scaled(5))
 
 
 def test_command_line_steers(cluster: StandIns, proxy: HAProxy) -> None:

@@ -17,6 +17,7 @@ from lb.render import CONNECT_RETRIES
 from lb.topology import Node
 from tests.support.haproxy import FAST, LOOPBACK, HAProxy, free_ports, running_haproxy
 from tests.support.lb_standins import SeparateStandIn, StandIns, dial, echoes, greeting, node_of
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.haproxy
 
@@ -111,7 +112,7 @@ def test_hung_node_is_left_after_the_server_timeout(cluster: StandIns, proxy: HA
 
 def test_client_is_told_when_all_nodes_are_hung(cluster: StandIns) -> None:
     """Each try ends after the server timeout; with a longer ``server-fin`` the later ones would last that long."""
-    limit = 0.3
+    limit = scaled(0.3)
     with running_haproxy(cluster.nodes, {**FAST, "timeouts": {"server": limit, "server_fin": limit}}) as proxy:
         for each in cluster.all:
             each.upgrade = "hang"
@@ -150,7 +151,7 @@ def test_killed_node() -> None:
             victim.signal(signal.SIGKILL)
 
             with pytest.raises(ConnectionClosed):
-                affected.recv(timeout=5)
+                affected.recv(timeout=scaled(5))
             for _ in range(20):
                 assert node_of(proxy, "?node=n9") in {"n1", "n2"}
             assert echoes(other)
@@ -171,7 +172,7 @@ def test_stopped_node_is_left_and_its_connections_are_cut() -> None:
             victim.signal(signal.SIGSTOP)
             assert node_of(proxy, "?node=n9") in {"n1", "n2"}
             with pytest.raises(ConnectionClosed):
-                affected.recv(timeout=10)
+                affected.recv(timeout=scaled(10))
 
             assert not proxy.node("n9").alive
             assert echoes(other)

@@ -16,6 +16,7 @@ from tests.support.certificates import Authority
 from tests.support.haproxy import FAST, LOOPBACK, HAProxy, running_haproxy, wait_until
 from tests.support.http2_websocket import CLOSE, Http2
 from tests.support.lb_standins import StandIns, dial, echoes, greeting
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.haproxy
 
@@ -75,7 +76,7 @@ def test_old_ciphers_are_refused(proxy: HAProxy, trust: ssl.SSLContext) -> None:
 
 def test_clear_text_is_refused(proxy: HAProxy) -> None:
     with pytest.raises((InvalidMessage, InvalidHandshake, OSError)):
-        connect(f"ws://{LOOPBACK}:{proxy.port}/v1/connect", open_timeout=5)
+        connect(f"ws://{LOOPBACK}:{proxy.port}/v1/connect", open_timeout=scaled(5))
 
 
 def test_answers_of_haproxy_itself_bind_browsers_to_tls_too(proxy: HAProxy, trust: ssl.SSLContext) -> None:

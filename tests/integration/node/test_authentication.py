@@ -20,6 +20,7 @@ from gateway.settings import CallbackUsers, ChainedUsers, JwtUsers, StaticUsers
 from tests.support.clock import eventually
 from tests.support.issuers import AUDIENCE, ISSUER, HttpStandIn, Provider, jwk, token
 from tests.support.nodes import running_node
+from tests.support.times import scaled
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "authenticate.md"
 
@@ -99,7 +100,7 @@ async def test_clients_come_again_while_it_cannot_be_told_who_they_are(jwt_file:
     await provider.stop()
     async with running_node(auth=JwtUsers(jwt_file)) as node:
         with pytest.raises(ConnectFailed) as caught:
-            await connect(node.url, "", fresh(), connect_timeout=0.3)
+            await connect(node.url, "", fresh(), connect_timeout=scaled(0.5))
         assert caught.value.retryable
         assert node.log.of(events.AUTHENTICATION_UNAVAILABLE)
 

@@ -19,6 +19,7 @@ from gateway.core.types import SessionId
 from gateway.settings import StaticUsers
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Closed, Packet, RawClient
+from tests.support.times import time_limit
 
 POLICY = """\
 default = ["reader"]
@@ -289,7 +290,7 @@ async def test_what_is_withdrawn_while_it_is_being_selected_is_not_selected(file
         assert (await alice.reply(number))["error"]["code"] == "forbidden"
         assert list(session.selections.to_wire()) == ["+users/alice/**"]
         store = node.gateway.node._context.grid.sessions
-        async with asyncio.timeout(5):
+        async with time_limit(5):
             while (await store.find(session.id)).selections != ("+users/alice/**",):  # type: ignore[union-attr]  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
@@ -378,6 +379,6 @@ async def test_whoever_is_gone_comes_back_to_no_node(tmp_path: Path, connected: 
                 answer = await raw.resume(client.welcome["token"], attempt=1)
                 assert (answer["type"], answer.get("code")) == (kind, "revoked" if kind == "error" else None)
         store = two.gateway.node._context.grid.sessions
-        async with asyncio.timeout(5):
+        async with time_limit(5):
             while await store.find(SessionId(bob.welcome["session"])) is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)

@@ -19,6 +19,7 @@ from gateway.core.types import SessionId
 from gateway.ports import Credentials, GridState, Identity, SessionRecord
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
+from tests.support.times import time_limit
 
 NO_BUFFERS: Final = 9007199254740991
 """What a client says whose buffers are gone (protocol 5.4.4)."""
@@ -354,7 +355,7 @@ async def test_a_right_withdrawn_is_gone_and_the_others_work(case: Case, way: Wa
 
 
 async def eventually_in_the_grid(case: Case, expected: list[str]) -> None:
-    async with asyncio.timeout(5.0):
+    async with time_limit(5.0):
         while (record := await case.record()) is None or list(record.selections) != expected:  # noqa: ASYNC110 - it is the grid that changes
             await asyncio.sleep(0.005)
 

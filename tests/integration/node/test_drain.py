@@ -13,6 +13,7 @@ from gateway.catalogue.log_events import DRAIN_FINISHED
 from gateway.core.codes import GOING_AWAY
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
+from tests.support.times import time_limit
 
 
 @asynccontextmanager
@@ -22,7 +23,7 @@ async def draining(node: TestNode) -> AsyncIterator[None]:
     try:
         await eventually(lambda: node.gateway.node.draining)
         yield
-        async with asyncio.timeout(5):
+        async with time_limit(5):
             await drain
     finally:
         drain.cancel()

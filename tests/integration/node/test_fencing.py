@@ -14,9 +14,10 @@ from gateway.catalogue.log_events import GRID_RESTORED, LEASE_LOST, SESSION_FENC
 from gateway.core.codes import STALE_ATTEMPT
 from gateway.core.types import NodeRef
 from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import time_limit
 
 
 def sessions_at(node: TestNode) -> list[str]:
@@ -91,7 +92,7 @@ def shut_the_gate(node: TestNode) -> None:
 async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
     """Writing many sessions again takes longer than a lease: were it not renewed meanwhile, it would lapse again."""
     sessions = 30
-    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease": 1, "lease_renew": 0.2, "restore_rate": 10}
+    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "restore_rate": 10} | SHORT_LEASE
     async with RedisServer() as redis, AsyncExitStack() as clients:
         node = await clients.enter_async_context(running_node("n1", grid=redis.url, **settings))
         for _ in range(sessions):
@@ -102,7 +103,7 @@ async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
         await eventually(lambda: bool(node.log.of(GRID_RESTORED)), within=10)
 
         assert node.log.of(GRID_RESTORED) == [{"sessions": sessions, "fenced": 0, "values": 0}]
-        assert me in (await nodes.renew(me, lease=1)).alive
+        assert me in (await nodes.renew(me, lease=SHORT_LEASE["lease"])).alive
         assert node.log.of(LEASE_LOST) == [{"node": str(me)}]
 
 
@@ -111,7 +112,7 @@ async def test_a_node_whose_lease_lapsed_while_the_grid_was_away_verifies_its_se
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others have put them on the clock; left there, they would end while their clients are connected (P7)."""
-    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease": 1, "lease_renew": 0.2}
+    settings: dict[str, Any] = {"grid_prefix": unique_prefix()} | SHORT_LEASE
     async with RedisServer() as redis:
         settings["grid"] = redis.url
         async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2, RawClient(n1.url) as raw:
@@ -131,7 +132,7 @@ async def test_a_node_whose_lease_lapsed_while_the_grid_was_away_verifies_its_se
                 await eventually(lambda: bool(n2.log.of(TAKEOVER_FINISHED)))
                 assert not await connected()
             grid._link.suspect("its connection broke while it slept")
-            async with asyncio.timeout(5):
+            async with time_limit(5):
                 while not await connected():  # noqa: ASYNC110 - Redis tells nobody
                     await asyncio.sleep(0.01)
             assert n1.log.of(LEASE_LOST) == [{"node": str(n1.gateway.me)}]

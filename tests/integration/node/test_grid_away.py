@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from gateway.ports import GridState
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.redis
-
-OUTAGE = 20.0
-"""Seconds in which a node must be back after Redis is: its reconnect backoff is far shorter."""
 
 
 class Cluster:
@@ -28,21 +26,21 @@ class Cluster:
 
     async def see_grid(self, state: GridState) -> None:
         for node in (self.n1, self.n2):
-            await eventually(lambda node=node: node.gateway.node._context.grid.state is state, within=OUTAGE)  # type: ignore[misc]
+            await eventually(lambda node=node: node.gateway.node._context.grid.state is state)  # type: ignore[misc]
 
 
 @asynccontextmanager
 async def running_cluster(**settings: Any) -> AsyncIterator[Cluster]:
     async with RedisServer(aof=True) as redis:
         prefix = unique_prefix()
-        settings |= {"grid": redis.url, "grid_prefix": prefix, "grid_timeout": 0.5}
+        settings |= {"grid": redis.url, "grid_prefix": prefix, "grid_timeout": scaled(0.5)}
         async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
             yield Cluster(redis, n1, n2, prefix)
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    async with running_cluster(lease=1, lease_renew=0.3, reap_interval=0.3) as running:
+    async with running_cluster(**SHORT_LEASE, reap_interval=0.3) as running:
         yield running
 
 
@@ -69,7 +67,7 @@ class Talker:
 
     async def publish_when_possible(self, topic: str, value: Any) -> dict[str, Any]:
         while True:
-            reply = await self.ask("publish", topic=topic, value=value, within=OUTAGE)
+            reply = await self.ask("publish", topic=topic, value=value)
             if "error" not in reply:
                 return reply
             assert reply["error"]["code"] == "grid_unavailable"
@@ -89,7 +87,7 @@ async def test_a_grid_that_comes_back_empty_is_filled_again(cluster: Cluster) ->
     refused = await publisher.ask("publish", topic="a/x", value="refused")
     await cluster.redis.restart(emptied=True)
     await publisher.publish_when_possible("a/x", "after")
-    after = await watcher.raw.expect("update", where=lambda update: update["value"] == "after", within=OUTAGE)
+    after = await watcher.raw.expect("update", where=lambda update: update["value"] == "after")
 
     assert refused["error"]["code"] == "grid_unavailable"
     assert after["version"] > before["version"]
@@ -121,9 +119,9 @@ async def test_values_that_only_a_node_still_has_are_put_back(cluster: Cluster) 
     await cluster.see_grid(GridState.AWAY)
     await cluster.redis.restart(emptied=True)
     await cluster.see_grid(GridState.UP)
-    await eventually(lambda: cluster.n1.gateway.node.sessions.delivery.replicas.restored > 0, within=OUTAGE)
+    await eventually(lambda: cluster.n1.gateway.node.sessions.delivery.replicas.restored > 0)
     newcomer = await Talker.open(cluster.n2, "carol")
-    await newcomer.ask("subscribe", selector="a/**", within=OUTAGE)
+    await newcomer.ask("subscribe", selector="a/**")
     update = await newcomer.raw.expect("update")
 
     assert (update["topic"], update["value"], update["version"]) == ("a/quiet", "kept", first["version"])
@@ -139,12 +137,12 @@ async def test_a_suspended_grid_disconnects_nobody(cluster: Cluster) -> None:
     pending = {"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1}
     await publisher.raw.send(pending)
     publisher.sent = 1
-    await eventually(lambda: cluster.n2.gateway.node._context.grid.state is GridState.AWAY, within=OUTAGE)
+    await eventually(lambda: cluster.n2.gateway.node._context.grid.state is GridState.AWAY)
     refused = await publisher.ask("publish", topic="a/x", value=2)
     cluster.redis.resume()
-    reply = await publisher.raw.expect("reply", where=lambda reply: reply["request"] == 1, within=OUTAGE)
+    reply = await publisher.raw.expect("reply", where=lambda reply: reply["request"] == 1)
     await publisher.publish_when_possible("a/x", 3)
-    updates = [await watcher.raw.expect("update", within=OUTAGE) for _ in range(2)]
+    updates = [await watcher.raw.expect("update") for _ in range(2)]
 
     # What was under way when the grid stopped is neither lost nor doubled; what came later was refused at once.
     assert "error" not in reply
@@ -169,7 +167,7 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
     await cluster.redis.restart(snapshot=snapshot)
     await cluster.see_grid(GridState.UP)
     await publisher.publish_when_possible("a/x", "newest")
-    await watcher.raw.expect("update", where=lambda update: update["value"] == "newest", within=OUTAGE)
+    await watcher.raw.expect("update", where=lambda update: update["value"] == "newest")
     await eventually(
         lambda: (
             not any(
@@ -178,7 +176,6 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
                 for session in node.gateway.node.sessions
             )
         ),
-        within=OUTAGE,
     )
 
     versions = [packet["version"] for packet in watcher.raw.seen if packet["type"] == "update"]
@@ -212,7 +209,7 @@ async def test_sessions_that_an_older_grid_takes_for_connected_end_by_their_wind
     async def held(talker: Talker) -> bool:
         return any(talker.welcome["session"] in key for key in await cluster.redis.keys(cluster.prefix))
 
-    async with asyncio.timeout(OUTAGE):
+    async with time_limit():
         while await held(talkers[0]) or await held(talkers[1]):  # noqa: ASYNC110 - Redis tells nobody
             await asyncio.sleep(0.02)
     # Who is still there is not on the clock.
@@ -237,7 +234,7 @@ async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(clu
         # The attempt and the token of that reattach are in the grid afterwards.
         session = cluster.n1.gateway.node.sessions.get(again["session"])
         assert session is not None
-        await eventually(lambda: not cluster.n1.gateway.node._persistence.must_restore(session), within=OUTAGE)
+        await eventually(lambda: not cluster.n1.gateway.node._persistence.must_restore(session))
         stored = await cluster.n1.gateway.node._context.grid.sessions.find(session.id)
 
     assert stored is not None

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.memory.nodes import MemoryNodeDirectory
 from gateway.adapters.memory.sessions import MemorySessionStore
-from tests.support.nodes import eventually, running_node
+from tests.support.nodes import SHORT_LEASE, eventually, running_node
 from tests.support.raw_client import RawClient
 
 OF_THE_NODE = {"expire"}
@@ -34,7 +34,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, kind: type) -> Counter[str]:
 
 
 async def test_while_sessions_are_idle_nothing_is_asked_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_node(lease=1, lease_renew=0.2, ping_interval=0.2) as node, RawClient(node.url) as raw:
+    async with running_node(**SHORT_LEASE, ping_interval=0.2) as node, RawClient(node.url) as raw:
         await raw.hello()
         await raw.send({"type": "subscribe", "id": 1, "request": 1, "selector": "a/**"})
         await raw.expect("reply")

@@ -17,7 +17,7 @@ from gateway.core.journal import EVENT_TYPES, JOURNAL_PARTITIONS, Record, event_
 from gateway.core.permissions import Policy, Role, parse_template
 from gateway.ports import GridUnavailable
 from gateway.settings.values import PrincipalNames
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
 
@@ -163,7 +163,7 @@ async def test_selections_that_a_policy_takes_away(memory: MemoryGridServer) -> 
 
 
 async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
-    quick = {"lease": 1.0, "lease_renew": 0.2}
+    quick = SHORT_LEASE
     async with journalled("n1", memory, **quick) as n1, journalled("n2", memory, **quick) as n2:
         async with RawClient(n1.url) as raw:
             welcome = await raw.hello()
@@ -190,7 +190,7 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
 async def test_a_takeover_is_told_once_though_answers_are_lost(
     memory: MemoryGridServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = {"lease": 1.0, "lease_renew": 0.2}
+    quick = SHORT_LEASE
     async with journalled("n1", memory, **quick) as n1, journalled("n2", memory, **quick) as n2:
         ours, theirs = n1.gateway.node._context.grid, n2.gateway.node._context.grid
         assert isinstance(ours, MemoryGrid)

@@ -18,9 +18,9 @@ from gateway.core.topics import TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import LeaseTable
 from tests.integration.admin.support import Pair, running_pair
-from tests.support.nodes import eventually
+from tests.support.nodes import SHORT_LEASE, eventually
 
-QUICK: dict[str, Any] = {"lease_renew": 0.2, "lease": 1.0}
+QUICK: dict[str, Any] = SHORT_LEASE
 
 
 class Watch:

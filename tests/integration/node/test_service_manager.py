@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.support.faults import eventually
+from tests.support.times import scaled
 
 
 async def test_a_node_tells_systemd_the_stages_of_its_life(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ async def test_a_node_tells_systemd_the_stages_of_its_life(tmp_path: Path) -> No
         await eventually(lambda: "READY=1" in told, "the node has read its files again")
         assert told.index("RELOADING=1") < told.index("READY=1")
         node.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(node.wait(), 20) == 0
+        assert await asyncio.wait_for(node.wait(), scaled(20)) == 0
         await eventually(lambda: "STOPPING=1" in told, "the node has said that it stops")
     finally:
         loop.remove_reader(listener)

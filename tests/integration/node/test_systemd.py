@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from tests.deploy.promtool import ROOT
+from tests.support.times import scaled
 
 UNIT: Final = ROOT / "deploy" / "systemd" / "gateway@.service"
 SYSTEMD: Final = Path("/lib/systemd/systemd")
@@ -71,7 +72,7 @@ def permitted() -> bool:
     if not SYSTEMD.exists() or os.geteuid() != 0 or shutil.which("unshare") is None:
         return False
     tried = ["unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "tmpfs", "/run"]
-    return subprocess.run(tried, capture_output=True, check=False, timeout=10).returncode == 0
+    return subprocess.run(tried, capture_output=True, check=False, timeout=scaled(10)).returncode == 0
 
 
 def test_systemd_runs_a_node_as_the_unit_says(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_systemd_runs_a_node_as_the_unit_says(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=scaled(60),
     )
     if told.returncode == UNABLE:
         pytest.skip("systemd can not run units here")

@@ -29,15 +29,13 @@ from gateway.ports import (
 )
 from tests.support.clock import eventually
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import scaled
 
 N1: Final = NodeRef(NodeId("n1"), Incarnation("first"))
 N2: Final = NodeRef(NodeId("n2"), Incarnation("first"))
 
 TOPIC: Final = TopicPath("prices/ACME")
 PARTITION: Final = topic_partition(TOPIC, 1)
-
-PATIENCE: Final = 20.0
-"""Seconds for a condition to come true."""
 
 
 class Bench:
@@ -51,7 +49,7 @@ class Bench:
 
     def unstarted(self, node: NodeRef = N1, **options: Any) -> RedisGrid:
         defaults: dict[str, Any] = {"url": self.server.url, "prefix": self.prefix, "metrics": MemoryMetrics()}
-        defaults |= {"timeout": 3.0, "stream_length": 10_000}
+        defaults |= {"timeout": scaled(3.0), "stream_length": 10_000}
         grid = RedisGrid(node=node, log=self.log, **defaults | options)
         self._grids.append(grid)
         return grid
@@ -72,6 +70,10 @@ class Bench:
         """Names of the keys that are there for sessions, without the records of ended ones."""
         lasting = ("grid", "renewed", "opened", "values", "stream", "ended", "closed")
         return {key for key in await self.keys() if key.rsplit(":", 1)[-1] not in lasting}
+
+    async def lapse(self, node: NodeRef) -> None:
+        """Move the end of a node's lease into the past, instead of waiting for it."""
+        await self.server.call("ZADD", f"{self.prefix}:{{nodes}}:leases", "XX", 1, f"{node.node}:{node.incarnation}")
 
     async def clients(self, node: NodeRef = N1, *, reader: bool = False) -> list[int]:
         """Ids of the connections of a node at the server: its reader's, or its others."""
@@ -191,11 +193,11 @@ class Publisher:
 
 
 async def until_up(grid: RedisGrid) -> None:
-    await eventually(lambda: grid.state is GridState.UP, deadline=PATIENCE, message="the grid is up")
+    await eventually(lambda: grid.state is GridState.UP, message="the grid is up")
 
 
 async def until_away(grid: RedisGrid) -> None:
-    await eventually(lambda: grid.state is GridState.AWAY, deadline=PATIENCE, message="the grid is away")
+    await eventually(lambda: grid.state is GridState.AWAY, message="the grid is away")
 
 
 async def stream_of(bench: Bench, partition: int = PARTITION) -> list[tuple[str, bytes]]:
@@ -222,7 +224,7 @@ async def values_of(
 
 
 async def keep_trying(condition: Callable[[], bool], *, message: str) -> None:
-    await eventually(condition, deadline=PATIENCE, message=message)
+    await eventually(condition, message=message)
 
 
 def is_fenced(result: PublishResult) -> bool:

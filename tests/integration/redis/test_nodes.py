@@ -10,6 +10,10 @@ from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import GridState, LeaseLost
 from tests.integration.redis.support import N1, N2, Bench, keep_trying, until_away, until_up
 from tests.support.clock import eventually
+from tests.support.times import scaled
+
+LEASE = scaled(1.0)
+"""Seconds of a lease that all steps before a fault fit into, and that ends during the fault."""
 
 
 async def test_one_of_many_survivors_takes_over(bench: Bench) -> None:
@@ -41,11 +45,11 @@ async def test_one_of_many_survivors_takes_over(bench: Bench) -> None:
 async def test_a_restart_of_the_grid_lapses_nobody(harmed: Bench) -> None:
     """Both leases ended while the grid was down; each node gets its full length again, whoever comes first."""
     n1, n2 = await harmed.grid(N1), await harmed.grid(N2)
-    await n1.nodes.join(N1, lease=1.0)
-    await n2.nodes.join(N2, lease=1.0)
+    await n1.nodes.join(N1, lease=LEASE)
+    await n2.nodes.join(N2, lease=LEASE)
     harmed.server.kill()
     await asyncio.gather(until_away(n1), until_away(n2))
-    await asyncio.sleep(1.2)  # the time of the outage is what is tested: Redis has no other clock
+    await asyncio.sleep(1.2 * LEASE)  # the time of the outage is what is tested: Redis has no other clock
     await harmed.server.restart()
     await asyncio.gather(until_up(n1), until_up(n2))
     table = await n1.nodes.renew(N1, lease=60)
@@ -55,13 +59,15 @@ async def test_a_restart_of_the_grid_lapses_nobody(harmed: Bench) -> None:
 
 
 async def test_a_suspended_redis_lapses_nobody(forgetful: Bench) -> None:
-    n1, n2 = await forgetful.grid(N1, timeout=0.3), await forgetful.grid(N2, timeout=0.3)
-    await n1.nodes.join(N1, lease=1.0)
-    await n2.nodes.join(N2, lease=1.0)
+    n1, n2 = await forgetful.grid(N1, timeout=scaled(0.3)), await forgetful.grid(N2, timeout=scaled(0.3))
+    await n1.nodes.join(N1, lease=LEASE)
+    await n2.nodes.join(N2, lease=LEASE)
     forgetful.server.suspend()
-    results = await asyncio.gather(n1.nodes.renew(N1, lease=1.0), n2.nodes.renew(N2, lease=1.0), return_exceptions=True)
+    results = await asyncio.gather(
+        n1.nodes.renew(N1, lease=LEASE), n2.nodes.renew(N2, lease=LEASE), return_exceptions=True
+    )
     assert {type(each).__name__ for each in results} == {"GridUnavailable"}
-    await asyncio.sleep(1.0)  # the leases end meanwhile
+    await asyncio.sleep(LEASE)  # the leases end meanwhile
     forgetful.server.resume()
     await asyncio.gather(until_up(n1), until_up(n2))
     assert (await n1.nodes.renew(N1, lease=60)).lapsed == ()
@@ -71,16 +77,14 @@ async def test_a_suspended_redis_lapses_nobody(forgetful: Bench) -> None:
 async def test_a_reconnect_of_one_node_does_not_revive_a_lapsed_one(bench: Bench) -> None:
     """Others renewed meanwhile, so it was no outage."""
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
-    await n1.nodes.join(N1, lease=0.2)
-    await n2.nodes.join(N2, lease=0.4)
-
-    async def lapsed() -> bool:
-        return N1 in (await n2.nodes.renew(N2, lease=0.4)).lapsed
-
-    await eventually(lapsed)
+    await n1.nodes.join(N1, lease=60)
+    await n2.nodes.join(N2, lease=60)
+    # With a lease so short that it lapses, a reconnect of half its length would be an outage for all.
+    await bench.lapse(N1)
+    assert N1 in (await n2.nodes.renew(N2, lease=60)).lapsed
     await bench.kill_clients(N2)
     await until_away_or_back(n2)
-    assert N1 in (await n2.nodes.renew(N2, lease=0.4)).lapsed
+    assert N1 in (await n2.nodes.renew(N2, lease=60)).lapsed
 
 
 async def until_away_or_back(grid: object) -> None:

@@ -13,6 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.publish.publisher import Outcome, Target, publish
 from pipeline.publish.topics import MARK, Value
 from tests.support.nodes import TestNode, running_node
+from tests.support.times import PATIENCE
 
 FIRST: dict[str, Value] = {"ops/objective/n1": {"comebacks": 3}, "ops/incidents/death-a": {"sessions": 7}}
 
@@ -24,7 +25,7 @@ async def node() -> AsyncIterator[TestNode]:
         yield running
 
 
-def target_of(node: TestNode, timeout: float = 10.0) -> Target:
+def target_of(node: TestNode, timeout: float = PATIENCE) -> Target:
     return Target([node.url], "pipeline", None, timeout)
 
 

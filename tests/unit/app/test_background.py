@@ -10,6 +10,7 @@ from gateway.adapters.memory import MemoryEventLog
 from gateway.app import background as background_module
 from gateway.app.background import Background
 from gateway.app.gathering import Gathering
+from tests.support.times import time_limit
 
 
 async def test_a_cancellation_that_gets_lost_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +34,7 @@ async def test_a_cancellation_that_gets_lost_does_not_hold_up_the_end(monkeypatc
     background.forever(work, "work")
     await begun.wait()
 
-    async with asyncio.timeout(20):
+    async with time_limit(20):
         await background.close()
     assert lost == 3
     assert not background._tasks

@@ -12,12 +12,13 @@ import uvloop
 
 from lb.agent import AgentServer, AgentState
 from tests.support.haproxy import LOOPBACK
+from tests.support.times import scaled
 
 
 async def ask(port: int) -> bytes:
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
     try:
-        return await asyncio.wait_for(reader.read(), timeout=5)
+        return await asyncio.wait_for(reader.read(), timeout=scaled(5))
     finally:
         writer.close()
         await writer.wait_closed()

@@ -16,6 +16,7 @@ from gateway.local import detached
 from gateway.local.identity import ProcessIdentity
 from gateway.local.ports import PortPlan
 from gateway.local.state import StackState, StateUnreadable
+from tests.support.times import scaled
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_node.py")))
 UP = """
@@ -38,7 +39,7 @@ def up(ports: PortPlan, folder: Path) -> list[str]:
         [sys.executable, "-c", UP, str(ports.base), str(folder), *STAND_IN],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )

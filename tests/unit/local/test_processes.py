@@ -16,8 +16,9 @@ import pytest
 from gateway.local import identity
 from gateway.local.identity import ProcessIdentity
 from gateway.local.processes import ManagedProcess, ProcessFailed, describe_exit
+from tests.support.times import PATIENCE, scaled, time_limit
 
-DEADLINE = 20.0
+DEADLINE = scaled(PATIENCE)
 
 SERVE = """
 import os, signal, sys, time
@@ -49,7 +50,7 @@ def lines(log: Path) -> list[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with time_limit():
         while not condition():  # noqa: ASYNC110 - the condition is of another process
             await asyncio.sleep(0.005)
 

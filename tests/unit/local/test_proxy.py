@@ -13,8 +13,7 @@ import pytest
 
 from gateway.local.ports import LOOPBACK, free_port
 from gateway.local.proxy import FaultProxy, Way
-
-DEADLINE = 10.0
+from tests.support.times import time_limit
 
 
 class Echo:
@@ -51,7 +50,7 @@ class Echo:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with time_limit():
         while not condition():  # noqa: ASYNC110 - the condition is of another party
             await asyncio.sleep(0.001)
 
@@ -80,11 +79,11 @@ class Client:
 
     async def exchange(self, message: bytes) -> bytes:
         self.writer.write(message)
-        async with asyncio.timeout(DEADLINE):
+        async with time_limit():
             return await self.reader.readexactly(len(message))
 
     async def read(self) -> bytes:
-        async with asyncio.timeout(DEADLINE):
+        async with time_limit():
             return await self.reader.read(65_536)
 
 
@@ -109,7 +108,7 @@ async def test_passes_the_end_of_the_stream(client: Client, echo: Echo) -> None:
     client.writer.write(b"last words")
     client.writer.write_eof()
 
-    async with asyncio.timeout(DEADLINE):
+    async with time_limit():
         assert await client.reader.read(-1) == b"last words"
     assert echo.resets == 0
 
@@ -255,7 +254,7 @@ async def test_a_target_that_resets_resets_the_client() -> None:
     async with FaultProxy(LOOPBACK, server.sockets[0].getsockname()[1]) as proxy:
         reader, writer = await asyncio.open_connection(LOOPBACK, proxy.port)
         writer.write(b"1")
-        async with asyncio.timeout(DEADLINE):
+        async with time_limit():
             with pytest.raises(ConnectionResetError):
                 await reader.read()
         writer.close()

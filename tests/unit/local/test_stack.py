@@ -20,6 +20,7 @@ from gateway.local.programs import ProgramMissing, find_program
 from gateway.local.stack import Stack
 from gateway.local.stack_options import StackOptions
 from gateway.local.state import StackState
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.redis, pytest.mark.haproxy]
 
@@ -44,7 +45,7 @@ def names_in(folder: Path) -> set[str]:
 async def greeting(url: str) -> str:
     """Connect as a client and read which node answered."""
     async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
-        return str(await socket.receive_str(timeout=10))
+        return str(await socket.receive_str(timeout=scaled(10)))
 
 
 async def command(stack: Stack, *words: str) -> object:

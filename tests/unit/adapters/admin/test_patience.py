@@ -11,6 +11,7 @@ from gateway.adapters.admin import AdminServer, patience
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.catalogue import metrics as catalogue
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -35,7 +36,7 @@ async def dial(server: AdminServer) -> tuple[asyncio.StreamReader, asyncio.Strea
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
     try:
-        async with asyncio.timeout(10):
+        async with time_limit(10):
             return await reader.read()
     except ConnectionResetError:
         return b""

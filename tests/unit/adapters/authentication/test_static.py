@@ -17,9 +17,10 @@ from gateway.adapters.authentication import (
     users_line,
 )
 from gateway.ports import Credentials, CredentialsRefused, Identity
+from tests.support.times import scaled
 
 QUICK = HashParameters(n=2, r=1, p=1)
-DEADLINE = 10.0
+DEADLINE = scaled(10.0)
 
 
 def line(principal: str, secret: str) -> str:

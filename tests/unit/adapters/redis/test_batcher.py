@@ -23,6 +23,7 @@ from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.errors import GatewayError
 from gateway.ports import GridUnavailable
 from tests.support.clock import VirtualClock, eventually
+from tests.support.times import scaled, time_limit
 
 
 class Connection:
@@ -214,10 +215,10 @@ async def test_silence_breaks_the_connection_and_fails_everything_once() -> None
 
 
 async def test_a_process_that_stood_still_blames_nobody() -> None:
-    bench = await ready(lambda: Bench(timeout=0.1))
+    bench = await ready(lambda: Bench(timeout=scaled(0.1)))
     call = asyncio.create_task(bench.batcher.call(("A",)))
     await bench.sent(1)
-    time.sleep(0.5)  # noqa: ASYNC251 - the loop is to stand still
+    time.sleep(scaled(0.5))  # noqa: ASYNC251 - the loop is to stand still
     asyncio.get_running_loop().call_later(0.02, bench.connection.answer, "late")
     assert await call == "late"
     assert bench.broken == []
@@ -226,12 +227,12 @@ async def test_a_process_that_stood_still_blames_nobody() -> None:
 
 async def test_more_than_can_be_done_in_time_fails_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIPELINE_ARGUMENTS", 1)
-    bench = await ready(lambda: Bench(timeout=0.3))
+    bench = await ready(lambda: Bench(timeout=scaled(0.3)))
     calls = [asyncio.create_task(bench.batcher.call(("A", number))) for number in range(40)]
 
     async def answer_slowly() -> None:
         for number in range(40):
-            await asyncio.sleep(0.05)  # the pace of the server is what is tested
+            await asyncio.sleep(scaled(0.05))  # the pace of the server is what is tested
             bench.connection.answer(number)
 
     server = asyncio.create_task(answer_slowly())
@@ -365,6 +366,6 @@ async def test_a_cancellation_that_gets_lost_does_not_hold_up_who_abandons_the_t
     task = asyncio.create_task(deaf_once())
     await begun.wait()
 
-    async with asyncio.timeout(20):
+    async with time_limit(20):
         await abandon([task])
     assert task.cancelled()

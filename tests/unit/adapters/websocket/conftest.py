@@ -14,6 +14,7 @@ from gateway.adapters.memory import MemoryMetrics, OpenDoor
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
+from tests.support.times import time_limit
 
 REQUEST = (
     b"GET /v1/connect HTTP/1.1\r\n"
@@ -26,8 +27,6 @@ REQUEST = (
 )
 """A good request but for the line that ends it."""
 
-PATIENCE = 20.0
-"""Seconds until something that must come counts as lost."""
 
 MESSAGE_BYTES = 65_536
 """Largest message in these tests."""
@@ -167,7 +166,7 @@ async def port() -> AsyncIterator[Port]:
     """A server that must have let go of everything in the end."""
     running = Port()
     await running.server.start()
-    async with asyncio.timeout(PATIENCE):
+    async with time_limit():
         yield running
     await running.close()
     assert not running.server._requests

@@ -22,6 +22,7 @@ from gateway.adapters.websocket.upgrade import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
 from gateway.ports import Visitor
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 from tests.unit.adapters.websocket.conftest import REQUEST, Peer, Port
 
 
@@ -480,7 +481,7 @@ async def test_a_server_stops_though_somebody_will_not_be_cancelled(monkeypatch:
 
     port.server._serve = serve
     await port.server.start()
-    async with asyncio.timeout(20):
+    async with time_limit(20):
         await port.upgraded()
         await eventually(lambda: bool(port.server._tasks))
         await port.close()

@@ -19,7 +19,8 @@ from gateway.adapters.websocket.upgrade import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
-from tests.unit.adapters.websocket.conftest import PATIENCE, REQUEST, Peer, Port
+from tests.support.times import time_limit
+from tests.unit.adapters.websocket.conftest import REQUEST, Peer, Port
 
 SMALL_BUFFER = 4096
 """Bytes that the client's kernel takes in for a client that does not read."""
@@ -108,7 +109,7 @@ async def port(authority: Authority) -> AsyncIterator[SecurePort]:
     """A server that must have let go of everything in the end."""
     running = SecurePort(ServerTls(authority.issue("server")), authority.trust())
     await running.server.start()
-    async with asyncio.timeout(PATIENCE):
+    async with time_limit():
         yield running
     await running.close()
     assert not running.server._requests
