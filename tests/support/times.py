@@ -9,7 +9,7 @@ scaled here, and nowhere else:
 * ``scaled(0.25)`` is a time that passes for real: a lease that is to lapse, a time-out that a test lets happen.
 
 The factor is measured once per run, by how long a Python takes to start, and raised by the processes of the run itself.
-``GATEWAY_TEST_TIME_SCALE=4`` sets it instead. The gateway's own defaults are never scaled.
+``TEST_TIME_SCALE=4`` sets it instead. The gateway's own defaults are never scaled.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import time
 from statistics import median
 from typing import Final
 
-SCALE_VARIABLE: Final = "GATEWAY_TEST_TIME_SCALE"
-"""The environment variable that sets the factor."""
+SCALE_VARIABLE: Final = "TEST_TIME_SCALE"
+"""The environment variable that sets the factor. Not GATEWAY_…: a node refuses such a variable that is no setting."""
 
-MEASURED_VARIABLE: Final = "GATEWAY_TEST_TIME_MEASURED"
+MEASURED_VARIABLE: Final = "TEST_TIME_MEASURED"
 """Where the first process of a run leaves what it has measured for all that it starts."""
 
 WORKERS_VARIABLE: Final = "PYTEST_XDIST_WORKER_COUNT"
