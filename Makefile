@@ -12,7 +12,7 @@ PORT_BASE ?= 18000
 NODES ?= 3
 # What `make load` plays: steady, ramp, storm, node-kill or rolling-deploy.
 SCENARIO ?= steady
-# More options: for `make demo` and `make bench`, see OPTIONS=--help; for `make test`, pytest's.
+# More options: for `make demo` and `make bench`, see OPTIONS=--help; for `make test` and `make check`, pytest's.
 OPTIONS ?=
 # Cases for `make bench`, with commas between them; all if empty. See `make bench OPTIONS=--list`.
 ONLY ?=
@@ -26,9 +26,6 @@ CLUSTERS ?= $(shell echo $$(( $(CORES) + 2 )))
 
 # Bytecode is kept: tests start hundreds of interpreters, and each would compile the same files again.
 unexport PYTHONDONTWRITEBYTECODE
-# The files with tests of a mark. A process that runs only those need not read, and rewrite, all the others first.
-marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
-
 PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3 python; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$each"; break; }; done; true)
 BIN := $(VENV)/bin
@@ -95,19 +92,13 @@ load-ui: venv system ## The same with locust's web page, on 127.0.0.1
 	@$(BIN)/python -m loadtests --ui --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
 
 .PHONY: test
-test: venv ## Check everything: style, types, import contracts, then all tests
+test: venv ## Check everything, and tell at the end how each part went: style, types, import contracts, all tests
 	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
-	@$(MAKE) --no-print-directory -j2 lint test-pipeline
-	@echo '── Tests that run side by side ──'
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m 'not cluster and not spark' $(OPTIONS)
-	@echo '── Tests with whole clusters, $(CLUSTERS) at a time ──'
-	@$(BIN)/python -m pytest -q -n $(CLUSTERS) --dist load -m cluster $(call marked,cluster) $(OPTIONS)
+	@$(BIN)/python -m scripts.checks --jobs $(JOBS) --clusters $(CLUSTERS) test -- $(OPTIONS)
 
-# While the types are checked, which takes one core.
-.PHONY: test-pipeline
-test-pipeline: venv
-	@echo '── Tests of the pipeline, with one Spark ──'
-	@$(BIN)/python -m pytest -q -m spark $(call marked,spark) $(OPTIONS)
+.PHONY: check
+check: venv ## Check while working: style, types, import contracts, the tests that start no other program
+	@$(BIN)/python -m scripts.checks --jobs $(CORES) check -- $(OPTIONS)
 
 .PHONY: fuzz
 fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")
@@ -136,10 +127,7 @@ dashboards: venv ## Write Grafana's dashboards, which are described in scripts/d
 
 .PHONY: lint
 lint: venv ## Check style, formatting, types and import contracts
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m scripts.checks lint
 
 .PHONY: fmt
 fmt: venv ## Format the code and mend what can be mended
