@@ -55,7 +55,8 @@ LAG_SAMPLE: Final = 0.5
 """Seconds between two measurements of the event loop's lag."""
 
 JOIN_RETRY: Final = 0.2
-"""Seconds between two attempts to take the first lease while the grid is not there yet."""
+"""Seconds between two attempts to take the first lease while the grid is not there yet: an attempt asks a grid that is
+away nothing."""
 
 
 class Node:
@@ -240,9 +241,10 @@ class Node:
         self._background.once(self._join(), "join")
 
     async def _join(self) -> None:
+        with suppress(GridUnavailable):  # from here on the grid is looked for until the node ends
+            await self._context.grid.start()
         while True:
             try:
-                await self._context.grid.start()
                 await self._membership.join()
                 break
             except GridUnavailable:

@@ -78,8 +78,11 @@ class Grid(Protocol):
     async def start(self) -> None:
         """Connect and adopt the grid: a grid with another run id than the stored one gets the next generation.
 
+        The first call begins the background work that reaches the grid and stays with it, until ``close``; every
+        further one begins nothing, and tells no more than whether the grid is there.
+
         Raises:
-            GridUnavailable: it cannot be reached; background work to reach it goes on.
+            GridUnavailable: it cannot be reached now; nobody needs to call again, as the work to reach it goes on.
         """
 
     def changes(self) -> AsyncIterator[GridChange]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 import pytest
 
@@ -82,6 +83,10 @@ def order(event: str) -> tuple[int, int]:
     return int(generation), int(sequence)
 
 
+STARTED_TASKS: Final = frozenset({"grid-link", "grid-look", "grid-tail", "grid-gauges"})
+"""What a start of the grid on Redis leaves running; in memory there is nothing."""
+
+
 # --- start ------------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +114,33 @@ async def test_start_raises_when_the_grid_is_away_and_goes_on_trying(harness: Ha
     change = await next_change(changes)
     assert change == GridChange(GridState.UP, FIRST_GENERATION)
     await grid.sessions.create(session())
+
+
+async def test_a_start_is_made_once_however_often_it_is_asked_for(harness: Harness) -> None:
+    """Every further call begins nothing, and tells no more than whether the grid is there."""
+    grid = await harness.unstarted("n1")
+    before = asyncio.all_tasks()
+    await harness.go_away()
+    for _ in range(3):
+        with pytest.raises(GridUnavailable):
+            await grid.start()
+    once = asyncio.all_tasks() - before
+    changes = grid.changes()
+    await harness.come_back()
+    assert await next_change(changes) == GridChange(GridState.UP, FIRST_GENERATION)
+    await asyncio.gather(grid.start(), grid.start())
+    await harness.cut(grid)
+    with pytest.raises(GridUnavailable):
+        await grid.start()
+    await harness.mend(grid)
+    # One loss, and one return: nobody else connects, and nothing has been begun a second time.
+    assert await next_change(changes) == GridChange(GridState.AWAY, FIRST_GENERATION)
+    assert await next_change(changes) == GridChange(GridState.UP, FIRST_GENERATION)
+    names = [task.get_name() for task in asyncio.all_tasks() - before if task.get_name() in STARTED_TASKS]
+    assert sorted(names) == sorted({task.get_name() for task in once} & STARTED_TASKS)
+    await grid.close()
+    with pytest.raises(GridUnavailable):
+        await grid.start()
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -100,14 +100,15 @@ class Connection:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect.
+        """Connect, if that was not begun before.
 
         Raises:
             GridUnavailable: not now; it will as soon as it can.
         """
-        self.server.attach(self)
-        self._look()
-        self._started = True
+        if not self._started and not self._closed:
+            self.server.attach(self)
+            self._look()
+            self._started = True
         if not self._up:
             raise GridUnavailable(f"{self._node} cannot reach the grid")
 

@@ -81,8 +81,9 @@ class ServerGauges:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Ask from now on, whenever the grid is there."""
-        self._task = asyncio.create_task(self._run(), name="grid-gauges")
+        """Ask from now on, whenever the grid is there; once is enough."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="grid-gauges")
 
     async def close(self) -> None:
         """Ask no more."""

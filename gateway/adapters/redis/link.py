@@ -114,6 +114,9 @@ class Link:
         self._forgetful: list[Callable[[], None]] = []
         self._up = asyncio.Event()
         self._down = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._closed = False
+        self._why_away = "it was not tried yet"
         self._away_since: float | None = None
         self._refusal_logged = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
@@ -164,21 +167,21 @@ class Link:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect and adopt.
+        """Begin to stay connected, if that was not begun before, and wait for the outcome of the first attempt.
 
         Raises:
-            GridUnavailable: that failed; it is tried again in the background.
+            GridUnavailable: the grid is away; it is tried again in the background, whether or not this is called again.
         """
-        self._tasks = [
-            asyncio.create_task(self._stay_connected(), name="grid-link"),
-            asyncio.create_task(self._look_around(), name="grid-look"),
-        ]
-        try:
-            await self._connect()
-        except (RedisError, OSError, GridUnavailable) as error:
-            self._mark_away(error)
+        if not self._tasks and not self._closed:
+            # Nobody but the first of these tasks ever connects, so that no two attempts can be under way.
             self._down.set()
-            raise GridUnavailable(f"the grid cannot be reached: {why(error)}") from error
+            self._tasks = [
+                asyncio.create_task(self._stay_connected(), name="grid-link"),
+                asyncio.create_task(self._look_around(), name="grid-look"),
+            ]
+        await self._tried.wait()
+        if self._state is not GridState.UP:
+            raise GridUnavailable(f"the grid cannot be reached: {self._why_away}")
 
     async def close(self) -> None:
         """Let what was started finish within the time limit, then disconnect for good."""
@@ -188,10 +191,13 @@ class Link:
                     await self.batcher.drain()
             except TimeoutError:
                 pass
+        self._closed = True
         await abandon(self._tasks)
         self._state = GridState.AWAY
+        self._why_away = "this node has closed its link to the grid"
         self._up.clear()
-        self.batcher.shut(GridUnavailable("this node has closed its link to the grid"))
+        self._tried.set()
+        self.batcher.shut(GridUnavailable(self._why_away))
         attached, self._attached = self._attached, None
         if attached is not None:
             attached.over.set()
@@ -213,14 +219,17 @@ class Link:
             await self._down.wait()
             bound = SHORTEST_BACKOFF
             while self._down.is_set():
-                await asyncio.sleep(random.uniform(0, bound))  # noqa: S311 - jitter, not a secret
-                bound = min(2 * bound, LONGEST_BACKOFF)
+                if self._tried.is_set():  # nobody has to be spared the first attempt
+                    await asyncio.sleep(random.uniform(0, bound))  # noqa: S311 - jitter, not a secret
+                    bound = min(2 * bound, LONGEST_BACKOFF)
                 try:
                     await self._connect()
                 except (RedisError, OSError, GridUnavailable) as error:
                     self._mark_away(error)
                 except Exception as error:  # noqa: BLE001 - the link must outlive its own bugs
                     self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-link", error=error)
+                    self._mark_away(error)
+                self._tried.set()
 
     async def _look_around(self) -> None:
         """Notice that somebody else is master by now, though the one that was still answers."""
@@ -355,6 +364,7 @@ class Link:
         self._down.set()
 
     def _mark_away(self, error: Exception) -> None:
+        self._why_away = why(error)
         if self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
             self._log.emit(log_events.GRID_AWAY, error=why(error))

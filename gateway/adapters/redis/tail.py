@@ -175,8 +175,9 @@ class RedisTail:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to read whatever is or will be followed, now or as soon as the grid is there."""
-        self._task = asyncio.create_task(self._run(), name="grid-tail")
+        """Start to read whatever is or will be followed, now or as soon as the grid is there; once is enough."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="grid-tail")
 
     async def close(self) -> None:
         """Stop to read."""
