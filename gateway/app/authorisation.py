@@ -185,9 +185,8 @@ class Authorisation:
                 await self._persistence.change(session, SessionChanges(selections=session.selections.to_wire()))
             except GridUnavailable:
                 return  # marked as unsaved; written when the grid is back
-            except (Fenced, SessionGone):
-                if session.right == right and not session.ending:
-                    self._sessions.fence(session)
+            except (Fenced, SessionGone) as why:
+                self._sessions.let_go(session, right, why)
 
     # --- A new policy -------------------------------------------------------------------------------------------------
 

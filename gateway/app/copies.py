@@ -21,7 +21,7 @@ from gateway.app.context import Context
 from gateway.app.persistence import Persistence
 from gateway.app.session import Session
 from gateway.core.timers import Deadlines
-from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
+from gateway.ports import Fenced, GridUnavailable, Ownership, SessionChanges, SessionGone
 
 FIRST_LOOK: Final = 5.0
 """Seconds that a client is away when the grid is first asked: most are back by then, and what is told has been told."""
@@ -39,8 +39,8 @@ class Copies:
     Args:
         context: of the node.
         persistence: asks the grid.
-        fenced: called with a session that another node owns.
-        gone: called with a session that has ended, and how.
+        refused: called with a session that another node owns, or that has ended, by which right it was asked for, and
+            what the grid said.
     """
 
     def __init__(
@@ -48,13 +48,11 @@ class Copies:
         context: Context,
         persistence: Persistence,
         *,
-        fenced: Callable[[Session], None],
-        gone: Callable[[Session, SessionGone], None],
+        refused: Callable[[Session, Ownership, Fenced | SessionGone], object],
     ) -> None:
         self._clock = context.clock
         self._persistence = persistence
-        self._fenced = fenced
-        self._gone = gone
+        self._refused = refused
         self._since: dict[Session, float] = {}
         self._looks: Deadlines[Session] = Deadlines()
 
@@ -95,13 +93,6 @@ class Copies:
         right = session.right
         try:
             await self._persistence.change(session, SessionChanges())
-        except Fenced:
-            if self._is_left(session) and session.right == right:
-                self._fenced(session)
-        except SessionGone as gone:
-            if self._is_left(session) and session.right == right:
-                self._gone(session, gone)
-
-    def _is_left(self, session: Session) -> bool:
-        """Tell whether neither its client is back nor its end under way, which were no surprise to the grid."""
-        return session in self._since and not session.ending
+        except (Fenced, SessionGone) as why:
+            if session in self._since:  # else its client is back
+                self._refused(session, right, why)

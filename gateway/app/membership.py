@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +15,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.topics import SESSION_PARTITIONS
-from gateway.core.types import NodeRef, SessionId
+from gateway.core.types import GridGeneration, NodeRef, SessionId
 from gateway.ports import GridUnavailable, LapsedLease, LeaseLost, LeaseTable
 
 ORPHAN_BATCH: Final = 500
@@ -34,12 +33,14 @@ class _Takeover:
     """How far a takeover has come: should the grid go away in the middle, it goes on from there.
 
     Attributes:
+        generation: of the grid in which it began; another one may know nothing of what was done.
         partition: the first session partition that is not done.
         left: sessions of it that are not known to be on the clock.
         sessions: how many are.
         told: whether it has been told that all are.
     """
 
+    generation: GridGeneration
     partition: int = 0
     left: list[SessionId] = field(default_factory=list)
     sessions: int = 0
@@ -89,7 +90,7 @@ class Membership:
         Raises:
             GridUnavailable: the grid is away.
         """
-        await self._grid.nodes.join(self._me, lease=self._policy.lease)
+        await self._recovery.lease.take()
 
     async def keep_lease(self) -> None:
         """Renew for ever, and look after those whose lease lapsed."""
@@ -103,22 +104,18 @@ class Membership:
                 # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
                 # to write many sessions again takes longer than a lease lasts.
                 self._background.once(self._recovery.catch_up(), "catch-up")
-            except LeaseLost:
-                await self._regain()
-            except GridUnavailable:
+            except (GridUnavailable, LeaseLost):
                 continue
 
     async def _renew(self) -> None:
         watch = 0.0 if self._reports is None else self._reports.watch
-        self._table = await self._grid.nodes.renew(self._me, lease=self._policy.lease, watch=watch)
+        kept = await self._recovery.lease.keep(watch=watch)
+        if kept.lapsed:
+            self._background.once(self._recovery.verify(), "verify-sessions")
+        self._table = kept.table
         self._watchers.told(watched=self._table.watched)
         # Of those that are not listed any more, another survivor has finished, or they are back.
         self._takeovers = {node: self._takeovers[node] for node in self._table.lapsed if node in self._takeovers}
-
-    async def _regain(self) -> None:
-        with suppress(GridUnavailable):  # then the next renewal tells the same
-            await self._recovery.regain_lease()
-            self._background.once(self._recovery.verify(), "verify-sessions")
 
     async def _take_over(self, lapsed: NodeRef) -> None:
         within = TAKEOVER_LEASES * self._policy.lease
@@ -128,9 +125,12 @@ class Membership:
             return
         takeover = self._takeovers.get(lapsed)
         if takeover is None:
-            takeover = self._takeovers[lapsed] = _Takeover()
+            takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
             self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
             self._journal.node_lapsed(lapsed, lease)
+        elif takeover.generation != self._grid.generation:
+            # It has gone back to an older state, in which those that were done may be connected still.
+            takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
         await self._orphan(lapsed, lease, takeover)
         if not takeover.told:
             # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.

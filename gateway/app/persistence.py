@@ -159,15 +159,41 @@ class Persistence:
         """
         await self._write(session, self._grid.sessions.disconnect)
 
-    async def end(self, right: Ownership, reason: ErrorCode) -> None:
+    async def end(self, ended: Session | Ownership, reason: ErrorCode) -> None:
         """Delete everything of a session.
+
+        One that is held here, or was until now, may be ahead of the grid: its client came back while the grid was away,
+        or the grid lost it. It is written first then. Else the grid would take its end for one of an older owner, or
+        know nothing of it, and an older copy elsewhere could bring it back. A claim by this very node, for a client
+        that came back meanwhile, does not keep it from ending either.
+
+        Args:
+            ended: a session; or the right by which this node has claimed one that it does not hold.
+            reason: why, as for ``SessionStore.end``.
 
         Raises:
             Fenced: another node has it.
             GridUnavailable: to be tried again.
         """
-        if self.replicated:
-            await self._grid.sessions.end(right, reason=reason)
+        if not self.replicated:
+            return
+        if isinstance(ended, Ownership):
+            await self._grid.sessions.end(ended, reason=reason)
+            return
+        while True:
+            right = ended.right
+            try:
+                if self.must_restore(ended):
+                    await self._restore_one(ended)
+                await self._grid.sessions.end(right, reason=reason)
+            except SessionGone:
+                return
+            except Fenced:
+                if ended.right == right:
+                    self._metrics.add(catalogue.FENCED_WRITES)
+                    raise
+            else:
+                return
 
     async def restore(self, sessions: Sequence[Session]) -> list[Restored]:
         """Write sessions again as they are here.

@@ -8,12 +8,13 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.lease import NodeLease
 from gateway.app.persistence import Persistence
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import SESSION_EXPIRED
+from gateway.core.codes import ErrorCode
 from gateway.core.packets import Notice, NoticeCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
@@ -39,10 +40,15 @@ class Recovery:
         context: of the node.
         sessions: the sessions held here.
         persistence: writes them.
+
+    Attributes:
+        lease: of this node.
     """
 
     def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
+        self.lease = NodeLease(context, self._lease_lapsed)
         self._me = context.me
+        self._background = context.background
         self._grid = context.grid
         self._policy = context.policy
         self._clock = context.clock
@@ -54,6 +60,8 @@ class Recovery:
         self._delivery = sessions.delivery
         self._lost_at: float | None = None
         self._catching_up = False
+        self._verifying = False
+        self._verify_again = False
 
     def is_recovering(self) -> bool:
         """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
@@ -69,44 +77,38 @@ class Recovery:
                 self._lost_at = self._clock.monotonic()
                 self._metrics.add(catalogue.LOSSES_DECLARED, len(self._sessions), label="grid")
                 self._delivery.notify(self._sessions, GRID_LOST_WRITES)
-            await self._rejoin(lost_writes=change.lost_writes)
+            if self.lease.taken:  # else whoever takes the first one is at it
+                # Not waited for: what this takes seconds for may be out of date in the middle of it.
+                self._background.once(self._rejoin(), "rejoin")
 
-    async def regain_lease(self) -> None:
-        """The lease was lost, and every session may be another node's or on the clock: take one again; then ``verify``.
-
-        Raises:
-            GridUnavailable: the grid is away; this will be asked for again.
-        """
-        self._log.emit(events.LEASE_LOST, node=str(self._me))
-        self._metrics.add(catalogue.LEASE_LOST)
-        self._journal.lease_lost()
-        # First of all, because with the lease comes the right to write (P3).
-        for session in self._sessions:
-            session.unsaved = True
-        await self._grid.nodes.join(self._me, lease=self._policy.lease)
-
-    async def verify(self) -> None:
-        """Find out of each session that the grid may not hold as it is here whether it is still this node's (P3)."""
-        await self.catch_up()
-        await self._put_strays_on_the_clock()
-
-    async def _rejoin(self, *, lost_writes: bool) -> None:
+    async def _rejoin(self) -> None:
+        """Have a lease again, whatever became of the last one, and make sure of every session."""
         try:
-            if lost_writes:
-                # The lease may be gone with the rest, which means nothing; every session is written again anyway.
-                await self._grid.nodes.join(self._me, lease=self._policy.lease)
-            else:
-                await self._renew()
-        except GridUnavailable:
-            return  # a further change will come
+            await self.lease.keep()
+        except (GridUnavailable, LeaseLost):
+            return  # the next change, or the next renewal, brings another attempt
         await self.verify()
 
-    async def _renew(self) -> None:
-        """Find out whether the lease has lapsed while the grid, or this node, was away."""
+    def _lease_lapsed(self) -> None:
+        for session in self._sessions:
+            session.unsaved = True
+
+    async def verify(self) -> None:
+        """Find out of each session that the grid may not hold as it is here whether it is still this node's (P3).
+
+        Returns at once if somebody is at it, who will begin again when he has come to the end.
+        """
+        self._verify_again = True
+        if self._verifying:
+            return
+        self._verifying = True
         try:
-            await self._grid.nodes.renew(self._me, lease=self._policy.lease)
-        except LeaseLost:
-            await self.regain_lease()
+            while self._verify_again:
+                self._verify_again = False
+                await self.catch_up()
+                await self._put_strays_on_the_clock()
+        finally:
+            self._verifying = False
 
     async def catch_up(self) -> None:
         """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11).
@@ -125,7 +127,10 @@ class Recovery:
     async def _write_again(self) -> None:
         written = fenced = 0
         while self._grid.state is GridState.UP:
-            batch = [session for session in self._sessions if self._persistence.must_restore(session)][:RESTORE_BATCH]
+            # Who ends a session writes it again himself, if that has to be; see ``Persistence.end``.
+            batch = [
+                session for session in self._sessions if self._persistence.must_restore(session) and not session.ending
+            ][:RESTORE_BATCH]
             if not batch:
                 break
             rights = [session.right for session in batch]
@@ -176,12 +181,8 @@ class Recovery:
     ) -> int:
         dropped = 0
         for session, right, result in zip(sessions, rights, results, strict=True):
-            # A claim by this very node, for a client that came back meanwhile, is no reason to drop a session.
-            if session.dropped or session.right != right or result is Restored.WRITTEN:
-                continue
-            dropped += 1
             if result is Restored.FENCED:
-                self._sessions.fence(session)
-            else:
-                self._sessions.drop(session, SESSION_EXPIRED)
+                dropped += self._sessions.let_go(session, right, Fenced("the grid holds a newer owner of the session"))
+            elif result is Restored.GONE:
+                dropped += self._sessions.let_go(session, right, SessionGone(ErrorCode.SESSION_EXPIRED))
         return dropped

@@ -94,7 +94,7 @@ class Sessions:
         self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self)
         self.expiry = Expiry(context)
-        self.copies = Copies(context, persistence, fenced=self.fence, gone=self._gone_elsewhere)
+        self.copies = Copies(context, persistence, refused=self.let_go)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -163,10 +163,9 @@ class Sessions:
             await self._persistence.disconnect(session)
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
-        except (Fenced, SessionGone):
-            # A claim by this very node, for the client that came back meanwhile, is no reason to drop it.
-            if session.right == right and not session.connected and not session.ending:
-                self.fence(session)
+        except (Fenced, SessionGone) as why:
+            if not session.connected:
+                self.let_go(session, right, why)
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
@@ -201,8 +200,22 @@ class Sessions:
         self._journal.fenced(session)
         self.drop(session, FENCED)
 
-    def _gone_elsewhere(self, session: Session, gone: SessionGone) -> None:
-        self.drop(session, close_code_of(gone.reason))
+    def let_go(self, session: Session, right: Ownership, why: Fenced | SessionGone) -> bool:
+        """The grid has refused what was written by *right*, and not because it has lost the session: drop it here.
+
+        Nothing is dropped that this very node has claimed meanwhile, for a client that came back, or that it is ending,
+        which takes several steps: from the first on the grid refuses everything else.
+
+        Returns:
+            Whether it was dropped.
+        """
+        if session.dropped or session.ending or session.right != right:
+            return False
+        if isinstance(why, Fenced):
+            self.fence(session)
+        else:
+            self.drop(session, close_code_of(why.reason))
+        return True
 
     def fail(self, session: Session, bug: Exception) -> None:
         """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over."""
@@ -217,45 +230,49 @@ class Sessions:
             if self._persistence.replicated:
                 self._background.once(self._save_disconnect(session), "save-disconnect")
 
-    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
-        """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible."""
-        right = session.right
-        session.ending = True
+    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
+        """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible.
+
+        Returns:
+            False if it is another node's, and only its copy here is dropped.
+        """
+        first, session.ending = not session.ending, True
         try:
-            await self._persistence.end(right, reason)
+            await self._persistence.end(session, reason)
         except Fenced:
-            if session.right == right:
-                self.fence(session)
-            return
+            self.fence(session)
+            return False
         except GridUnavailable:
-            self._background.once(self._end_later(right, reason), "end-session")
+            self._background.once(self._end_later(session, reason), "end-session")
+        if not first:
+            return True  # told by whoever ends it already
         name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
         self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
         self._journal.ended(session, reason)
         self.drop(session, code, farewell=Bye(name))
+        return True
 
-    def revoke(self, session: Session) -> Ownership | None:
+    def revoke(self, session: Session) -> bool:
         """Give a session up that was revoked: its socket is closed here and now, whatever the grid does (P8).
 
         Returns:
-            The right by which the caller has to end it in the grid; None if it is not held here any more.
+            Whether the caller has to end it in the grid; False if it is not held here any more.
         """
         if session.dropped:
-            return None
-        right = session.right
+            return False
         session.ending = True
         self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=ErrorCode.REVOKED.value)
         self._journal.ended(session, ErrorCode.REVOKED)
         self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
-        return right
+        return True
 
-    async def _end_later(self, right: Ownership, reason: ErrorCode) -> None:
+    async def _end_later(self, session: Session, reason: ErrorCode) -> None:
         while True:
             await self._persistence.until_available()
             try:
-                await self._persistence.end(right, reason)
+                await self._persistence.end(session, reason)
             except GridUnavailable:
                 continue
             except Fenced:

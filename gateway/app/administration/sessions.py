@@ -71,8 +71,8 @@ class ClusterSessions:
         held = await self._held(session)
         if isinstance(held, SessionRecord):
             await self._end(held)
-        else:
-            await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED)
+        elif not await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED):
+            raise Conflict("another node has claimed the session; ask again")
 
     async def close_in_grid(self, session: SessionId) -> None:
         """See ``SessionAdministration.close_in_grid``."""
@@ -127,7 +127,7 @@ class ClusterSessions:
             return False  # nobody can have claimed it meanwhile
         if record is None:
             # This grid has held it, so it has ended; another one may just not have it yet.
-            return not held.connected and held.saved == self._grid.generation
+            return not held.connected and not self._persistence.must_restore(held)
         return record.owner != self._me and record.epoch > held.epoch
 
     async def _stored(self, session: SessionId) -> SessionRecord:

@@ -174,10 +174,8 @@ class Conversations:
             await self._persistence.change(session, SessionChanges(confirmed=proved))
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
-        except (Fenced, SessionGone):
-            # Ending takes several steps, and from the first on the grid refuses everything else.
-            if session.right == right and not session.ending:
-                self._sessions.fence(session)
+        except (Fenced, SessionGone) as why:
+            self._sessions.let_go(session, right, why)
 
 
 class Conversation:

@@ -90,9 +90,8 @@ class Enforcement:
 
     def end_held(self, session: Session) -> None:
         """End a session that is held here and was found to be revoked."""
-        right = self._sessions.revoke(session)
-        if right is not None:
-            self._background.once(self._end([right]), "end-revoked")
+        if self._sessions.revoke(session):
+            self._background.once(self._end([session]), "end-revoked")
 
     def _concerned(self, made: Iterable[Revocation]) -> list[Session]:
         now = self._clock.wall()
@@ -113,29 +112,26 @@ class Enforcement:
         return [each for each in found if each is not None]
 
     async def _close(self, concerned: Sequence[Session]) -> None:
-        rights: list[Ownership] = []
+        closed: list[Session] = []
         for start in range(0, len(concerned), CLOSED_PER_TURN):
-            for session in concerned[start : start + CLOSED_PER_TURN]:
-                right = self._sessions.revoke(session)
-                if right is not None:
-                    rights.append(right)
+            closed += [each for each in concerned[start : start + CLOSED_PER_TURN] if self._sessions.revoke(each)]
             await asyncio.sleep(0)
-        await self._end(rights)
+        await self._end(closed)
 
-    async def _end(self, rights: Sequence[Ownership]) -> None:
+    async def _end(self, revoked: Sequence[Session | Ownership]) -> None:
         """End sessions in the grid; those that another node has claimed are that node's to end."""
         if not self._persistence.replicated:
             return
-        left = list(rights)
+        left = list(revoked)
         while left:
             batch = left[:ENDED_TOGETHER]
             ends = await asyncio.gather(
-                *(self._persistence.end(right, ErrorCode.REVOKED) for right in batch), return_exceptions=True
+                *(self._persistence.end(each, ErrorCode.REVOKED) for each in batch), return_exceptions=True
             )
             again = []
-            for right, end in zip(batch, ends, strict=True):
+            for each, end in zip(batch, ends, strict=True):
                 if isinstance(end, GridUnavailable):
-                    again.append(right)
+                    again.append(each)
                 elif isinstance(end, BaseException) and not isinstance(end, Fenced):
                     raise end
             left = [*again, *left[ENDED_TOGETHER:]]

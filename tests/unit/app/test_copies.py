@@ -34,8 +34,7 @@ class Bench:
         self.copies = Copies(
             cast("Context", surroundings),
             cast("Persistence", self),
-            fenced=self.fenced.append,
-            gone=lambda session, gone: self.gone.append((session, gone.reason)),
+            refused=self.let_go,
         )
 
     def session(self) -> Any:
@@ -49,6 +48,15 @@ class Bench:
         self.asked.clear()
         await self.copies.look()
         return sum(self.asked)
+
+    def let_go(self, session: Session, right: object, why: Fenced | SessionGone) -> None:
+        """What ``Sessions`` does."""
+        if session.ending or session.right is not right:
+            return
+        if isinstance(why, Fenced):
+            self.fenced.append(session)
+        else:
+            self.gone.append((session, why.reason))
 
     # What ``Persistence`` does.
 

@@ -1,0 +1,96 @@
+"""This node's lease: taken, kept, and taken again when it is lost; whoever looks after it waits for whoever is at it.
+
+A lease belongs to the generation of the grid in which it was taken. In a grid that lost writes it may be gone with the
+rest, which means nothing: every session is written again there anyway. Gone from the grid that gave it, it has lapsed:
+then every session may be another node's, or on the clock (P3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.app.context import Context
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.types import GridGeneration
+from gateway.ports import LeaseLost, LeaseTable
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What came of keeping the lease.
+
+    Attributes:
+        table: the nodes of the cluster.
+        lapsed: whether it had lapsed, so that every session has to be verified.
+    """
+
+    table: LeaseTable
+    lapsed: bool
+
+
+class NodeLease:
+    """Takes and keeps the lease of one node.
+
+    Args:
+        context: of the node.
+        lapsed: called when it has lapsed, before another one is taken: with that comes the right to write.
+
+    Attributes:
+        taken: whether there has been a lease yet.
+    """
+
+    def __init__(self, context: Context, lapsed: Callable[[], None]) -> None:
+        self._me = context.me
+        self._grid = context.grid
+        self._length = context.policy.lease
+        self._metrics = context.metrics
+        self._log = context.log
+        self._journal = context.journal
+        self._lapsed = lapsed
+        self._generation = GridGeneration(0)
+        self._one_at_a_time = asyncio.Lock()
+        self.taken = False
+
+    async def take(self) -> None:
+        """Take the first lease.
+
+        Raises:
+            GridUnavailable: the grid is away.
+        """
+        async with self._one_at_a_time:
+            await self._join()
+
+    async def keep(self, *, watch: float = 0.0) -> Kept:
+        """Extend the lease, or take another one in its place.
+
+        Args:
+            watch: as for ``NodeDirectory.renew``.
+
+        Raises:
+            GridUnavailable: the grid is away.
+            LeaseLost: another one was taken and has lapsed already, so slow is the grid.
+        """
+        async with self._one_at_a_time:
+            if self._generation != self._grid.generation:
+                await self._join()
+            try:
+                return Kept(await self._renew(watch), lapsed=False)
+            except LeaseLost:
+                self._log.emit(events.LEASE_LOST, node=str(self._me))
+                self._metrics.add(catalogue.LEASE_LOST)
+                self._journal.lease_lost()
+                self._lapsed()
+            await self._join()
+            return Kept(await self._renew(watch), lapsed=True)
+
+    async def _renew(self, watch: float) -> LeaseTable:
+        return await self._grid.nodes.renew(self._me, lease=self._length, watch=watch)
+
+    async def _join(self) -> None:
+        generation = self._grid.generation
+        await self._grid.nodes.join(self._me, lease=self._length)
+        self._generation = generation
+        self.taken = True
