@@ -1,0 +1,182 @@
+"""Ends of sessions that are ahead of the grid: their clients came back while it was away, and nobody told it (P3, P7)."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.core.codes import ErrorCode
+from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.types import SessionId
+from gateway.ports import GridState
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import RedisServer, unique_prefix
+
+PATIENCE: Final = 20.0
+"""Seconds in which a node must be back after its grid is."""
+
+QUICK: Final[dict[str, Any]] = {"lease": 2, "lease_renew": 0.3, "reap_interval": 0.3}
+
+
+class Cluster(ABC):
+    """Two nodes, and a grid that can be taken away from both."""
+
+    n1: TestNode
+    n2: TestNode
+
+    @abstractmethod
+    async def go_away(self) -> None: ...
+
+    @abstractmethod
+    async def come_back(self) -> None: ...
+
+    async def see(self, state: GridState) -> None:
+        for node in (self.n1, self.n2):
+            await eventually(lambda node=node: node.gateway.node._context.grid.state is state, within=PATIENCE)  # type: ignore[misc]
+
+    async def held(self, session: SessionId) -> bool:
+        return await self.n2.gateway.node._context.grid.sessions.find(session) is not None
+
+
+class OnMemory(Cluster):
+    def __init__(self, server: MemoryGridServer) -> None:
+        self._server = server
+
+    async def go_away(self) -> None:
+        self._server.go_away()
+
+    async def come_back(self) -> None:
+        self._server.come_back()
+
+
+class OnRedis(Cluster):
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+
+    async def go_away(self) -> None:
+        self._server.kill()
+
+    async def come_back(self) -> None:
+        await self._server.restart()
+
+
+@asynccontextmanager
+async def two_nodes(cluster: Cluster, **settings: Any) -> AsyncIterator[Cluster]:
+    async with running_node("n1", **QUICK, **settings) as n1, running_node("n2", **QUICK, **settings) as n2:
+        cluster.n1, cluster.n2 = n1, n2
+        yield cluster
+
+
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    if request.param == "memory":
+        server = MemoryGridServer()
+        async with two_nodes(OnMemory(server), memory=server) as running:
+            yield running
+    else:
+        async with (
+            RedisServer(aof=True) as redis,
+            two_nodes(OnRedis(redis), grid=redis.url, grid_prefix=unique_prefix(), grid_timeout=0.5) as running,
+        ):
+            yield running
+
+
+async def bye(cluster: Cluster, raw: RawClient, _session: SessionId) -> int:
+    await raw.send({"type": "bye"})
+    code = await raw.closed()
+    assert code is not None
+    return code
+
+
+async def closed_by_an_administrator(cluster: Cluster, raw: RawClient, session: SessionId) -> int:
+    await cluster.n1.gateway.node.administration.sessions.close(session)
+    code = await raw.closed()
+    assert code is not None
+    return code
+
+
+async def revoked(cluster: Cluster, raw: RawClient, session: SessionId) -> int:
+    made = Revocation(kind=RevocationKind.SESSION, value=session, reason="", made=time.time(), until=None)
+    cluster.n1.gateway.node.enforcement.enforce([made])
+    code = await raw.closed()
+    assert code is not None
+    return code
+
+
+async def window_over(cluster: Cluster, raw: RawClient, session: SessionId) -> int:
+    await raw.cut()
+    await eventually(lambda: cluster.n1.gateway.node.sessions.get(session) is None)
+    return 0
+
+
+WAYS: Final[dict[str, tuple[Callable[[Cluster, RawClient, SessionId], Awaitable[int]], int, ErrorCode]]] = {
+    "bye": (bye, 1000, ErrorCode.SESSION_CLOSED),
+    "administrator": (closed_by_an_administrator, 4205, ErrorCode.SESSION_CLOSED),
+    "revocation": (revoked, 4206, ErrorCode.REVOKED),
+    "window": (window_over, 0, ErrorCode.SESSION_EXPIRED),
+}
+"""How a session may end, the code that its client is told, and why it is refused from then on."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_session_that_is_ahead_of_the_grid_ends_for_good(cluster: Cluster, way: str) -> None:
+    """P7: when it ends, nothing of it is left in the grid, and it cannot be resumed anywhere."""
+    end, code, reason = WAYS[way]
+    window = 1 if way == "window" else 60
+    async with RawClient(cluster.n1.url) as raw:
+        opened = await raw.hello("alice", window=window)
+        await raw.send({"id": 1, "request": 1, "type": "subscribe", "selector": "a/**"})
+        await raw.expect("reply")
+    session = SessionId(opened["session"])
+    await cluster.go_away()
+    await cluster.see(GridState.AWAY)
+    async with RawClient(cluster.n1.url) as back:
+        again = await back.resume(opened["token"], attempt=1, received=1, oldest=2)
+        assert again["outcome"] == "reattached"
+        assert await end(cluster, back, session) == code
+    await cluster.come_back()
+    await cluster.see(GridState.UP)
+    await eventually(lambda: not cluster.n1.gateway.node.not_ready(), within=PATIENCE)
+
+    for _ in range(400):
+        if not await cluster.held(session):
+            break
+        await cluster.n1.gateway.node._persistence.until_available()
+    assert not await cluster.held(session)
+    for node in (cluster.n1, cluster.n2):
+        async with RawClient(node.url) as late:
+            refused = await late.resume(again["token"], attempt=2, received=1, oldest=2)
+        # In a grid that has just lost writes, what looks expired may be a session that its node has yet to restore.
+        assert refused["code"] in {reason.value, *(["try_later"] if way == "window" else [])}
+
+
+async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster: Cluster) -> None:
+    """A refusal for a claim of its own is no other owner's word."""
+    async with RawClient(cluster.n1.url) as raw:
+        opened = await raw.hello("alice", window=60)
+        held = cluster.n1.gateway.node.sessions.get(SessionId(opened["session"]))
+        assert held is not None
+        grid = cluster.n1.gateway.node._context.grid
+        # As a claim whose answer has come just before that to the end.
+        claimed: Any = await grid.sessions.claim(
+            held.id, by=held.owner, generation=held.generation, attempt=held.attempt + 1, now=time.time()
+        )
+        persistence: Any = cluster.n1.gateway.node._persistence
+        end = persistence._grid.sessions.end
+
+        async def end_and_take_over(right: Any, *, reason: ErrorCode) -> None:
+            held.take_over(claimed.record, saved=grid.generation)
+            await end(right, reason=reason)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(persistence._grid.sessions, "end", end_and_take_over)
+            await raw.send({"type": "bye"})
+            assert await raw.closed() == 1000
+    assert not await cluster.held(held.id)
