@@ -100,7 +100,7 @@ class NodeDirectory(Protocol):
 
         Raises:
             LeaseLost: the lease lapsed and a survivor may have taken over; ``join`` again, then verify every session.
-            GridUnavailable: see the module.
+            GridUnavailable: see the module. Also of a grid that was emptied: that it holds no lease means nothing.
         """
 
     async def leave(self, node: NodeRef) -> None:

@@ -170,6 +170,10 @@ class SessionStore(Protocol):
     Order: steps that one node starts for one session happen in the order in which they were started. ``create`` and
     ``claim`` may be passed by later steps, as they let those of established sessions go first: whoever builds on one of
     them waits for its answer.
+
+    A grid that lost data under its open connections, as by FLUSHALL, says nothing of sessions that it does not hold,
+    and takes none in, before it is adopted as what it is: such a step raises ``GridUnavailable``, and the grid comes
+    back with the next generation. So what is reported as gone has ended, or was lost before the generation in force.
     """
 
     async def create(self, record: SessionRecord) -> None:

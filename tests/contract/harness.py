@@ -159,6 +159,10 @@ class Harness(ABC):
         """Restart, with all data or those of *snapshot*, and wait for *grids*; others may be cut off."""
 
     @abstractmethod
+    async def flush(self) -> None:
+        """Delete all data, of every prefix, under the open connections of a running grid."""
+
+    @abstractmethod
     async def snapshot(self) -> Any:
         """Copy the grid's data."""
 
@@ -220,6 +224,9 @@ class MemoryHarness(Harness):
 
     async def restart(self, *grids: Grid, snapshot: Any = None) -> None:
         self.server.come_back(restarted=True, snapshot=snapshot)
+
+    async def flush(self) -> None:
+        self.server.flush()
 
     async def snapshot(self) -> Any:
         return self.server.snapshot()
@@ -391,6 +398,17 @@ class RedisHarness(Harness):
         await eventually(lambda: all(grid.state is GridState.AWAY for grid in grids))
         await self.servers.restart(snapshot=snapshot)
         await asyncio.gather(*(self.up(grid) for grid in grids))
+
+    async def flush(self) -> None:
+        match self.servers:
+            case RedisSentinels() as sentinels:
+                masters = [await asyncio.to_thread(sentinels.master)]
+            case RedisCluster() as cluster:
+                masters = [*await asyncio.to_thread(cluster.masters)]
+            case single:
+                masters = [single]
+        for server in masters:
+            await server.call("FLUSHALL")
 
     async def snapshot(self) -> Any:
         return await self.servers.snapshot()

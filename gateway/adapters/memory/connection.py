@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar, cast
 
 from gateway.adapters.memory.server import Answer, MemoryGridServer, Step
-from gateway.adapters.memory.state import NEVER_ADOPTED, NO_RUN, GridData
+from gateway.adapters.memory.state import NEVER_ADOPTED, NO_SEAL, GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridChange, GridState, GridUnavailable, Ownership
 
@@ -72,7 +72,7 @@ class Connection:
         self._idle = asyncio.Event()
         self._idle.set()
         self._generation = NEVER_ADOPTED
-        self._run_id = NO_RUN
+        self._seal = NO_SEAL
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
         self._on_revocations: Callable[[], None] = lambda: None
@@ -149,7 +149,8 @@ class Connection:
         self._calls += 1
         self._idle.clear()
         try:
-            answer = await (self._wait_for(step) if self.server.stalled else self._execute(step))
+            checked = self._checked(step)
+            answer = await (self._wait_for(checked) if self.server.stalled else self._execute(checked))
         finally:
             self._calls -= 1
             if not self._calls:
@@ -160,6 +161,17 @@ class Connection:
             finally:
                 del answer  # which holds the error, whose trace holds it
         return cast("T", answer.value)
+
+    def _checked(self, step: Step) -> Step:
+        """Make a step that is executed only on the data that was adopted."""
+
+        def checked(data: GridData, now: float) -> object:
+            if data.seal != self._seal:
+                self._look()
+                raise GridUnavailable(f"{self._node} has not adopted the grid as it is now")
+            return step(data, now)
+
+        return checked
 
     async def _execute(self, step: Step) -> Answer:
         breaks = self._breaks
@@ -222,7 +234,7 @@ class Connection:
         """Find out whether the connection stands, and tell if that has changed."""
         server = self.server
         connected = server.reachable and not self._cut and not self._closed
-        if self._up and not (connected and self._generation == server.generation):
+        if self._up and not (connected and self._seal == server.seal):
             # A grid of another generation has to be adopted before it is used again.
             self._up = False
             self._breaks += 1
@@ -234,11 +246,12 @@ class Connection:
             self._on_revocations()
 
     def _adopt(self) -> None:
-        server, known, in_force = self.server, self._generation, self.server.generation
-        self._generation, self._run_id = server.adopt(known, self._run_id), server.run_id
+        server, known, in_force = self.server, self._generation, self.server.seal
+        self._generation = server.adopt(known, self._seal)
+        self._seal = server.seal
         self._up = True
         if self._started:
             lost = known not in {NEVER_ADOPTED, self._generation}
             self.changes.put(GridChange(GridState.UP, self._generation, lost))
-        if self._generation != in_force:
+        if self._seal != in_force:
             server.generation_raised()

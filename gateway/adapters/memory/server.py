@@ -152,6 +152,10 @@ class MemoryGridServer:
         self._reachable = True
         self._tell_all()
 
+    def flush(self) -> None:
+        """Lose all data under open connections, as by FLUSHALL: nobody is told, and each finds out when it asks."""
+        self._data = self._no_data()
+
     def snapshot(self) -> GridData:
         """Copy the data as it is now, to ``come_back`` with later."""
         return copy.deepcopy(self._data)
@@ -202,18 +206,18 @@ class MemoryGridServer:
         self.drop(client)
 
     @property
-    def run_id(self) -> int:
-        """Which run of the server this is."""
-        return self._run_id
-
-    @property
     def generation(self) -> GridGeneration:
         """The generation in force."""
         return self._data.generation
 
-    def adopt(self, known: GridGeneration, known_run: int) -> GridGeneration:
+    @property
+    def seal(self) -> int:
+        """Its seal."""
+        return self._data.seal
+
+    def adopt(self, known: GridGeneration, known_seal: int) -> GridGeneration:
         """Adopt the data for a node; see ``GridData.adopt``."""
-        return self._data.adopt(self._run_id, known, known_run)
+        return self._data.adopt(self._run_id, known, known_seal)
 
     def generation_raised(self) -> None:
         """Have every connection look at the generation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
@@ -18,6 +19,13 @@ NO_RUN = 0
 
 NEVER_ADOPTED = GridGeneration(0)
 """The generation of a grid that nobody has adopted yet, and what a node knows that has not adopted one."""
+
+
+NO_SEAL = 0
+"""In the place of the seal of a generation, where there is none."""
+
+_SEALS = count(1)
+"""Numbers for seals; copies of data share them, as nothing else may."""
 
 
 class GridData:
@@ -37,29 +45,36 @@ class GridData:
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
+        self._seal = NO_SEAL
 
     @property
     def generation(self) -> GridGeneration:
         """The generation in force."""
         return self._generation
 
-    def adopt(self, run_id: int, known: GridGeneration, known_run: int) -> GridGeneration:
+    @property
+    def seal(self) -> int:
+        """Tells that generation from every other one, also of the same number; ``NO_SEAL`` before the first."""
+        return self._seal
+
+    def adopt(self, run_id: int, known: GridGeneration, known_seal: int) -> GridGeneration:
         """Make the data belong to the run *run_id* of the server, which may not be the one that wrote it.
 
         Args:
             run_id: of the server that holds the data now.
             known: the generation that the adopting node adopted last.
-            known_run: the run of the server that it adopted it from. Two nodes that saw different runs come and go may
-                each have given one of them the same number; then a new number tells the runs apart.
+            known_seal: its seal. Two nodes that saw different runs come and go, or data lost, may each have given one
+                of them the same number; then a new number tells them apart.
 
         Returns:
             The generation in force: the stored one if this run had been adopted before, else a higher one than anybody
             here knows.
         """
-        same_number = self._generation == known and known_run not in {NO_RUN, run_id}
+        same_number = self._generation == known and known_seal not in {NO_SEAL, self._seal}
         if self._run_id != run_id or self._generation < known or same_number:
             self._run_id = run_id
             self._generation = GridGeneration(max(self._generation, known) + 1)
+            self._seal = next(_SEALS)
         return self._generation
 
     def publish(self, commands: Sequence[PublishCommand], now: float) -> list[PublishResult]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from secrets import randbelow
 from typing import Any, Final
 
 from redis.asyncio.connection import AbstractConnection
@@ -42,8 +43,11 @@ NEVER_PROMOTED: Final = "0" * 40
 _ID_DIGITS: Final = 12
 """Of that id; with the run id it is unique without all 40."""
 
-_NOT_THESE: Final = "-"
-"""Names no process: what was adopted from it is not to be believed of any."""
+NO_SEAL: Final = "-"
+"""No generation bears it: whoever knows one by it must not take any for the same."""
+
+_SEALS: Final = 10**12
+"""How many seals one generation may have: two that were made apart for the same number are told apart by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +200,19 @@ class Adoption:
         self._members = members
 
     @property
-    def names(self) -> str:
+    def _names(self) -> str:
         """Of all processes, as the grid remembers them."""
         return " ".join(sorted(member.server.name for member in self._members))
 
-    async def adopt(self, known: int, known_from: str) -> GridGeneration:
+    async def adopt(self, known: int, known_seal: str) -> tuple[GridGeneration, str]:
         """Adopt.
 
         Args:
             known: newest generation this node has ever adopted; 0 if none.
-            known_from: the names of the processes it was adopted from.
+            known_seal: its seal; empty if there is none.
 
         Returns:
-            The generation in force, open in every partition.
+            The generation in force, open in every partition, and its seal.
 
         Raises:
             GridUnavailable: a master does not answer as it should.
@@ -217,31 +221,33 @@ class Adoption:
         chief = self._members[self._topology.shard(NODES_TAG)]
         while True:
             adopt = scripts.ADOPT(
-                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers), self.names, known, known_from
+                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers),
+                *(self._names, known, known_seal, str(randbelow(_SEALS))),
             )
-            ((generation, opened),) = await told_by(chief.label, chief.connection, [adopt])
-            found = await self._seal(generation, opened)
-            known = max(generation, *found)
+            ((generation, opened, sealed),) = await told_by(chief.label, chief.connection, [adopt])
+            seal = sealed.decode()
+            found = await self._seal(generation, seal, opened)
+            known, known_seal = max(generation, *found), seal
             if min(found) < 0:
                 # A part of the grid has lost what the others have, though its process is known: a slot that was given
                 # away without its data, or keys that somebody deleted. The next generation, whoever answers.
-                known_from = _NOT_THESE
+                known_seal = NO_SEAL
             elif known > generation:
                 # Another node adopts at this moment, or the grid lost only a part of its keys.
-                known_from = ""
-            elif opened or (await told_by(chief.label, chief.connection, [scripts.ADOPTED(keys.grid, generation)]))[0]:
-                return GridGeneration(generation)
+                known_seal = ""
+            elif opened or (await told_by(chief.label, chief.connection, [scripts.ADOPTED(keys.grid, seal)]))[0]:
+                return GridGeneration(generation), seal
 
-    async def _seal(self, generation: int, opened: int) -> list[int]:
+    async def _seal(self, generation: int, seal: str, opened: int) -> list[int]:
         """Open a generation in every partition; returns what each partition knows."""
         keys = self._keys
         commands: dict[int, list[Command]] = {}
         for stream in keys.stream:
-            seal = scripts.SEAL(stream, generation, self._stream_length, opened)
-            commands.setdefault(self._topology.shard(keys.tag(stream)), []).append(seal)
+            command = scripts.SEAL(stream, generation, self._stream_length, opened)
+            commands.setdefault(self._topology.shard(keys.tag(stream)), []).append(command)
         for mark in keys.opened:
-            seal = scripts.SEAL_SESSIONS(mark, generation, opened)
-            commands.setdefault(self._topology.shard(keys.tag(mark)), []).append(seal)
+            command = scripts.SEAL_SESSIONS(mark, seal, opened)
+            commands.setdefault(self._topology.shard(keys.tag(mark)), []).append(command)
         replies = await asyncio.gather(
             *(
                 told_by(self._members[number].label, self._members[number].connection, some)

@@ -93,7 +93,7 @@ class RedisGrid:
         )
         self._tail = RedisTail(dialer=dialer, link=self._link, keys=keys, timeout=timeout, metrics=metrics, log=log)
         self._gauges = ServerGauges(self._link, metrics)
-        self._sessions = RedisSessions(self._link.batcher, keys, leases)
+        self._sessions = RedisSessions(self._link, keys, leases)
         self._nodes = RedisNodes(node=node, link=self._link, keys=keys, leases=leases, tail=self._tail)
         self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
         self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail)

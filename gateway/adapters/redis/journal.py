@@ -74,9 +74,7 @@ class RedisJournal:
             patient=True,
         )
         if b"stale" in replies:
-            why = f"the grid is not of generation {generation} any more"
-            self._link.suspect(why)
-            raise GridUnavailable(why)
+            raise self._link.stale()
         return [
             reply if isinstance(reply, Exception) else Appended(reply[0] == 0, reply[1], reply[2]) for reply in replies
         ]

@@ -16,7 +16,8 @@ key                              type    content
                                          page. Written when a session is, deleted with it.
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
                                          "closed", "expired" or "revoked" for one window; bounded; expires as a whole.
-``P:{s17}:opened``               string  newest generation that was opened here. Written by adoption; stays.
+``P:{s17}:opened``               string  ``seal`` of the newest generation that was opened here. Written by adoption;
+                                         stays. Where it is another one, what is not there was lost and has not ended.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was
                                          removed. The empty topic → version that those of new topics must be above.
                                          Written by publishes and removals; stays.
@@ -30,7 +31,8 @@ key                              type    content
 ``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
                                          a delayed publish out for one window; bounded, and expires as a whole.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
-                                         them, the generation that is ``opened`` in every partition, ``term`` of the
+                                         them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
+                                         generation that is ``opened`` in every partition, ``term`` of the
                                          newest lease, ``revision`` of the revocations. Written by adoption, joining and
                                          revoking; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.

@@ -19,7 +19,7 @@ from typing import Final
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from gateway.adapters.redis.adoption import Adoption, Member, Server, greet, label_of, prepare
+from gateway.adapters.redis.adoption import NO_SEAL, Adoption, Member, Server, greet, label_of, prepare
 from gateway.adapters.redis.batcher import Batcher, abandon
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
 from gateway.adapters.redis.keys import Keys
@@ -105,7 +105,7 @@ class Link:
         self.attachment = 0
         self._generation = GridGeneration(0)
         self._state = GridState.AWAY
-        self._adopted_from = ""
+        self._seal = ""
         self._masters = ""
         self._clock_spread = 0.0
         self._attached: Attachment | None = None
@@ -136,6 +136,11 @@ class Link:
         return self._generation
 
     @property
+    def seal(self) -> str:
+        """Tells that generation from every other one, also of the same number; empty before the first."""
+        return self._seal
+
+    @property
     def stream_length(self) -> int:
         """Entries that streams keep, about."""
         return self._stream_length
@@ -158,6 +163,22 @@ class Link:
         """Yield each change of state after ``start``; for one listener."""
         while True:
             yield await self._changes.get()
+
+    def stale(self, *, emptied: bool = False) -> GridUnavailable:
+        """The grid turns out to be another one than was adopted: adopt again.
+
+        Args:
+            emptied: a part of it has gone though the rest may say nothing of it, so that it is to be of the next
+                generation, unless another node has seen to that already.
+
+        Returns:
+            The error for whoever asked.
+        """
+        if emptied and self._state is GridState.UP:
+            self._seal = NO_SEAL
+        reason = f"the grid is not of generation {self._generation} any more: it was emptied, or others have raised it"
+        self.suspect(reason)
+        return GridUnavailable(reason)
 
     def suspect(self, why: str) -> None:
         """Something does not fit the adopted grid: give the connection up, adopt again, and see."""
@@ -260,13 +281,12 @@ class Link:
                 members = await greet(self._finder, topology, connections)
                 await prepare(members, self._forsaken)
                 adoption = Adoption(self._keys, self._stream_length, topology, members)
-                generation = await adoption.adopt(self._generation, self._adopted_from)
+                generation, seal = await adoption.adopt(self._generation, self._seal)
         except BaseException:
             for each in connections:
                 self._drop(each)
             raise
-        self._adopted_from = adoption.names
-        self._go_up(Attachment(topology, members), generation)
+        self._go_up(Attachment(topology, members), generation, seal)
 
     async def _dial(self, topology: Topology) -> list[AbstractConnection]:
         """Connect to all masters, or to none."""
@@ -301,9 +321,9 @@ class Link:
         self._discarding.add(task)
         task.add_done_callback(self._discarding.discard)
 
-    def _go_up(self, attached: Attachment, generation: GridGeneration) -> None:
+    def _go_up(self, attached: Attachment, generation: GridGeneration, seal: str) -> None:
         lost_writes = self._generation not in {0, generation}
-        self._attached, self._generation = attached, generation
+        self._attached, self._generation, self._seal = attached, generation, seal
         self._forsaken.clear()
         self.attachment += 1
         self._state = GridState.UP

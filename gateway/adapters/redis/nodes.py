@@ -45,14 +45,16 @@ class RedisNodes:
         """See ``NodeDirectory.join``."""
         keys = self._keys
         asked = self._leases.now()
-        term, generation = await self._batcher.call(
+        term = await self._batcher.call(
             scripts.NODE_JOIN(
-                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed), str(node), _milliseconds(lease)
+                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed),
+                *(str(node), _milliseconds(lease), self._link.seal),
             )
         )
+        if term == b"stale":
+            raise self._link.stale()
         if node == self._node:
             self._leases.hold(until=asked + lease, term=term)
-        self._compare(generation)
 
     async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
@@ -64,7 +66,9 @@ class RedisNodes:
                 *(str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
             )
         )
-        self._compare(reply[0])
+        if reply[0].decode() != self._link.seal:
+            # Whether the lease has lapsed, this grid does not know: it was emptied, or others have adopted it anew.
+            raise self._link.stale()
         if len(reply) == 1:
             if node == self._node:
                 self._leases.lose()
@@ -141,11 +145,6 @@ class RedisNodes:
     def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
         """See ``NodeDirectory.claimed_elsewhere``."""
         return self._tail.inbox(self._keys.inbox(node))
-
-    def _compare(self, generation: int) -> None:
-        """A node with another memory has raised the generation, or the grid was emptied while it ran."""
-        if generation != self._link.generation:
-            self._link.suspect(f"the grid is of generation {generation}, not {self._link.generation}")
 
 
 def _report(stored: bytes | None) -> NodeReport | None:

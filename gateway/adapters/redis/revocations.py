@@ -144,7 +144,7 @@ class RedisRevocations:
         while True:
             page = scripts.REVOCATION_PAGE(keys.grid, keys.revocations, keys.revoked, generation, last, PAGE)
             revision, *rows = await self._link.batcher.call(page)
-            self._check(revision, generation)
+            self._check(revision)
             if first_page:
                 changes.revision, first_page = revision, False
             names = rows[::2]
@@ -173,14 +173,12 @@ class RedisRevocations:
                 *arguments,
             )
         )
-        self._check(reply, generation)
+        self._check(reply)
         return reply
 
-    def _check(self, reply: int, generation: GridGeneration) -> None:
+    def _check(self, reply: int) -> None:
         if reply < 0:
-            why = f"the grid is not of generation {generation} any more"
-            self._link.suspect(why)
-            raise GridUnavailable(why)
+            raise self._link.stale()
 
 
 def _written(revocation: Revocation) -> str:

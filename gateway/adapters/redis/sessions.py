@@ -8,9 +8,9 @@ from typing import Any, Final
 import orjson
 
 from gateway.adapters.redis import scripts
-from gateway.adapters.redis.batcher import Executor
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.lease import ANY_TERM, Leases
+from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.core.codes import ErrorCode
 from gateway.core.topics import session_partition
@@ -45,13 +45,14 @@ class RedisSessions:
     """Sessions in the grid.
 
     Args:
-        batcher: executes commands.
+        link: executes commands, and is told of a grid that lost sessions.
         keys: names of all keys.
         leases: this node's lease, and what it knows of those it takes over.
     """
 
-    def __init__(self, batcher: Executor, keys: Keys, leases: Leases) -> None:
-        self._batcher = batcher
+    def __init__(self, link: Link, keys: Keys, leases: Leases) -> None:
+        self._link = link
+        self._batcher = link.batcher
         self._keys = keys
         self._leases = leases
 
@@ -62,12 +63,14 @@ class RedisSessions:
         reply = await self._batcher.call(
             scripts.SESSION_CREATE(
                 *(keys.session(record.id), keys.owned[partition], keys.deadlines[partition], keys.ids[partition]),
+                *(keys.opened[partition], self._link.seal),
                 *_identity(record),
                 *self._fields(record),
             ),
             gated=True,
             patient=True,
         )
+        self._see_to(reply)
         if reply == b"fenced":
             raise Fenced(f"session {record.id} exists already")
 
@@ -85,12 +88,14 @@ class RedisSessions:
         shown = () if identity is None else (identity.principal, *_shown(identity))
         reply = await self._batcher.call(
             scripts.SESSION_CLAIM(
-                *(*self._all_keys(session), session, str(by), generation, attempt, short_hash(session)),
+                *(*self._all_keys(session), self._opened(session), self._link.seal),
+                *(session, str(by), generation, attempt, short_hash(session)),
                 *(self._leases.term, repr(float(now)), *shown),
             ),
             gated=True,
             patient=True,
         )
+        self._see_to(reply)
         if reply[0] == b"refused":
             return ClaimRefused(ErrorCode(reply[1].decode()))
         names = (
@@ -116,26 +121,27 @@ class RedisSessions:
         session = right.session
         reply = await self._batcher.call(
             scripts.SESSION_CHANGE(
-                *(self._keys.session(session), self._keys.ended[session_partition(session)]),
+                *self._keys_to_change(session),
                 *(str(right.owner), right.epoch, short_hash(session), confirmed),
                 *fields,
             ),
             gated=True,
         )
-        _check(reply, right)
+        self._check(reply, right)
 
     async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
         """See ``SessionStore.confirm``."""
         replies = await self._batcher.call_all(
             [
                 scripts.SESSION_CHANGE(
-                    *(self._keys.session(right.session), self._keys.ended[session_partition(right.session)]),
+                    *self._keys_to_change(right.session),
                     *(str(right.owner), right.epoch, "", proved),
                 )
                 for right, proved in proofs
             ],
             gated=True,
         )
+        self._see_to(*replies)
         return [reply == b"ok" for reply in replies]
 
     async def disconnect(self, right: Ownership) -> None:
@@ -143,11 +149,12 @@ class RedisSessions:
         session = right.session
         reply = await self._batcher.call(
             scripts.SESSION_DISCONNECT(
-                *self._all_keys(session), session, str(right.owner), right.epoch, short_hash(session)
+                *(*self._all_keys(session), self._opened(session), self._link.seal),
+                *(session, str(right.owner), right.epoch, short_hash(session)),
             ),
             gated=True,
         )
-        _check(reply, right)
+        self._check(reply, right)
 
     async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
         """See ``SessionStore.end``.
@@ -158,10 +165,12 @@ class RedisSessions:
         session = right.session
         reply = await self._batcher.call(
             scripts.SESSION_END(
-                *self._all_keys(session)[:3], session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS
+                *(*self._all_keys(session)[:3], self._opened(session), self._link.seal),
+                *(session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS),
             ),
             gated=True,
         )
+        self._see_to(reply)
         if reply == b"fenced":
             raise _fenced(right)
         if reply != b"gone":
@@ -174,7 +183,7 @@ class RedisSessions:
             [
                 scripts.SESSION_RESTORE(
                     *self._all_keys(each.id),
-                    keys.ids[session_partition(each.id)],
+                    *(keys.ids[session_partition(each.id)], self._opened(each.id), self._link.seal),
                     *_identity(each),
                     *(short_hash(each.id), int(recreate), each.attempt),
                     *self._fields(each),
@@ -182,6 +191,7 @@ class RedisSessions:
                 for each in records
             ]
         )
+        self._see_to(*replies)
         return [Restored(reply.decode()) for reply in replies]
 
     async def expire(self, partition: int, *, limit: int) -> list[Ended]:
@@ -262,6 +272,29 @@ class RedisSessions:
         # "!" follows the space that ends the owner's name.
         return ("ZRANGEBYLEX", self._keys.owned[partition], f"[{owner} ", f"({owner}!")
 
+    def _see_to(self, *replies: Any) -> None:
+        """Have the grid adopted again if it has lost sessions, or others have adopted it anew.
+
+        Raises:
+            GridUnavailable: so it is.
+        """
+        if b"stale" in replies:
+            raise self._link.stale()
+
+    def _check(self, reply: Any, right: Ownership) -> None:
+        self._see_to(reply)
+        if reply == b"fenced":
+            raise _fenced(right)
+        if reply != b"ok":
+            raise SessionGone(ErrorCode(reply[1].decode()))
+
+    def _opened(self, session: SessionId) -> str:
+        return self._keys.opened[session_partition(session)]
+
+    def _keys_to_change(self, session: SessionId) -> tuple[str, str, str, str]:
+        ended = self._keys.ended[session_partition(session)]
+        return (self._keys.session(session), ended, self._opened(session), self._link.seal)
+
     def _all_keys(self, session: SessionId) -> tuple[str, str, str, str]:
         partition = session_partition(session)
         keys = self._keys
@@ -331,13 +364,6 @@ def _record(session: SessionId, stored: Mapping[str, Any]) -> SessionRecord:
         credential_expires=float(expires) if expires else None,
         credential=credential.decode() or None,
     )
-
-
-def _check(reply: Any, right: Ownership) -> None:
-    if reply == b"fenced":
-        raise _fenced(right)
-    if reply != b"ok":
-        raise SessionGone(ErrorCode(reply[1].decode()))
 
 
 def _fenced(right: Ownership) -> Fenced:

@@ -152,7 +152,7 @@ class RedisTopics:
         steps = self._steps(parts)
         try:
             replies = await self._batcher.submit([self._publish(each) for each in steps], gated=True)
-            await self._see_to(replies)
+            self._see_to(replies)
         finally:
             self._arrived(parts)
         ordered: dict[int, PublishResult] = {}
@@ -179,7 +179,7 @@ class RedisTopics:
         generation, _, sequence = reply.partition(b"-")
         position = StreamPosition(GridGeneration(int(generation)), int(sequence))
         if position.generation != self._link.generation:
-            raise self._stale()
+            raise self._link.stale()
         return position
 
     async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
@@ -227,7 +227,7 @@ class RedisTopics:
             gated=True,
         )
         if isinstance(reply, bytes):
-            await self._see_to([reply])
+            self._see_to([reply])
             return None
         version, event, before = reply
         return Published(Version(version), EventId(f"{partition}-{event.decode()}"), duplicate=before == b"1")
@@ -246,7 +246,7 @@ class RedisTopics:
                 )
             )
         replies = await self._batcher.call_all(commands)
-        await self._see_to(replies)
+        self._see_to(replies)
         return sum(replies)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class RedisTopics:
             return [Fenced(why) for _ in part.places]
         raise GridUnavailable("an earlier request of the session did not reach the grid")
 
-    async def _see_to(self, replies: Sequence[Any]) -> None:
+    def _see_to(self, replies: Sequence[Any]) -> None:
         """Have the grid adopted again if it is not what was adopted.
 
         Raises:
@@ -331,15 +331,9 @@ class RedisTopics:
         """
         if b"emptied" in replies:
             # Somebody deleted keys under the running process: what is left must not pass for the same grid.
-            await self._batcher.call(("HDEL", self._keys.grid, "run_id"))
-            raise self._stale()
+            raise self._link.stale(emptied=True)
         if b"stale" in replies:
-            raise self._stale()
-
-    def _stale(self) -> GridUnavailable:
-        why = f"the grid is not of generation {self._link.generation} any more"
-        self._link.suspect(why)
-        return GridUnavailable(why)
+            raise self._link.stale()
 
 
 def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:

@@ -1,4 +1,4 @@
-"""Ends of sessions that are ahead of the grid: their clients came back while it was away, and nobody told it (P3, P7)."""
+"""Ends of sessions that are ahead of the grid: their clients came back while it was away (P3, P7)."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def test_a_reader_that_hears_nothing_is_noticed(harmed: Bench, monkeypatch
     def silence() -> float:
         return metrics.gauge(catalogue.GRID_TAIL_SILENCE_SECONDS)
 
-    assert silence() == 0
+    assert silence() < 1, "its reader has just begun, if that"
     grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
     await eventually(lambda: 0 < silence() < 1, "idle reads come to an end")
     harmed.server.suspend()

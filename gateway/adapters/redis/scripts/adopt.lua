@@ -1,22 +1,24 @@
 #!lua flags=allow-oom
 -- Adopt the grid: decide which generation is in force for the Redis processes that answer.
 --
--- KEYS[1] grid       hash    run_id, generation, opened, term
+-- KEYS[1] grid       hash    run_id, generation, seal, opened, term
 -- KEYS[2] leases     zset    node -> end of its lease (ms, Redis clock)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed    string  when any node last took or renewed a lease (ms, Redis clock)
 -- KEYS[5] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] names of the answering processes, one per master, separated by blanks; see adoption.py
 -- ARGV[2] newest generation the caller has ever adopted; 0 if none
--- ARGV[3] names of the processes that the caller adopted it from; '' if that is not to be compared
--- Result  {the generation in force, 1 if it is open in every partition already, else 0}
+-- ARGV[3] seal of that generation; '' if it is not to be compared
+-- ARGV[4] a random number, for a seal, should one have to be made
+-- Result  {the generation in force, 1 if it is open in every partition already, else 0, its seal}
 --
 -- Invariant: (run_id, generation) change together, and the generation never falls below one that any caller knows. A
 -- process that is not among the stored ones may have lost writes (restart, promotion, lost data): next generation. One
 -- that is missing has lost nothing: its hash tags were moved to the others while it lived, or else one of its replicas
 -- would be among the processes now.
--- Also if the caller knows the stored generation from another process: two nodes that were cut off in turn may have seen
--- different processes come back from the same older state, and no number may stand for both.
+-- Also if the caller knows the stored generation by another seal: two nodes that were cut off in turn may have seen
+-- different processes come back from the same older state, or each a grid that was emptied under it, and no number may
+-- stand for both. A seal is "<generation>.<random>"; one of another generation was left by a node that knew no seals.
 -- An outage lapses nobody: whoever had a lease gets its full length again if the grid was another process, or if no
 -- node at all renewed for more than half the length of its lease (healthy nodes renew every third of it). Only a node
 -- that is being taken over stays lapsed: some of its sessions are on the clock already, so it must come back by join.
@@ -34,10 +36,10 @@ local function all_among(names, known)
 end
 
 local known = tonumber(ARGV[2])
-local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened')
+local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened', 'seal')
 local generation = tonumber(stored[2]) or 0
 local changed = not stored[1] or not all_among(ARGV[1], stored[1]) or generation < known
-  or (generation == known and ARGV[3] ~= '' and not all_among(ARGV[1], ARGV[3]))
+  or (generation == known and ARGV[3] ~= '' and stored[5] ~= ARGV[3])
 if changed then
   generation = math.max(generation, known) + 1
   -- Terms of leases rise over generations too, or a session that carries one of a lost grid could never be orphaned.
@@ -46,6 +48,12 @@ if changed then
     'HSET', KEYS[1], 'run_id', ARGV[1], 'generation', string.format('%.0f', generation),
     'term', string.format('%.0f', term)
   )
+end
+
+local seal, opened = stored[5], stored[4] == string.format('%.0f', generation)
+if changed or not seal or math.floor(tonumber(seal)) ~= generation then
+  seal, opened = string.format('%.0f.', generation) .. ARGV[4], false
+  redis.call('HSET', KEYS[1], 'seal', seal)
 end
 
 local time = redis.call('TIME')
@@ -64,4 +72,4 @@ end
 if extended then
   redis.call('SET', KEYS[4], string.format('%.0f', now))
 end
-return {generation, stored[4] == string.format('%.0f', generation) and 1 or 0}
+return {generation, opened and 1 or 0, seal}

@@ -1,17 +1,21 @@
 #!lua flags=allow-oom
 -- Take a lease.
 --
--- KEYS[1] grid       hash    run_id, generation, term
+-- KEYS[1] grid       hash    run_id, generation, seal, term
 -- KEYS[2] leases     zset    node -> end of its lease (ms)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- KEYS[5] renewed    string  when any node last took or renewed a lease (ms)
 -- ARGV[1] node
 -- ARGV[2] length (ms)
--- Result  {term, generation}
+-- ARGV[3] seal of the generation that the caller has adopted
+-- Result  term; or 'stale', and nothing is done, if the caller must adopt the grid again
 --
 -- Invariant: every lease has a term above all earlier ones, so that a takeover of an earlier lease of the same node
 -- cannot touch what the node writes now. A takeover under way is void.
+if redis.call('HGET', KEYS[1], 'seal') ~= ARGV[3] then
+  return 'stale'
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
@@ -19,4 +23,4 @@ redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)
 redis.call('HDEL', KEYS[4], ARGV[1])
 redis.call('SET', KEYS[5], string.format('%.0f', now))
-return {term, tonumber(redis.call('HGET', KEYS[1], 'generation')) or 0}
+return term

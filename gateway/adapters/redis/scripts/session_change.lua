@@ -2,33 +2,40 @@
 --
 -- KEYS[1] session  hash  see keys.py
 -- KEYS[2] ended    zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
--- ARGV[1] owner that writes
--- ARGV[2] epoch of its claim
--- ARGV[3] short hash of the id
--- ARGV[4] new oldest accepted token generation, '' to leave it
--- ARGV[5..] fields and new values
--- Result  'ok', 'fenced', or 'gone' with a reason: {'gone', reason}
+-- KEYS[3] opened  string  seal of the newest generation that was opened here
+-- ARGV[1] seal of the generation that the caller has adopted
+-- ARGV[2] owner that writes
+-- ARGV[3] epoch of its claim
+-- ARGV[4] short hash of the id
+-- ARGV[5] new oldest accepted token generation, '' to leave it
+-- ARGV[6..] fields and new values
+-- Result  'ok', 'fenced', {'gone', reason}, or 'stale': the caller must adopt the grid again
 --
 -- Invariant: only the stored owner with the stored epoch writes (P3); confirmed never falls.
+-- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
+-- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'confirmed', 'ended')
 if not stored[1] then
   for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
-    if redis.call('ZSCORE', KEYS[2], reason .. ':' .. ARGV[3]) then
+    if redis.call('ZSCORE', KEYS[2], reason .. ':' .. ARGV[4]) then
       return {'gone', reason}
     end
   end
+  if redis.call('GET', KEYS[3]) ~= ARGV[1] then
+    return 'stale'
+  end
   return {'gone', 'session_unknown'}
 end
-if stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2] then
+if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[3] then
   return 'fenced'
 end
 if stored[4] then
   return {'gone', stored[4]}
 end
-if ARGV[4] ~= '' and tonumber(ARGV[4]) > tonumber(stored[3]) then
-  redis.call('HSET', KEYS[1], 'confirmed', ARGV[4])
+if ARGV[5] ~= '' and tonumber(ARGV[5]) > tonumber(stored[3]) then
+  redis.call('HSET', KEYS[1], 'confirmed', ARGV[5])
 end
-if #ARGV > 4 then
-  redis.call('HSET', KEYS[1], unpack(ARGV, 5))
+if #ARGV > 5 then
+  redis.call('HSET', KEYS[1], unpack(ARGV, 6))
 end
 return 'ok'

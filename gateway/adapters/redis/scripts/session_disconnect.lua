@@ -5,23 +5,30 @@
 -- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- KEYS[4] ended      zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
--- ARGV[1] id
--- ARGV[2] owner that writes
--- ARGV[3] epoch of its claim
--- ARGV[4] short hash of the id
--- Result  'ok', 'fenced', or {'gone', reason}
+-- KEYS[5] opened  string  seal of the newest generation that was opened here
+-- ARGV[1] seal of the generation that the caller has adopted
+-- ARGV[2] id
+-- ARGV[3] owner that writes
+-- ARGV[4] epoch of its claim
+-- ARGV[5] short hash of the id
+-- Result  'ok', 'fenced', {'gone', reason}, or 'stale': the caller must adopt the grid again
 --
 -- Invariant: asking twice does not lengthen the window.
+-- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
+-- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'connected', 'window', 'ended')
 if not stored[1] then
   for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
-    if redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[4]) then
+    if redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[5]) then
       return {'gone', reason}
     end
   end
+  if redis.call('GET', KEYS[5]) ~= ARGV[1] then
+    return 'stale'
+  end
   return {'gone', 'session_unknown'}
 end
-if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[3] then
+if stored[1] ~= ARGV[3] or stored[2] ~= ARGV[4] then
   return 'fenced'
 end
 if stored[5] then
@@ -30,7 +37,7 @@ end
 if stored[3] == '1' then
   local time = redis.call('TIME')
   redis.call('HSET', KEYS[1], 'connected', '0')
-  redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + stored[4] * 1000), ARGV[1])
+  redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[2])
+  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + stored[4] * 1000), ARGV[2])
 end
 return 'ok'

@@ -1,0 +1,175 @@
+"""FLUSHALL under whole nodes with open connections: no living session is lost, each loss is made good once (P10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from gateway.catalogue import log_events as events
+from gateway.ports import GridState
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.seeds import seeded
+
+pytestmark = pytest.mark.redis
+
+PATIENCE: Final = 30.0
+"""Seconds in which everything must be in the grid again after the last loss."""
+
+SESSIONS: Final = 36
+"""Sessions with a client; as many again are opened, closed and moved while the grid is emptied."""
+
+FLUSHES: Final = 12
+"""Times the grid is emptied."""
+
+
+class Redis:
+    """Two nodes on one Redis."""
+
+    def __init__(self, server: RedisServer, nodes: tuple[TestNode, TestNode]) -> None:
+        self.server, self.nodes = server, nodes
+
+    async def flush(self) -> None:
+        await self.server.call("FLUSHALL")
+
+    async def settled(self) -> None:
+        """Wait until both nodes have adopted the same grid, and it holds all that they serve."""
+
+        def is_settled() -> bool:
+            grids = [node.gateway.node._context.grid for node in self.nodes]
+            return (
+                len({grid.generation for grid in grids}) == 1
+                and all(grid.state is GridState.UP for grid in grids)
+                and not any(
+                    node.gateway.node._persistence.must_restore(session)
+                    for node in self.nodes
+                    for session in node.gateway.node.sessions
+                )
+            )
+
+        await eventually(is_settled, within=PATIENCE)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Redis]:
+    async with RedisServer() as server:
+        settings: dict[str, Any] = {"grid": server.url, "grid_prefix": unique_prefix(), "grid_timeout": 2}
+        settings |= {"lease": 3, "lease_renew": 0.3, "reap_interval": 0.3, "window_default": 60}
+        async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
+            yield Redis(server, (n1, n2))
+
+
+class Client:
+    """A client that asks for one thing after the other, and asks again for what was refused as retryable."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.raw = RawClient("")
+        self.sent = 0
+        self.asked = 0
+        self.welcome: dict[str, Any] = {}
+
+    async def open(self, node: TestNode) -> None:
+        while True:
+            await self.raw.cut()
+            self.raw = RawClient(node.url)
+            await self.raw.connect()
+            await self.raw.send({"type": "hello", "principal": self.name})
+            self.welcome = await self.raw.receive(within=PATIENCE)
+            if self.welcome["type"] == "welcome":
+                self.sent = 0
+                return
+            assert self.welcome["code"] == "grid_unavailable", self.welcome
+
+    async def ask(self, kind: str, **fields: Any) -> None:
+        while True:
+            self.sent += 1
+            number = self.sent
+            await self.raw.send({"id": number, "request": number, "type": kind, **fields})
+            reply = await self._answer_to(number)
+            if "error" not in reply:
+                self.asked += 1
+                return
+            assert reply["error"]["code"] == "grid_unavailable", reply
+            await self.raw.send({"type": "ack", "received": reply["id"]})
+            await asyncio.sleep(reply["error"]["retry_after"])
+
+    async def _answer_to(self, number: int) -> dict[str, Any]:
+        return await self.raw.expect("reply", within=PATIENCE, where=lambda reply: reply["request"] == number)
+
+    async def bye(self) -> None:
+        await self.raw.send({"type": "bye"})
+        assert await self.raw.closed(within=PATIENCE) == 1000
+        await self.raw.cut()
+
+
+async def test_an_emptied_grid_costs_no_living_session() -> None:
+    chance = seeded("emptied")
+    async with running() as redis:
+        clients = [Client(f"client-{number}") for number in range(SESSIONS)]
+        await asyncio.gather(*(each.open(redis.nodes[place % 2]) for place, each in enumerate(clients)))
+        over = asyncio.Event()
+
+        async def write(client: Client) -> None:
+            while not over.is_set():
+                await client.ask("properties", set={"n": str(client.asked)})
+                await client.ask("publish", topic=f"a/{client.name}", value=client.asked)
+
+        async def come_and_go(number: int) -> None:
+            while not over.is_set():
+                client = Client(f"passer-{number}")
+                await client.open(redis.nodes[chance.randrange(2)])
+                await client.ask("subscribe", selector="b/*")
+                await client.bye()
+
+        async def flush() -> None:
+            for _ in range(FLUSHES):
+                # At every moment: soon after another loss, in the middle of what it takes to make it good, and later.
+                await asyncio.sleep(chance.choice([0.01, 0.05, 0.2, 0.8]))
+                await redis.flush()
+            await redis.settled()
+            over.set()
+
+        async with asyncio.timeout(4 * PATIENCE):
+            await asyncio.gather(
+                *(write(each) for each in clients), *(come_and_go(number) for number in range(6)), flush()
+            )
+        assert not any(node.log.of(events.SESSION_FENCED) for node in redis.nodes)
+        await redis.settled()
+        grid = redis.nodes[0].gateway.node._context.grid
+        for client in clients:
+            stored = await grid.sessions.find(client.welcome["session"])
+            assert stored is not None
+            assert stored.connected
+            assert stored.properties["n"] == str(client.asked - 2)
+            await client.bye()
+
+
+async def test_each_loss_is_made_good_once() -> None:
+    """The restore pass runs once for each loss, and no node takes the loss of its lease with it for a lapse."""
+    async with running() as redis:
+        clients = [Client(f"client-{number}") for number in range(SESSIONS)]
+        await asyncio.gather(*(each.open(redis.nodes[place % 2]) for place, each in enumerate(clients)))
+        await redis.flush()
+        for node in redis.nodes:
+            await eventually(lambda node=node: len(node.log.of(events.GRID_RESTORED)) == 1, within=PATIENCE)  # type: ignore[misc]
+        await redis.settled()
+        # Two renewals later nobody has found anything else to write.
+        tables = [node.gateway.node._membership._table for node in redis.nodes]
+        for _ in range(2):
+            for place, node in enumerate(redis.nodes):
+                await eventually(
+                    lambda node=node, place=place: node.gateway.node._membership._table is not tables[place],  # type: ignore[misc]
+                    within=PATIENCE,
+                )
+                tables[place] = node.gateway.node._membership._table
+        for node in redis.nodes:
+            assert [each["sessions"] for each in node.log.of(events.GRID_RESTORED)] == [SESSIONS // 2]
+            assert node.log.of(events.LEASE_LOST) == []
+        for client in clients:
+            await client.bye()
