@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
+from gateway.app.gathering import Gathering
 from gateway.app.lag import TailLag
 from gateway.app.operations.watchers import Watchers
 from gateway.app.replicas import Change, Partition, Replicas
@@ -28,10 +29,9 @@ from gateway.core.topics import topic_partition
 from gateway.core.types import TopicPath
 from gateway.ports import PositionLost
 
-VALUES_REREAD: Final = Notice(
-    NoticeCode.VALUES_REREAD,
-    "The node lost its place in the stream of updates; current values follow instead of every update between.",
-)
+LOSS_DELAY: Final = 0.02
+"""Seconds in which losses of places in streams gather: an event such as the loss of the grid takes the places in all of
+them, one after the other, and every session is to be told once, before it is sent the first value."""
 
 SNAPSHOT_SLICE: Final = 250
 """Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
@@ -39,6 +39,15 @@ SNAPSHOT_SLICE: Final = 250
 RUN_BYTES: Final = 16 * 1024
 """Bytes of updates above which a run is ended. What goes to the same sessions is joined once for all of them, and a
 longer run would save nothing more: it has to be cut where a message or a transport is full, for each session apart."""
+
+
+def values_reread(partitions: Iterable[int]) -> Notice:
+    """Make the notice that current values of *partitions* follow instead of every update."""
+    return Notice(
+        NoticeCode.VALUES_REREAD,
+        "The node lost its place in the stream of updates; current values follow instead of every update between.",
+        partitions=tuple(sorted(partitions)),
+    )
 
 
 class Delivery:
@@ -74,6 +83,9 @@ class Delivery:
             failed=lambda error: context.log.emit(
                 events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)
             ),
+        )
+        self._lost: Gathering[int, None] = Gathering(
+            context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
         )
         self.lag = TailLag(context.clock, context.metrics)
         self.watchers = Watchers()
@@ -283,10 +295,20 @@ class Delivery:
     def _position_lost(self, number: int) -> None:
         self._log.emit(events.POSITION_LOST, partition=number)
         self._metrics.add(catalogue.GRID_POSITIONS_LOST)
-        told = [session for session in self._sessions if number in session.retained]
-        self._metrics.add(catalogue.LOSSES_DECLARED, len(told), label="position")
-        self.notify(told, VALUES_REREAD)
-        self.replicas.read_again(number)
+        self._grid.tail.unfollow(number)  # nothing comes from behind the hole before it has been told
+        self._lost.put(number, None)
+
+    async def _positions_lost(self, lost: dict[int, None]) -> None:
+        told: dict[frozenset[int], list[Session]] = {}
+        for session in self._sessions:
+            concerned = session.retained & lost.keys()
+            if concerned:
+                told.setdefault(frozenset(concerned), []).append(session)
+        for concerned, sessions in told.items():
+            self._metrics.add(catalogue.LOSSES_DECLARED, len(sessions), label="position")
+            self.notify(sessions, values_reread(concerned))
+        for number in lost:
+            self.replicas.read_again(number)
 
     def notify(self, sessions: Iterable[Session], notice: Notice) -> None:
         """Declare something to sessions (P2)."""

@@ -33,7 +33,7 @@ from gateway.client.errors import (
 )
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
-from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update
+from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 
 __all__ = [
     "ConnectFailed",
@@ -62,5 +62,6 @@ __all__ = [
     "Update",
     "UpdateStream",
     "ValueTooLarge",
+    "ValuesReread",
     "connect",
 ]

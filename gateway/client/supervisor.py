@@ -29,7 +29,7 @@ from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.refreshing import Refreshing
 from gateway.client.requests import ClientAsk
 from gateway.client.streams import Streams
-from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
+from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 from gateway.core import packets
 from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Outcome
 from gateway.core.errors import RemoteProtocolError
@@ -354,6 +354,8 @@ class Supervisor:
             withdrawn, selections = notice.withdrawn or (), notice.selections or ()
             self.asking.withdrawn(selections)
             self.notices.append(SelectionsWithdrawn(notice.code, notice.message, withdrawn, selections))
+        elif notice.code == packets.NoticeCode.VALUES_REREAD:
+            self.notices.append(ValuesReread(notice.code, notice.message, notice.partitions or ()))
         else:
             self.notices.append(Notice(notice.code, notice.message))
 

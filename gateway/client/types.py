@@ -97,6 +97,17 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesReread(Notice):
+    """The node lost its place in the stream of updates: current values come in place of each update between.
+
+    Attributes:
+        partitions: numbers of the topic partitions that are concerned, sorted; empty if the node does not tell.
+    """
+
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SelectionsWithdrawn(Notice):
     """The session may not select any more what it had selected. Streams of it stay open and get what is left.
 

@@ -389,12 +389,14 @@ class Notice:
         message: a sentence for people.
         withdrawn: selectors that were taken out of the session's selections; None if this is not about them.
         selections: the session's selections after that, as in the welcome; None likewise.
+        partitions: topic partitions that are concerned, sorted; None if this is not about some of them.
     """
 
     code: str
     message: str
     withdrawn: tuple[str, ...] | None = None
     selections: tuple[str, ...] | None = None
+    partitions: tuple[int, ...] | None = None
 
 
 ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate | Malformed

@@ -152,6 +152,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
         41, Reply(request=NINE, error=ErrorCode.GRID_UNAVAILABLE, message=UNAVAILABLE, retry_after=0.5)
     ),
     "an-error-code-of-the-future": session(41, Reply(request=NINE, error=ErrorCode.INTERNAL, message="please wait")),
+    "notice-values-reread": session(46, Notice("values_reread", "Current values follow.", partitions=(3, 17))),
     "notice": session(45, Notice("grid_lost_writes", "The grid came back with less than it had.")),
     "reply-to-a-selector-that-is-too-wide": session(
         3, Reply(request=RequestNumber(2), error=ErrorCode.FORBIDDEN, message=TOO_WIDE)

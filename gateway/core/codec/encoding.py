@@ -143,6 +143,8 @@ def encode_notice(notice: Notice) -> bytes:
         content["withdrawn"] = notice.withdrawn
     if notice.selections is not None:
         content["selections"] = notice.selections
+    if notice.partitions is not None:
+        content["partitions"] = notice.partitions
     return _body(content)
 
 

@@ -220,7 +220,17 @@ def _notice(packet: Object) -> Notice:
         read_text(packet, "message"),
         _read_list(packet, "withdrawn"),
         _read_list(packet, "selections"),
+        _read_numbers(packet, "partitions"),
     )
+
+
+def _read_numbers(packet: Object, name: str) -> tuple[int, ...] | None:
+    entries = packet.get(name)
+    if entries is None:
+        return None
+    if not isinstance(entries, list) or not all(type(entry) is int for entry in entries):
+        raise BadField(f"'{name}' must be an array of integers")
+    return tuple(entries)
 
 
 def _read_list(packet: Object, name: str) -> tuple[str, ...] | None:

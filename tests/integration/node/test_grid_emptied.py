@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 
 from gateway.catalogue import log_events as events
+from gateway.core.topics import topic_partition
+from gateway.core.types import TopicPath
 from gateway.ports import GridState
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
@@ -173,3 +175,27 @@ async def test_each_loss_is_made_good_once() -> None:
             assert node.log.of(events.LEASE_LOST) == []
         for client in clients:
             await client.bye()
+
+
+async def test_one_notice_tells_of_all_values_that_are_read_again() -> None:
+    """5.8: one notice for each event, which names the partitions that the session selects from."""
+    topics = [f"{root}/x" for root in "abcdefgh"]
+    concerned = sorted({topic_partition(TopicPath(topic), 1) for topic in topics})
+    async with running() as redis:
+        client, other = Client("client"), Client("other")
+        for each in (client, other):
+            await each.open(redis.nodes[0])
+        for topic in topics:
+            await client.ask("subscribe", selector=topic)
+        await other.ask("subscribe", selector="a/*")
+        await redis.flush()
+        await client.ask("publish", topic="a/x", value="after")
+        for each in (client, other):
+            while not any(packet.get("value") == "after" for packet in each.raw.seen):
+                await each.raw.receive(within=PATIENCE)
+            heard = [packet for packet in each.raw.seen if packet["type"] in {"notice", "update"}]
+            (reread,) = [packet for packet in heard if packet.get("code") == "values_reread"]
+            expected = concerned if each is client else [topic_partition(TopicPath("a/x"), 1)]
+            assert reread["partitions"] == expected
+            assert heard.index(reread) < min(place for place, packet in enumerate(heard) if packet["type"] == "update")
+            await each.bye()
