@@ -160,6 +160,13 @@ GRID_MASTERS_CHANGED = LogEvent(
     "Other Redis processes than before are the masters of the grid: one was replaced, added or removed.",
     ("masters", "before"),
 )
+GRID_CLOCK_STEPPED = LogEvent(
+    "grid_clock_stepped",
+    Level.WARNING,
+    "The clock of Redis was set, forward if the seconds are positive. Windows and leases go on as before. Told by one "
+    "node.",
+    ("seconds", "shift_seconds"),
+)
 GRID_WRITE_REFUSED = LogEvent(
     "grid_write_refused",
     Level.ERROR,

@@ -166,6 +166,16 @@ GRID_CLOCK_SPREAD = Metric(
     Kind.GAUGE,
     "Largest difference between the clocks of the grid's masters when it was adopted last, asking included.",
 )
+GRID_CLOCK_SHIFT = Metric(
+    "gateway_grid_clock_shift_seconds",
+    Kind.GAUGE,
+    "By how much the clock of Redis is ahead of the time of the grid: the sum of all steps that it was set by.",
+)
+GRID_CLOCK_STEPS = Metric(
+    "gateway_grid_clock_steps_total",
+    Kind.COUNTER,
+    "Times this node was the one to record that the clock of Redis was set; deadlines were kept.",
+)
 GRID_POSITIONS_LOST = Metric(
     "gateway_grid_positions_lost_total", Kind.COUNTER, "Partitions whose values had to be read again."
 )

@@ -23,7 +23,7 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -73,9 +73,13 @@ class RedisServer:
     Args:
         aof: write every change to disk before answering it (``appendfsync always``), so that a kill loses nothing.
         arguments: more command-line arguments, such as ``["--maxmemory", "10mb"]``.
+        environment: more variables of its environment.
     """
 
-    def __init__(self, *, aof: bool = False, arguments: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, aof: bool = False, arguments: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._environment = None if environment is None else {**os.environ, **environment}
         self._binary = redis_binary()
         self._aof = aof
         self._arguments = arguments
@@ -232,7 +236,12 @@ class RedisServer:
             # Even when the test run itself is killed with SIGKILL, the server must not stay.
             command = [setpriv, "--pdeathsig", "KILL", *command]
         self._process = subprocess.Popen(
-            command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+            command,
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
         _running.add(self)
 

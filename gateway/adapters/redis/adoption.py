@@ -26,6 +26,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import SLOTS, ClusterFinder
 from gateway.adapters.redis.dialer import converse, why
 from gateway.adapters.redis.keys import NODES_TAG, Keys
@@ -191,9 +192,13 @@ class Adoption:
         stream_length: entries that streams keep, about.
         topology: who serves what.
         members: the masters, prepared.
+        clock: what this node knows of the time of the grid.
     """
 
-    def __init__(self, keys: Keys, stream_length: int, topology: Topology, members: Sequence[Member]) -> None:
+    def __init__(
+        self, keys: Keys, stream_length: int, topology: Topology, members: Sequence[Member], clock: GridClock
+    ) -> None:
+        self._clock = clock
         self._keys = keys
         self._stream_length = stream_length
         self._topology = topology
@@ -219,12 +224,16 @@ class Adoption:
         """
         keys = self._keys
         chief = self._members[self._topology.shard(NODES_TAG)]
+        clock = self._clock
         while True:
+            asked, has_read = clock.local(), clock.estimate() is not None
             adopt = scripts.ADOPT(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers),
-                *(self._names, known, known_seal, str(randbelow(_SEALS))),
+                *(clock.argument(), self._names, known, known_seal, str(randbelow(_SEALS)), int(has_read)),
             )
-            ((generation, opened, sealed),) = await told_by(chief.label, chief.connection, [adopt])
+            ((generation, opened, sealed, said, shift),) = await told_by(chief.label, chief.connection, [adopt])
+            # Should it not fit, the next renewal of the lease sees to that.
+            clock.read(said, shift, asked=asked, answered=clock.local())
             seal = sealed.decode()
             found = await self._seal(generation, seal, opened)
             known, known_seal = max(generation, *found), seal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
+from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, Remap
 from gateway.adapters.redis.gauges import ServerGauges
@@ -88,13 +89,16 @@ class RedisGrid:
             stream_length=stream_length,
             timeout=timeout,
             leases=leases,
+            clock=GridClock(clock),
             metrics=metrics,
             log=log,
         )
         self._tail = RedisTail(dialer=dialer, link=self._link, keys=keys, timeout=timeout, metrics=metrics, log=log)
         self._gauges = ServerGauges(self._link, metrics)
         self._sessions = RedisSessions(self._link, keys, leases)
-        self._nodes = RedisNodes(node=node, link=self._link, keys=keys, leases=leases, tail=self._tail)
+        self._nodes = RedisNodes(
+            node=node, link=self._link, keys=keys, leases=leases, tail=self._tail, metrics=metrics, log=log
+        )
         self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
         self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail)
         self._journal = RedisJournal(node=node, link=self._link, keys=keys, length=journal_length)

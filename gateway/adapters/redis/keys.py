@@ -32,13 +32,16 @@ key                              type    content
                                          a delayed publish out for one window; bounded, and expires as a whole.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
-                                         generation that is ``opened`` in every partition, ``term`` of the
+                                         generation that is ``opened`` in every partition, ``shift`` of the clock of
+                                         Redis against the time of the grid (ms; ``clock.py``), ``term`` of the
                                          newest lease, ``revision`` of the revocations. Written by adoption, joining and
                                          revoking; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    lapsed incarnation → ``<end of the right> <who has it>``. As the lease.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
+``P:{nodes}:clocks``             hash    node incarnation → ``<what the clock of Redis said when it last fitted>
+                                         <shift by which it did>``, in milliseconds; ``clock.py``. As the lease.
 ``P:{nodes}:reports``            hash    node incarnation → what it tells of itself (JSON). As the lease.
 ``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
 ``P:{nodes}:revocations``        hash    ``<kind>:<value>`` → ``<made> <until or -> <reason>``, times in seconds since
@@ -114,6 +117,7 @@ class Keys:
         self.leases = f"{prefix}:{{nodes}}:leases"
         self.members = f"{prefix}:{{nodes}}:members"
         self.takeovers = f"{prefix}:{{nodes}}:takeovers"
+        self.clocks = f"{prefix}:{{nodes}}:clocks"
         self.reports = f"{prefix}:{{nodes}}:reports"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"

@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 
 from gateway.adapters.redis.adoption import NO_SEAL, Adoption, Member, Server, greet, label_of, prepare
 from gateway.adapters.redis.batcher import Batcher, abandon
+from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
@@ -73,11 +74,13 @@ class Link:
         stream_length: entries that streams keep, about.
         timeout: seconds for each step, connecting included.
         leases: gate of the batchers.
+        clock: what this node knows of the time of the grid.
         metrics: where it is measured.
         log: where it is told.
 
     Attributes:
         batcher: sends commands while the link is up.
+        clock: as given.
         attachment: counts the times the grid was adopted, so that a reader of many pages sees a change between two.
     """
 
@@ -90,9 +93,11 @@ class Link:
         stream_length: int,
         timeout: float,
         leases: Leases,
+        clock: GridClock,
         metrics: Metrics,
         log: EventLog,
     ) -> None:
+        self.clock = clock
         self._finder = finder
         self._dialer = dialer
         self._keys = keys
@@ -280,7 +285,7 @@ class Link:
             async with asyncio.timeout(self._timeout):
                 members = await greet(self._finder, topology, connections)
                 await prepare(members, self._forsaken)
-                adoption = Adoption(self._keys, self._stream_length, topology, members)
+                adoption = Adoption(self._keys, self._stream_length, topology, members, self.clock)
                 generation, seal = await adoption.adopt(self._generation, self._seal)
         except BaseException:
             for each in connections:

@@ -9,14 +9,21 @@ from typing import Any, Final
 import orjson
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.clock import TOLERANCE_MS
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
+from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
+from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
 from gateway.core.types import NodeRef
-from gateway.ports import LapsedLease, LeaseLost, LeaseTable, NodeEntry, NodeReport, Ownership
+from gateway.ports import EventLog, LapsedLease, LeaseLost, LeaseTable, Metrics, NodeEntry, NodeReport, Ownership
 
 _REPORTED: Final = frozenset(each.name for each in dataclasses.fields(NodeReport))
+
+_RECORDED: Final = 1
+_CONTRADICTED: Final = -1
+"""What ``clock_set.lua`` answers."""
 
 INBOX_MESSAGES: Final = 1_000
 """Messages that an inbox keeps, about; a node that reads so late that more were written learns the rest by fencing."""
@@ -31,9 +38,25 @@ class RedisNodes:
         keys: names of all keys.
         leases: the lease of *node*, as the gate sees it.
         tail: reads the inbox.
+        metrics: where it is counted that the clock of Redis was set.
+        log: where that is told.
     """
 
-    def __init__(self, *, node: NodeRef, link: Link, keys: Keys, leases: Leases, tail: RedisTail) -> None:
+    def __init__(
+        self,
+        *,
+        node: NodeRef,
+        link: Link,
+        keys: Keys,
+        leases: Leases,
+        tail: RedisTail,
+        metrics: Metrics,
+        log: EventLog,
+    ) -> None:
+        self._clock = link.clock
+        self._metrics = metrics
+        self._log = log
+        metrics.watch(GRID_CLOCK_SHIFT, lambda: self._clock.shift / 1000)
         self._node = node
         self._link = link
         self._batcher = link.batcher
@@ -48,7 +71,7 @@ class RedisNodes:
         term = await self._batcher.call(
             scripts.NODE_JOIN(
                 *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed),
-                *(str(node), _milliseconds(lease), self._link.seal),
+                *(self._clock.argument(), str(node), _milliseconds(lease), self._link.seal),
             )
         )
         if term == b"stale":
@@ -58,24 +81,29 @@ class RedisNodes:
 
     async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
-        keys = self._keys
-        asked = self._leases.now()
+        keys, clock = self._keys, self._clock
+        asked, asked_locally = self._leases.now(), clock.local()
         reply = await self._batcher.call(
             scripts.NODE_RENEW(
-                *(keys.grid, keys.leases, keys.members, keys.renewed),
-                *(str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
+                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers),
+                *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
+                *(clock.last, clock.shift),
             )
         )
-        if reply[0].decode() != self._link.seal:
+        seal, said, shift, *looked = reply
+        answered_locally = clock.local()
+        if seal.decode() != self._link.seal:
             # Whether the lease has lapsed, this grid does not know: it was emptied, or others have adopted it anew.
             raise self._link.stale()
-        if len(reply) == 1:
-            if node == self._node:
-                self._leases.lose()
-            raise LeaseLost(f"the lease of {node} has lapsed")
-        _, alive, lapsed, term, watched = reply
         if node == self._node:
-            self._leases.hold(until=asked + lease, term=term)
+            if looked:
+                self._leases.hold(until=asked + lease, term=looked[2])
+            else:
+                self._leases.lose()
+            await self._see_to_clock(said, shift, asked_locally, answered_locally)
+        if not looked:
+            raise LeaseLost(f"the lease of {node} has lapsed")
+        alive, lapsed, _, watched = looked
         return LeaseTable(_nodes(alive), _nodes(lapsed), watched=bool(watched))
 
     async def leave(self, node: NodeRef) -> None:
@@ -84,7 +112,9 @@ class RedisNodes:
         if node == self._node:
             self._leases.lose()
         await self._batcher.call(
-            scripts.NODE_LEAVE(*(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports), str(node))
+            scripts.NODE_LEAVE(
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports, keys.clocks), str(node)
+            )
         )
 
     async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
@@ -92,7 +122,8 @@ class RedisNodes:
         keys = self._keys
         won = await self._batcher.call(
             scripts.NODE_TAKE_OVER(
-                *(keys.leases, keys.members, keys.takeovers), str(lapsed), str(by), _milliseconds(within)
+                *(keys.leases, keys.members, keys.takeovers, self._clock.argument()),
+                *(str(lapsed), str(by), _milliseconds(within)),
             )
         )
         if not won:
@@ -106,7 +137,8 @@ class RedisNodes:
         keys = self._keys
         await self._batcher.call(
             scripts.NODE_FINISH(
-                *(keys.leases, keys.members, keys.takeovers, keys.inbox(lapsed), keys.reports), str(lapsed), str(by)
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(lapsed), keys.reports, keys.clocks),
+                *(str(lapsed), str(by)),
             )
         )
         self._leases.lapsed.pop(lapsed, None)
@@ -121,7 +153,9 @@ class RedisNodes:
     async def entries(self) -> list[NodeEntry]:
         """See ``NodeDirectory.entries``."""
         keys = self._keys
-        alive, lapsed, told = await self._batcher.call(scripts.NODE_LIST(keys.leases, keys.reports))
+        alive, lapsed, told = await self._batcher.call(
+            scripts.NODE_LIST(keys.leases, keys.reports, self._clock.argument())
+        )
         reports = dict(zip(told[::2], told[1::2], strict=True))
         return sorted(
             [
@@ -136,7 +170,7 @@ class RedisNodes:
         """See ``NodeDirectory.tell_claimed``."""
         await self._batcher.call(
             scripts.NODE_TELL(
-                *(self._keys.leases, self._keys.inbox(to)),
+                *(self._keys.leases, self._keys.inbox(to), self._clock.argument()),
                 *(str(to), INBOX_MESSAGES),
                 *(f"{each.session} {each.epoch} {each.owner}" for each in rights),
             )
@@ -145,6 +179,31 @@ class RedisNodes:
     def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
         """See ``NodeDirectory.claimed_elsewhere``."""
         return self._tail.inbox(self._keys.inbox(node))
+
+    async def _see_to_clock(self, said: int, shift: int, asked: float, answered: float) -> None:
+        """Follow the clock of Redis; should it have been set, record that in the grid, unless another node was first.
+
+        Raises:
+            GridUnavailable: nobody knows whether that was recorded; the next renewal finds the same, or that it was.
+        """
+        clock, keys = self._clock, self._keys
+        step = clock.read(said, shift, asked=asked, answered=answered)
+        if not step:
+            return
+        in_force, recorded = await self._batcher.call(
+            scripts.CLOCK_SET(
+                *(keys.grid, keys.clocks, str(self._node), shift, shift + step),
+                *(clock.last, said - step, said, TOLERANCE_MS),
+            )
+        )
+        # One that was emptied is only told again what it knew.
+        if recorded == _RECORDED and abs(in_force - clock.shift) > TOLERANCE_MS:
+            self._metrics.add(GRID_CLOCK_STEPS)
+            self._log.emit(GRID_CLOCK_STEPPED, seconds=round(step / 1000, 3), shift_seconds=round(in_force / 1000, 3))
+        if recorded == _CONTRADICTED:
+            clock.follow(said, in_force, asked=asked, answered=answered)
+        else:
+            clock.read(said, in_force, asked=asked, answered=answered)
 
 
 def _report(stored: bytes | None) -> NodeReport | None:

@@ -63,7 +63,7 @@ class RedisSessions:
         reply = await self._batcher.call(
             scripts.SESSION_CREATE(
                 *(keys.session(record.id), keys.owned[partition], keys.deadlines[partition], keys.ids[partition]),
-                *(keys.opened[partition], self._link.seal),
+                *(keys.opened[partition], *self._timed()),
                 *_identity(record),
                 *self._fields(record),
             ),
@@ -88,7 +88,7 @@ class RedisSessions:
         shown = () if identity is None else (identity.principal, *_shown(identity))
         reply = await self._batcher.call(
             scripts.SESSION_CLAIM(
-                *(*self._all_keys(session), self._opened(session), self._link.seal),
+                *(*self._all_keys(session), self._opened(session), *self._timed()),
                 *(session, str(by), generation, attempt, short_hash(session)),
                 *(self._leases.term, repr(float(now)), *shown),
             ),
@@ -149,7 +149,7 @@ class RedisSessions:
         session = right.session
         reply = await self._batcher.call(
             scripts.SESSION_DISCONNECT(
-                *(*self._all_keys(session), self._opened(session), self._link.seal),
+                *(*self._all_keys(session), self._opened(session), *self._timed()),
                 *(session, str(right.owner), right.epoch, short_hash(session)),
             ),
             gated=True,
@@ -165,7 +165,7 @@ class RedisSessions:
         session = right.session
         reply = await self._batcher.call(
             scripts.SESSION_END(
-                *(*self._all_keys(session)[:3], self._opened(session), self._link.seal),
+                *(*self._all_keys(session)[:3], self._opened(session), *self._timed()),
                 *(session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS),
             ),
             gated=True,
@@ -183,7 +183,7 @@ class RedisSessions:
             [
                 scripts.SESSION_RESTORE(
                     *self._all_keys(each.id),
-                    *(keys.ids[session_partition(each.id)], self._opened(each.id), self._link.seal),
+                    *(keys.ids[session_partition(each.id)], self._opened(each.id), *self._timed()),
                     *_identity(each),
                     *(short_hash(each.id), int(recreate), each.attempt),
                     *self._fields(each),
@@ -197,12 +197,14 @@ class RedisSessions:
     async def expire(self, partition: int, *, limit: int) -> list[Ended]:
         """See ``SessionStore.expire``."""
         keys = self._keys
-        due = await self._batcher.call(scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], limit))
+        due = await self._batcher.call(
+            scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], self._link.clock.argument(), limit)
+        )
         if not due:
             return []
-        sessions = [SessionId(each.decode()) for each in due]
+        sessions, clock = [SessionId(each.decode()) for each in due], self._link.clock.argument()
         replies = await self._batcher.call_all(
-            [scripts.SESSION_EXPIRE(*self._all_keys(each)[:3], each, ENDING_GRACE_MS) for each in sessions]
+            [scripts.SESSION_EXPIRE(*self._all_keys(each)[:3], clock, each, ENDING_GRACE_MS) for each in sessions]
         )
         marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if reply != b"alive"]
         deleted = await self._delete([(session, *reply[1:3]) for session, reply in marked])
@@ -235,9 +237,9 @@ class RedisSessions:
 
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
-        term = self._leases.lapsed.get(lapsed, ANY_TERM)
+        term, clock = self._leases.lapsed.get(lapsed, ANY_TERM), self._link.clock.argument()
         epochs = await self._batcher.call_all(
-            [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], each, str(lapsed), term) for each in sessions],
+            [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], clock, each, str(lapsed), term) for each in sessions],
             gated=True,
         )
         return [Epoch(epoch) if epoch else None for epoch in epochs]
@@ -254,6 +256,7 @@ class RedisSessions:
             For each whether this call was the one that deleted it.
         """
         keys = self._keys
+        clock = self._link.clock.argument()
         forget: list[Command] = []
         purge: list[Command] = []
         for session, partitions, window in marked:
@@ -264,7 +267,9 @@ class RedisSessions:
                 for each in _split(partitions)
             ]
             ids = keys.ids[session_partition(session)]
-            purge.append(scripts.SESSION_PURGE(*self._all_keys(session), ids, session, short, memory, ENDED_MOST))
+            purge.append(
+                scripts.SESSION_PURGE(*self._all_keys(session), ids, clock, session, short, memory, ENDED_MOST)
+            )
         await self._batcher.call_all(forget)
         return [reply == 1 for reply in await self._batcher.call_all(purge)]
 
@@ -287,6 +292,10 @@ class RedisSessions:
             raise _fenced(right)
         if reply != b"ok":
             raise SessionGone(ErrorCode(reply[1].decode()))
+
+    def _timed(self) -> tuple[str, str]:
+        """The first arguments of scripts that depend on the time and look for the seal of the generation."""
+        return (self._link.clock.argument(), self._link.seal)
 
     def _opened(self, session: SessionId) -> str:
         return self._keys.opened[session_partition(session)]

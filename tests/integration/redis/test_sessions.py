@@ -115,7 +115,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
     # The node dies after the first of the three steps.
     await grid._link.batcher.call(
         scripts.SESSION_END(
-            *(*grid.sessions._all_keys(record.id)[:3], grid.sessions._opened(record.id), grid._link.seal),
+            *(*grid.sessions._all_keys(record.id)[:3], grid.sessions._opened(record.id), *grid.sessions._timed()),
             *(record.id, str(N1), 1, ErrorCode.SESSION_CLOSED.value, 50),
         )
     )

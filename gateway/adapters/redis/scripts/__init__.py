@@ -17,12 +17,18 @@ Command: TypeAlias = tuple[Argument, ...]
 """A Redis command with its arguments."""
 
 
+def _read(name: str) -> str:
+    return resources.files(__name__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
 class Script:
     """One script.
 
     Args:
         name: of its file, without ``.lua``.
         keys: how many keys it takes, or takes of each partition that it is given.
+        timed: whether it depends on the time of the grid: then ``clock.lua`` precedes it, and its first argument,
+            behind the keys, is ``GridClock.argument``.
 
     Attributes:
         text: its source.
@@ -31,9 +37,14 @@ class Script:
 
     __slots__ = ("_head", "_keys", "name", "sha", "text")
 
-    def __init__(self, name: str, *, keys: int) -> None:
+    def __init__(self, name: str, *, keys: int, timed: bool = False) -> None:
         self.name = name
-        self.text = resources.files(__name__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+        self.text = _read(name)
+        if timed:
+            first, _, rest = self.text.partition("\n")
+            # What is before the first line break says how the whole is to be run, or nothing.
+            head, rest = (first, rest) if first.startswith("#!") else ("", self.text)
+            self.text = "\n".join([*([head] if head else []), _read("clock"), rest])
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         self._keys = keys
         self._head: Command = (b"EVALSHA", self.sha.encode(), keys)
@@ -47,32 +58,33 @@ class Script:
         return (*self._head[:-1], self._keys * partitions, *keys_and_arguments)
 
 
-ADOPT: Final = Script("adopt", keys=5)
+ADOPT: Final = Script("adopt", keys=5, timed=True)
 ADOPTED: Final = Script("adopted", keys=1)
+CLOCK_SET: Final = Script("clock_set", keys=2)
 SEAL: Final = Script("seal", keys=1)
 SEAL_SESSIONS: Final = Script("seal_sessions", keys=1)
 JOURNAL_APPEND: Final = Script("journal_append", keys=2)
-NODE_FINISH: Final = Script("node_finish", keys=5)
-NODE_JOIN: Final = Script("node_join", keys=5)
-NODE_LEAVE: Final = Script("node_leave", keys=5)
-NODE_LIST: Final = Script("node_list", keys=2)
-NODE_RENEW: Final = Script("node_renew", keys=4)
+NODE_FINISH: Final = Script("node_finish", keys=6)
+NODE_JOIN: Final = Script("node_join", keys=5, timed=True)
+NODE_LEAVE: Final = Script("node_leave", keys=6)
+NODE_LIST: Final = Script("node_list", keys=2, timed=True)
+NODE_RENEW: Final = Script("node_renew", keys=6, timed=True)
 NODE_REPORT: Final = Script("node_report", keys=2)
-NODE_TAKE_OVER: Final = Script("node_take_over", keys=3)
-NODE_TELL: Final = Script("node_tell", keys=2)
+NODE_TAKE_OVER: Final = Script("node_take_over", keys=3, timed=True)
+NODE_TELL: Final = Script("node_tell", keys=2, timed=True)
 REVOCATION_DROP: Final = Script("revocation_drop", keys=4)
 REVOCATION_PAGE: Final = Script("revocation_page", keys=3)
 REVOCATION_PUT: Final = Script("revocation_put", keys=4)
 SESSION_CHANGE: Final = Script("session_change", keys=3)
-SESSION_CLAIM: Final = Script("session_claim", keys=5)
-SESSION_CREATE: Final = Script("session_create", keys=5)
-SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5)
-SESSION_DUE: Final = Script("session_due", keys=2)
-SESSION_END: Final = Script("session_end", keys=4)
-SESSION_EXPIRE: Final = Script("session_expire", keys=3)
-SESSION_ORPHAN: Final = Script("session_orphan", keys=3)
-SESSION_PURGE: Final = Script("session_purge", keys=5)
-SESSION_RESTORE: Final = Script("session_restore", keys=6)
+SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True)
+SESSION_CREATE: Final = Script("session_create", keys=5, timed=True)
+SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5, timed=True)
+SESSION_DUE: Final = Script("session_due", keys=2, timed=True)
+SESSION_END: Final = Script("session_end", keys=4, timed=True)
+SESSION_EXPIRE: Final = Script("session_expire", keys=3, timed=True)
+SESSION_ORPHAN: Final = Script("session_orphan", keys=3, timed=True)
+SESSION_PURGE: Final = Script("session_purge", keys=5, timed=True)
+SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True)
 TOPIC_FORGET: Final = Script("topic_forget", keys=2)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
 TOPIC_PUBLISH: Final = Script("topic_publish", keys=4)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Adopt the grid: decide which generation is in force for the Redis processes that answer.
 --
--- KEYS[1] grid       hash    run_id, generation, seal, opened, term
+-- KEYS[1] grid       hash    run_id, generation, seal, opened, term, shift
 -- KEYS[2] leases     zset    node -> end of its lease (ms, Redis clock)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed    string  when any node last took or renewed a lease (ms, Redis clock)
@@ -10,7 +10,11 @@
 -- ARGV[2] newest generation the caller has ever adopted; 0 if none
 -- ARGV[3] seal of that generation; '' if it is not to be compared
 -- ARGV[4] a random number, for a seal, should one have to be made
--- Result  {the generation in force, 1 if it is open in every partition already, else 0, its seal}
+-- ARGV[5] '1' if the caller has read the clock of this grid before, else '0'
+-- Result  {the generation in force, 1 if it is open in every partition already, else 0, its seal, what the clock of
+--         Redis says (ms), shift: by how much that is ahead of the time of the grid (ms)}
+--
+-- Needs clock.lua. A caller that has never read the clock goes by the shift that is stored here.
 --
 -- Invariant: (run_id, generation) change together, and the generation never falls below one that any caller knows. A
 -- process that is not among the stored ones may have lost writes (restart, promotion, lost data): next generation. One
@@ -36,7 +40,7 @@ local function all_among(names, known)
 end
 
 local known = tonumber(ARGV[2])
-local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened', 'seal')
+local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened', 'seal', 'shift')
 local generation = tonumber(stored[2]) or 0
 local changed = not stored[1] or not all_among(ARGV[1], stored[1]) or generation < known
   or (generation == known and ARGV[3] ~= '' and stored[5] ~= ARGV[3])
@@ -56,8 +60,10 @@ if changed or not seal or math.floor(tonumber(seal)) ~= generation then
   redis.call('HSET', KEYS[1], 'seal', seal)
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local shift = tonumber(stored[6]) or 0
+if ARGV[5] == '0' then
+  now = clock - shift
+end
 local silence = now - (tonumber(redis.call('GET', KEYS[4])) or now)
 local members = redis.call('HGETALL', KEYS[3])
 local extended = false
@@ -72,4 +78,4 @@ end
 if extended then
   redis.call('SET', KEYS[4], string.format('%.0f', now))
 end
-return {generation, opened and 1 or 0, seal}
+return {generation, opened and 1 or 0, seal, clock, shift}

@@ -6,6 +6,7 @@
 -- KEYS[3] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- KEYS[4] inbox      stream  what others told the lapsed node
 -- KEYS[5] reports    hash    node -> what it told of itself
+-- KEYS[6] clocks     hash    node -> what it found of the clock of Redis
 -- ARGV[1] lapsed node
 -- ARGV[2] who finished
 -- Result  1 if it is no longer listed, 0 if it came back or another node has the right by now
@@ -20,4 +21,5 @@ redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('DEL', KEYS[4])
 redis.call('HDEL', KEYS[5], ARGV[1])
+redis.call('HDEL', KEYS[6], ARGV[1])
 return 1

@@ -13,11 +13,10 @@
 --
 -- Invariant: every lease has a term above all earlier ones, so that a takeover of an earlier lease of the same node
 -- cannot touch what the node writes now. A takeover under way is void.
+-- Needs clock.lua.
 if redis.call('HGET', KEYS[1], 'seal') ~= ARGV[3] then
   return 'stale'
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)

@@ -6,6 +6,7 @@
 -- KEYS[3] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- KEYS[4] inbox      stream  what others told the node
 -- KEYS[5] reports    hash    node -> what it tells of itself
+-- KEYS[6] clocks     hash    node -> what it found of the clock of Redis
 -- ARGV[1] node
 -- Result  1
 --
@@ -15,4 +16,5 @@ redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('DEL', KEYS[4])
 redis.call('HDEL', KEYS[5], ARGV[1])
+redis.call('HDEL', KEYS[6], ARGV[1])
 return 1

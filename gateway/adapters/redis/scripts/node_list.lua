@@ -6,8 +6,8 @@
 -- Result  {nodes alive, nodes lapsed, {node, report, ...}}
 --
 -- Invariant: the three lists are of one moment.
-local time = redis.call('TIME')
-local bound = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+-- Needs clock.lua.
+local bound = string.format('%.0f', now)
 return {
   redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. bound, '+inf'),
   redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', bound),

@@ -1,28 +1,36 @@
 #!lua flags=allow-oom
 -- Extend a lease that holds, and look around.
 --
--- KEYS[1] grid     hash    run_id, generation, seal, term, watched: until when somebody watches the system's topics (ms)
+-- KEYS[1] grid     hash    generation, seal, term, shift, watched: until when somebody watches the system's topics (ms)
 -- KEYS[2] leases   zset    node -> end of its lease (ms)
 -- KEYS[3] members  hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed  string  when any node last took or renewed a lease (ms)
+-- KEYS[5] clocks   hash    node -> "<what the clock said when it last fitted> <shift by which it did>" (ms)
+-- KEYS[6] takeovers  hash  lapsed node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] node
 -- ARGV[2] length (ms)
 -- ARGV[3] for how long all shall know from now on that somebody watches at this node (ms); 0 if nobody does
--- Result  {seal of the generation, nodes alive, nodes lapsed, term, 1 if somebody watches, else 0}, or {seal} if the lease
---         lapsed; '' for the seal of a grid that nobody has adopted
+-- ARGV[4] what the clock of Redis said when it last fitted (ms); 0 if it never did
+-- ARGV[5] shift by which it did (ms)
+-- Result  {seal of the generation, clock of Redis (ms), shift (ms), nodes alive, nodes lapsed, term, 1 if somebody
+--         watches, else 0}, or the first three if the lease lapsed; '' for the seal of a grid that nobody has adopted
 --
--- Invariant: a lapsed lease is never extended here, whether or not anyone has taken over yet.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Invariant: a lapsed lease is never extended here, whether or not anyone has taken over yet; nor one that
+-- another node found lapsed and takes over, should the caller's own clock have stood still.
+-- Needs clock.lua.
 local seal = redis.call('HGET', KEYS[1], 'seal') or ''
+local shift = tonumber(redis.call('HGET', KEYS[1], 'shift')) or 0
 local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
-if not ends or tonumber(ends) <= now then
-  return {seal}
+if not ends or tonumber(ends) <= now or redis.call('HEXISTS', KEYS[6], ARGV[1]) == 1 then
+  return {seal, clock, shift}
 end
 local term = string.match(redis.call('HGET', KEYS[3], ARGV[1]), '%d+$')
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)
 redis.call('SET', KEYS[4], string.format('%.0f', now))
+if ARGV[4] ~= '0' then
+  redis.call('HSET', KEYS[5], ARGV[1], ARGV[4] .. ' ' .. ARGV[5])
+end
 local watched = tonumber(redis.call('HGET', KEYS[1], 'watched')) or 0
 if ARGV[3] ~= '0' and now + ARGV[3] > watched then
   watched = now + ARGV[3]
@@ -31,6 +39,8 @@ end
 local bound = string.format('%.0f', now)
 return {
   seal,
+  clock,
+  shift,
   redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. bound, '+inf'),
   redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', bound),
   tonumber(term),

@@ -10,8 +10,7 @@
 -- Result  {term of the lapsed lease, its length (ms), how long ago it ended (ms)}, or {} if the right is not the caller's
 --
 -- Invariant: at any time one node at most has the right, and only while the lease is lapsed.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Needs clock.lua.
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not ends or tonumber(ends) > now then
   return {}

@@ -9,9 +9,9 @@
 -- Result  1 told, 0 the node has no lease
 --
 -- Invariant: a node without lease gets no inbox, so none is left behind.
-local time = redis.call('TIME')
+-- Needs clock.lua.
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not ends or tonumber(ends) <= time[1] * 1000 + math.floor(time[2] / 1000) then
+if not ends or tonumber(ends) <= now then
   return 0
 end
 for index = 3, #ARGV do

@@ -26,8 +26,7 @@
 -- principal.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Needs clock.lua.
 local stored = redis.call(
   'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
   'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires'

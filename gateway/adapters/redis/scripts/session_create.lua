@@ -17,6 +17,7 @@
 --
 -- Invariant: a connected session is in owned and not in deadlines; a disconnected one the other way round. Both are in
 -- ids. Nothing is written into a partition that was emptied, or has gone back, before it is adopted as such.
+-- Needs clock.lua.
 if redis.call('GET', KEYS[5]) ~= ARGV[1] then
   return 'stale'
 end
@@ -35,7 +36,6 @@ redis.call('ZADD', KEYS[4], 0, ARGV[2])
 if ARGV[5] == '1' then
   redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
 else
-  local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + ARGV[6] * 1000), ARGV[2])
+  redis.call('ZADD', KEYS[3], now + math.floor(ARGV[6] * 1000), ARGV[2])
 end
 return 'ok'

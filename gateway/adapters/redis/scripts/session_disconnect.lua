@@ -16,6 +16,7 @@
 -- Invariant: asking twice does not lengthen the window.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
+-- Needs clock.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'connected', 'window', 'ended')
 if not stored[1] then
   for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
@@ -35,9 +36,8 @@ if stored[5] then
   return {'gone', stored[5]}
 end
 if stored[3] == '1' then
-  local time = redis.call('TIME')
   redis.call('HSET', KEYS[1], 'connected', '0')
   redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[2])
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + stored[4] * 1000), ARGV[2])
+  redis.call('ZADD', KEYS[3], now + math.floor(stored[4] * 1000), ARGV[2])
 end
 return 'ok'

@@ -5,7 +5,6 @@
 -- KEYS[2] ended      zset  "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
 -- ARGV[1] most to list
 -- Result  ids, those due longest first
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Needs clock.lua.
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])

@@ -17,6 +17,7 @@
 -- receipts live under other hash tags and cannot be deleted in this step.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
+-- Needs clock.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'ended', 'partitions', 'window')
 if not stored[1] then
   if redis.call('GET', KEYS[4]) ~= ARGV[1] then
@@ -28,9 +29,8 @@ if stored[1] ~= ARGV[3] or stored[2] ~= ARGV[4] then
   return 'fenced'
 end
 if not stored[3] then
-  local time = redis.call('TIME')
   redis.call('HSET', KEYS[1], 'ended', ARGV[5], 'connected', '0')
   redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[2])
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[6], ARGV[2])
+  redis.call('ZADD', KEYS[3], now + ARGV[6], ARGV[2])
 end
 return {'marked', stored[4], stored[5]}

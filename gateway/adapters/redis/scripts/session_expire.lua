@@ -10,10 +10,9 @@
 --         nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
+-- Needs clock.lua.
 local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if not deadline or tonumber(deadline) > now then
   return 'alive'
 end

@@ -12,15 +12,15 @@
 --
 -- Invariant: only a session that the lapsed node still owns, and wrote under the lapsed lease, is touched. Asking twice
 -- answers the same and does not lengthen the window.
+-- Needs clock.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'connected', 'window', 'term', 'epoch', 'ended')
 local is_theirs = stored[1] == ARGV[2] and not stored[6]
 if is_theirs and stored[2] == '1' then
   if tonumber(stored[4]) > tonumber(ARGV[3]) then
     return 0
   end
-  local time = redis.call('TIME')
   redis.call('HSET', KEYS[1], 'connected', '0')
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + stored[3] * 1000), ARGV[1])
+  redis.call('ZADD', KEYS[3], now + math.floor(stored[3] * 1000), ARGV[1])
 end
 redis.call('ZREM', KEYS[2], ARGV[2] .. ' ' .. ARGV[1])
 return is_theirs and tonumber(stored[5]) or 0

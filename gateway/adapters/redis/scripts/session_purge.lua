@@ -14,6 +14,7 @@
 --
 -- Invariant: exactly one caller gets 1. What is remembered is bounded, holds nothing of the session, and goes away by
 -- itself.
+-- Needs clock.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended')
 if not stored[2] then
   return 0
@@ -22,8 +23,6 @@ redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZREM', KEYS[5], ARGV[1])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[4], now + ARGV[3], stored[2] .. ':' .. ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
 redis.call('ZREMRANGEBYRANK', KEYS[4], 0, -ARGV[4] - 1)

@@ -22,6 +22,7 @@
 -- session that is known to have ended does not rise again. Attempts count too because a node that is cut off from the
 -- grid serves its clients without it: each time its epoch grows, and its client may still have gone elsewhere last.
 -- Nothing is written into a partition that was emptied, or has gone back, before it is adopted as such.
+-- Needs clock.lua.
 if redis.call('GET', KEYS[6]) ~= ARGV[1] then
   return 'stale'
 end
@@ -54,7 +55,6 @@ if ARGV[5] == '1' then
   redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
   redis.call('ZREM', KEYS[3], ARGV[2])
 else
-  local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000 + ARGV[6] * 1000), ARGV[2])
+  redis.call('ZADD', KEYS[3], now + math.floor(ARGV[6] * 1000), ARGV[2])
 end
 return 'written'

@@ -1,0 +1,89 @@
+"""The time of the grid: the clock of Redis, followed by the nodes, so that nobody who sets it ends a session by that.
+
+```text
+time of the grid = clock of Redis - shift          estimate = what it was when last read + what has passed here since
+```
+
+Redis has the time of day, which can be set. Every deadline of the grid, of windows and leases, would move with it. So a
+node reads it whenever it renews its lease, and compares: what has passed in Redis since the last reading, and what has
+passed here, by a clock that nobody sets. If both agree within a few seconds, Redis is right, and each step uses its
+clock as it is. If they do not, the clock was set: the node that finds out first records by how much in the grid, as the
+*shift*, and the time of the grid goes on evenly for all. Steps that come before that go by the estimate of their
+caller, so that there is no moment in which the wrong time counts.
+
+A node whose own clock stood still, as that of a machine that was suspended, would find the same. It is contradicted by
+any other node that has read the clock meanwhile and found nothing, and begins to follow it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+TOLERANCE_MS: Final = 5_000
+"""Milliseconds by which the clock of Redis may differ from the estimate before it counts as set: more than a step waits
+for its execution, and less than any window is worth. Whoever sets the clock by less moves deadlines by as much."""
+
+_UNREAD: Final = "-"
+"""In the place of an estimate, before the first reading."""
+
+
+class GridClock:
+    """One node's knowledge of the time of the grid.
+
+    Args:
+        local: seconds that nobody sets, also counted while the process is suspended.
+
+    Attributes:
+        shift: milliseconds by which the clock of Redis is ahead of the time of the grid, as far as is known here.
+        last: what the clock of Redis said when it was read last and fitted, in milliseconds; 0 before.
+    """
+
+    def __init__(self, local: Callable[[], float]) -> None:
+        self._local = local
+        self._known: tuple[float, float] | None = None
+        """A local time, and that of the grid at that moment, both in milliseconds."""
+        self.shift = 0
+        self.last = 0
+
+    def local(self) -> float:
+        """Read the local clock, in milliseconds."""
+        return self._local() * 1000
+
+    def estimate(self, local: float | None = None) -> float | None:
+        """Tell the time of the grid, in milliseconds, now or at a local time; None before the first reading."""
+        if self._known is None:
+            return None
+        then, grid = self._known
+        return grid + (self.local() if local is None else local) - then
+
+    def argument(self) -> str:
+        """Make what every step that depends on the time is given first; see ``scripts/clock.lua``."""
+        estimate = self.estimate()
+        return f"{self.shift} {_UNREAD if estimate is None else round(estimate)} {TOLERANCE_MS}"
+
+    def read(self, clock: int, shift: int, *, asked: float, answered: float) -> int:
+        """Take in a reading of the clock of Redis, if it fits what is known.
+
+        Args:
+            clock: what it said, in milliseconds.
+            shift: that the grid has recorded.
+            asked: when it was asked for, by the local clock in milliseconds.
+            answered: when the answer was there, likewise.
+
+        Returns:
+            0 if it fits; else by how many milliseconds the clock of Redis was certainly set, forward if that is
+            positive, and nothing is taken in.
+        """
+        grid = clock - shift
+        earliest, latest = self.estimate(asked), self.estimate(answered)
+        if earliest is not None and latest is not None and not earliest - TOLERANCE_MS <= grid <= latest + TOLERANCE_MS:
+            return round(grid - (earliest + latest) / 2)
+        self.follow(clock, shift, asked=asked, answered=answered)
+        return 0
+
+    def follow(self, clock: int, shift: int, *, asked: float, answered: float) -> None:
+        """Take in a reading whatever was known; the arguments are those of ``read``."""
+        self._known = ((asked + answered) / 2, clock - shift)
+        self.shift = shift
+        self.last = clock

@@ -1,0 +1,151 @@
+"""The clock of Redis is set under living nodes: windows and leases go on as before (P7, P17)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis.lease import boot_clock
+from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
+from gateway.core.topics import SESSION_PARTITIONS
+from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
+from gateway.ports import Claimed, GridUnavailable, LeaseLost, LeaseTable
+from tests.integration.redis.support import N1, N2, Bench, right_of, session_record
+from tests.support.clock import eventually
+from tests.support.redis_clock import ClockedRedis
+
+WINDOW: Final = 60.0
+LEASE: Final = 10.0
+STEP: Final = 90
+"""Seconds by which the clock is set: longer than the window and the lease."""
+
+
+class Node:
+    """A grid of one node, whose own clock can stand still."""
+
+    def __init__(self, bench: Bench, ref: NodeRef) -> None:
+        self.ref = ref
+        self.behind = 0.0
+        self.grid: RedisGrid = bench.unstarted(ref, clock=lambda: boot_clock() - self.behind)
+
+    @property
+    def shift(self) -> float:
+        """Seconds by which it takes the clock of Redis to be ahead."""
+        return self.grid._link.clock.shift / 1000
+
+    async def join(self) -> None:
+        await self.grid.start()
+        await self.grid.nodes.join(self.ref, lease=LEASE)
+        await self.renew()
+        await self.renew()
+
+    async def renew(self) -> LeaseTable:
+        return await self.grid.nodes.renew(self.ref, lease=LEASE)
+
+    async def expired(self) -> list[SessionId]:
+        return [
+            each.session
+            for partition in range(SESSION_PARTITIONS)
+            for each in await self.grid.sessions.expire(partition, limit=100)
+        ]
+
+
+@pytest.fixture
+async def redis() -> AsyncIterator[ClockedRedis]:
+    async with ClockedRedis() as server:
+        yield server
+
+
+@pytest.fixture
+async def clocked(redis: ClockedRedis) -> AsyncIterator[Bench]:
+    bench = Bench(redis)
+    yield bench
+    await bench.close()
+
+
+@pytest.mark.parametrize("step", [STEP, -STEP])
+async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Bench, step: int) -> None:
+    n1, n2 = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+    await n2.join()
+    away = session_record(window=WINDOW)
+    await n1.grid.sessions.create(away)
+    await n1.grid.sessions.disconnect(right_of(away))
+    redis.set_clock(step)
+    # Before anybody has found out.
+    assert await n2.expired() == []
+    assert await n2.grid.nodes.take_over(N1, by=N2, within=LEASE) is None
+    # Each finds out when it renews; one of them records it.
+    for node in (n1, n2, n1, n2):
+        table = await node.renew()
+        assert (table.alive, table.lapsed) == ((N1, N2), ())
+    assert n1.shift == n2.shift == pytest.approx(step, abs=1)
+    assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1
+    assert await n2.expired() == []
+    back = await n2.grid.sessions.claim(away.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    assert isinstance(back, Claimed)
+    # A window that begins now has its length as well: one of none is over at once, another is not.
+    none, long = session_record(window=0.0), session_record(window=WINDOW)
+    for each in (none, long):
+        await n1.grid.sessions.create(each)
+        await n1.grid.sessions.disconnect(right_of(each))
+    assert await n2.expired() == [none.id]
+    # It is set right again.
+    redis.set_clock(0)
+    for node in (n2, n1):
+        assert (await node.renew()).lapsed == ()
+    assert n1.shift == n2.shift == pytest.approx(0, abs=1)
+    assert await n2.expired() == []
+
+
+async def test_a_node_whose_own_clock_stood_still_sets_nobodys(clocked: Bench) -> None:
+    """P17: a false suspicion changes nothing. A machine that was suspended finds the clock of Redis ahead."""
+    n1, n2 = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+    await n2.join()
+    n1.behind = STEP
+    # As if n1 had joined, and n2 had found that the clock fits, after as long as n1's stood still.
+    with pytest.raises(LeaseLost):
+        await _lapse_and_renew(clocked, n1)
+    assert n1.shift == n2.shift == 0
+    assert clocked.log.of(GRID_CLOCK_STEPPED) == []
+    await n1.grid.nodes.join(N1, lease=LEASE)
+    assert (await n2.renew()).alive == (N1, N2)
+    assert (await n1.renew()).alive == (N1, N2)
+
+
+async def _lapse_and_renew(bench: Bench, node: Node) -> None:
+    """The lease of a node is over, by the right time, and was taken over; it wakes up and renews it."""
+    await bench.server.call("ZREM", f"{bench.prefix}:{{nodes}}:leases", str(node.ref))
+    await node.renew()
+
+
+async def test_a_newcomer_goes_by_the_time_of_the_grid(redis: ClockedRedis, clocked: Bench) -> None:
+    """Also in a grid whose clock was set before it came."""
+    n1, newcomer = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+    redis.set_clock(STEP)
+    await n1.renew()
+    await newcomer.join()
+    table = await newcomer.renew()
+    assert (table.alive, table.lapsed) == ((N1, N2), ())
+    assert newcomer.shift == n1.shift == pytest.approx(STEP, abs=1)
+
+
+async def test_an_emptied_grid_is_told_what_its_clock_was_set_by(redis: ClockedRedis, clocked: Bench) -> None:
+    n1 = Node(clocked, N1)
+    await n1.join()
+    redis.set_clock(STEP)
+    await n1.renew()
+    await redis.call("FLUSHALL")
+    with pytest.raises(GridUnavailable, match="emptied"):
+        await n1.renew()
+    await eventually(lambda: n1.grid.generation == 2, message="adopted again")
+    with pytest.raises(LeaseLost):
+        await n1.renew()
+    shift = await redis.call("HGET", f"{clocked.prefix}:{{nodes}}:grid", "shift")
+    assert int(shift) / 1000 == pytest.approx(STEP, abs=1)
+    assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1, "the clock was set once"
