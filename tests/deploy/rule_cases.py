@@ -367,6 +367,11 @@ CASES: Final[dict[str, Case]] = {
         ({'gateway_grid_evicted_keys_total{node="n1",master="only"}': still(9)},),
         {"master": "only"},
     ),
+    "GatewayGridClockStepped": Case(
+        {'gateway_grid_clock_steps_total{node="n1"}': "0x10 1x10"},
+        ({'gateway_grid_clock_steps_total{node="n1"}': still(1)},),
+        {},
+    ),
     "GatewayGridNotPersistent": Case(
         {'gateway_grid_persistence_ok{node="n1",master="only"}': "1x10 0x10"},
         ({'gateway_grid_persistence_ok{node="n1",master="only"}': still(1)},),

@@ -13,7 +13,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.core.codes import ErrorCode
 from gateway.core.revocations import Revocation, RevocationKind
-from gateway.core.types import SessionId
+from gateway.core.types import Attempt, SessionId
 from gateway.ports import GridState
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
@@ -166,7 +166,7 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         grid = cluster.n1.gateway.node._context.grid
         # As a claim whose answer has come just before that to the end.
         claimed: Any = await grid.sessions.claim(
-            held.id, by=held.owner, generation=held.generation, attempt=held.attempt + 1, now=time.time()
+            held.id, by=held.owner, generation=held.generation, attempt=Attempt(held.attempt + 1), now=time.time()
         )
         persistence: Any = cluster.n1.gateway.node._persistence
         end = persistence._grid.sessions.end

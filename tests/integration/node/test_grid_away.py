@@ -271,3 +271,30 @@ async def _move(talker: Talker, node: TestNode, *, attempt: int) -> None:
     assert talker.welcome["outcome"] == "failed_over", talker.welcome
     talker.sent = 0
     await talker.raw.send({"type": "ack", "received": 0})
+
+
+async def test_a_bye_to_a_grid_that_went_back_is_a_bye(cluster: Cluster) -> None:
+    """The grid has never heard of the sessions, which live at their nodes: their ends are confirmed, and stay."""
+    snapshot = await cluster.redis.snapshot()
+    talkers = [await Talker.open((cluster.n1, cluster.n2)[number % 2]) for number in range(20)]
+    for talker in talkers:
+        await talker.ask("publish", topic="a/x", value="a receipt")
+    cluster.redis.kill()
+    await cluster.see_grid(GridState.AWAY)
+    await cluster.redis.restart(snapshot=snapshot)
+    for number, talker in enumerate(talkers):
+        # Before the grid is there, while sessions are written again, and after that.
+        if number == 5:
+            await cluster.see_grid(GridState.UP)
+        await talker.raw.send({"type": "bye"})
+    assert [await talker.raw.closed(within=OUTAGE) for talker in talkers] == [1000] * len(talkers)
+
+    async def held() -> bool:
+        keys = await cluster.redis.keys(cluster.prefix)
+        return any(talker.welcome["session"] in key for key in keys for talker in talkers)
+
+    async with asyncio.timeout(OUTAGE):
+        while await held():  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(0.02)
+    for talker in talkers:
+        await talker.raw.cut()
