@@ -20,7 +20,7 @@ from gateway.local.ports import free_port
 
 HOST: Final = "127.0.0.1"
 
-START_DEADLINE: Final = 30.0
+START_DEADLINE: Final = 120.0
 """Seconds until a program must be ready; generous because a Node.js server loads its modules first."""
 
 STOP_DEADLINE: Final = 5.0

@@ -15,8 +15,8 @@ from typing import Final
 from gateway.local.ports import LOOPBACK
 from gateway.local.processes import ManagedProcess
 
-START_SECONDS: Final = 20.0
-"""How long Redis may take to load its data and answer; small data takes a tenth of a second."""
+START_SECONDS: Final = 60.0
+"""How long Redis may take to load its data and answer; small data takes a tenth of a second, unless the machine is busy."""
 _PROBE_SECONDS: Final = 1.0
 """How long one PING may take."""
 _APPEND_ONLY_FOLDER: Final = "appendonlydir"

@@ -18,7 +18,7 @@ from gateway.local import admin
 from gateway.local.ports import LOOPBACK, PortPlan
 from gateway.local.processes import ManagedProcess, ProcessFailed
 
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
 """How long Prometheus may take to read an empty database and answer; usually under a second."""
 
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"

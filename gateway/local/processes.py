@@ -24,7 +24,7 @@ POLL_SECONDS: Final = 0.02
 """How often a condition is looked at: short beside any start-up, long beside the cost of looking."""
 STOP_GRACE_SECONDS: Final = 5.0
 """How long a child may take to end after SIGTERM before it is killed, where nobody asks for more."""
-KILL_DEADLINE_SECONDS: Final = 10.0
+KILL_DEADLINE_SECONDS: Final = 30.0
 """How long the kernel may take to reap a killed child; more means an uninterruptible wait and is an error."""
 LOG_TAIL_LINES: Final = 25
 """Lines of a log shown with a failure: a whole Python traceback usually fits."""

@@ -16,7 +16,7 @@ from gateway.client import Session, SessionEnded, connect
 from gateway.local.stack import Stack
 from tests.support.clock import eventually
 from tests.support.stack import cluster
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -31,7 +31,7 @@ async def administrator(stack: Stack) -> AsyncIterator[aiohttp.ClientSession]:
 
 async def test_a_session_goes_where_it_is_sent_and_outlives_whoever_it_left(tmp_path: Path) -> None:
     async with (
-        cluster(tmp_path, lease=1.5, lease_renew=0.4) as stack,
+        cluster(tmp_path, lease=scaled(1.5), lease_renew=scaled(0.4)) as stack,
         administrator(stack) as http,
         await connect(stack.url, principal="alice") as session,
         await connect(stack.url, principal="feed") as feed,

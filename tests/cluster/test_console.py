@@ -13,7 +13,7 @@ from tests.cluster.crowds import Figures
 from tests.console.browser import chromium, page_of, sign_in
 from tests.integration.admin.support import Admins
 from tests.support.stack import cluster
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -24,7 +24,7 @@ CROWD = 40
 async def test_a_session_is_found_watched_through_a_failover_and_closed(tmp_path: Path, figures: Figures) -> None:
     admins = Admins.make(tmp_path)
     async with (
-        cluster(tmp_path / "stack", admin_tokens_file=admins.file, lease=3, lease_renew=1) as stack,
+        cluster(tmp_path / "stack", admin_tokens_file=admins.file, lease=scaled(3.0), lease_renew=scaled(1.0)) as stack,
         AsyncExitStack() as crowd,
         chromium() as browser,
         page_of(browser) as watched,

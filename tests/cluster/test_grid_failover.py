@@ -39,6 +39,7 @@ from tests.support.faults import eventually
 from tests.support.redis_cluster import ClusterServer, RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -46,13 +47,13 @@ LOST_WRITES: Final = NoticeCode.GRID_LOST_WRITES.value
 VALUES_REREAD: Final = NoticeCode.VALUES_REREAD.value
 
 SETTINGS: Final[dict[str, Any]] = {
-    "grid_timeout": 1,
-    "lease": 3,
-    "lease_renew": 0.6,
+    "grid_timeout": scaled(1.0),
+    "lease": scaled(3.0),
+    "lease_renew": scaled(0.6),
     "reap_interval": 0.3,
     "backoff_initial": 0.1,
     "backoff_maximum": 0.5,
-    "window_default": 4.0,
+    "window_default": scaled(4.0),
 }
 """Quicker than in production, so that a failover of Redis is longer than the grid's time limit and near a lease."""
 

@@ -42,7 +42,7 @@ from tests.cluster.grid_reader import GridReader, StoredSession
 from tests.support.faults import eventually, faulty
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -53,13 +53,13 @@ SNAPSHOT_AGE: Final = 5.0
 """Seconds by which a grid that comes back older is behind, at least."""
 LEAVERS: Final = 6
 """Sessions that are closed after that snapshot: the old grid holds them, and nobody else."""
-WINDOW: Final = 4.0
+WINDOW: Final = scaled(4.0)
 """Seconds that those may stay in the old grid; longer than any live session here is without a connection."""
 
 SETTINGS: Final[dict[str, Any]] = {
-    "grid_timeout": 1,
-    "lease": 3,
-    "lease_renew": 0.6,
+    "grid_timeout": scaled(1.0),
+    "lease": scaled(3.0),
+    "lease_renew": scaled(0.6),
     "reap_interval": 0.3,
     "backoff_initial": 0.1,
     "backoff_maximum": 0.5,
@@ -207,7 +207,7 @@ def _quiet_is_heard(members: Iterable[Member], market: Market) -> bool:
 
 LATENCY: Final = 0.3
 """Seconds by which every answer of Redis is late: five hundred times what is usual, and within the time limit."""
-HANG: Final = 4.0
+HANG: Final = scaled(4.0)
 """Seconds for which Redis hangs: longer than the grid's time limit, and longer than the leases."""
 
 
@@ -297,7 +297,7 @@ WANDERERS: Final = 20
 
 
 async def test_a_client_that_is_faster_than_its_old_node_is_asked_to_wait(tmp_path: Path, figures: Figures) -> None:
-    settings = {**SETTINGS, "lease": 6, "lease_renew": 1}
+    settings = {**SETTINGS, "lease": scaled(6.0), "lease_renew": scaled(1.0)}
     async with (
         cluster(tmp_path, nodes=2, balancer=False, **settings) as stack,
         faulty(stack.node_url("n1")) as (way, proxy),

@@ -20,12 +20,13 @@ from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.issuers import AUDIENCE, ISSUER, Provider, jwk, token
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
 KEYS: Final = Keys(PREFIX)
 LIFE: Final = 300.0
-SHORT: Final = 1.5
+SHORT: Final = scaled(1.5)
 """Seconds that tokens live: longer than the test, and soon over."""
 
 

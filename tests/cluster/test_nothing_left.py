@@ -24,20 +24,21 @@ from tests.cluster.grid_reader import PREFIX, GridReader, dump
 from tests.support.faults import DEADLINE, eventually
 from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
 KEYS: Final = Keys(PREFIX)
-WINDOW: Final = 2.0
+WINDOW: Final = scaled(2.0)
 """Seconds that sessions without a client have here."""
-PATIENT: Final = 4.0
+PATIENT: Final = scaled(4.0)
 """Seconds for those whose clients come back, also on a busy machine."""
 SETTINGS: Final[dict[str, Any]] = {
     "window_default": PATIENT,
-    "lease": 1.5,
-    "lease_renew": 0.4,
+    "lease": scaled(1.5),
+    "lease_renew": scaled(0.4),
     "reap_interval": 0.3,
-    "drain_timeout": 1,
+    "drain_timeout": scaled(1.0),
     "drain_jitter": 0.1,
     "backoff_initial": 0.1,
     "backoff_maximum": 0.5,

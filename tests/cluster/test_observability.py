@@ -103,7 +103,7 @@ async def test_prometheus_watches_a_cluster_and_sees_a_node_die_and_return(
 ) -> None:
     observation = Observation(interval=1, patience=1)
     async with cluster(
-        tmp_path, nodes=3, observation=observation, lease=2, lease_renew=0.5, metrics_topics="prices"
+        tmp_path, nodes=3, observation=observation, lease=scaled(2.0), lease_renew=scaled(0.5), metrics_topics="prices"
     ) as stack:
         assert stack.observatory is not None
         prometheus = Prometheus(stack.observatory.url)

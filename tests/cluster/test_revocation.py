@@ -32,6 +32,7 @@ from tests.integration.admin.support import Admins
 from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -46,7 +47,7 @@ AT_ONCE: Final = 30
 ON_ALL: Final = 10
 """Sessions that are tried on every node, one after the other; the others on one."""
 
-PROMISED: Final = 1.0
+PROMISED: Final = scaled(1.0)
 """Seconds until a revocation is effective everywhere (protocol 11.7)."""
 
 VICTIM: Final = "n3"
@@ -229,8 +230,8 @@ async def test_the_revoked_are_out_everywhere_within_a_second(tmp_path: Path, fi
     settings: dict[str, Any] = {
         "auth": f"jwt:{tmp_path / 'jwt.toml'}",
         "admin_tokens_file": admins.file,
-        "lease": 4,
-        "lease_renew": 1,
+        "lease": scaled(4.0),
+        "lease_renew": scaled(1.0),
     }
     async with (
         cluster(tmp_path, nodes=3, **settings) as stack,

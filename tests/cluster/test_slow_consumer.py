@@ -27,6 +27,7 @@ from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient
 from tests.support.slow_reader import SlowReader
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -244,7 +245,7 @@ VALUE: Final = 4000
 """Bytes of a value: 480 updates and 2 MB a second, to each subscriber."""
 BASELINE: Final = 60
 """Rounds in which everybody reads."""
-SILENCE: Final = 5.0
+SILENCE: Final = scaled(5.0)
 GROWTH: Final = 12 * MEGABYTE
 """Bytes by which the node may grow: what the stuck clients are owed may all be theirs alone, 1 MB each for resending
 and some hundred kilobytes that wait, and Python wants a little for itself."""
@@ -331,7 +332,7 @@ async def all_closed(watch: Watch, code: CloseCode) -> bool:
 def assert_not_delayed(calm: Sequence[float], during: Sequence[float]) -> None:
     """Others wait no longer than before, but for the noise of a machine that has more to do than this test."""
     assert len(during) > len(calm) // 2
-    assert statistics.median(during) < 2 * statistics.median(calm) + 0.025
+    assert statistics.median(during) < 2 * statistics.median(calm) + scaled(0.025)
     assert max(during) < max(calm) + SILENCE / 5, "somebody waited for a stuck client"
 
 

@@ -29,19 +29,20 @@ from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.faults import eventually
 from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
 VICTIM: Final = "n1"
 OTHER: Final = "n2"
 THIRD: Final = "n3"
-PAUSE: Final = 20.0
-"""Seconds for which the node is suspended."""
-SHORTER: Final = 10.0
+PAUSE: Final = max(20.0, scaled(8.0))
+"""Seconds for which the node is suspended: several leases."""
+SHORTER: Final = max(10.0, scaled(6.0))
 """The same, where its connections to the grid are lost besides."""
 SETTINGS: Final[dict[str, Any]] = {
-    "lease": 2,
-    "lease_renew": 0.5,
+    "lease": scaled(2.0),
+    "lease_renew": scaled(0.5),
     # The delayed resumes shall be read, and not be too late for a reason that has nothing to do with fencing.
     "handshake_timeout": 2 * PAUSE,
     "backoff_initial": 0.05,

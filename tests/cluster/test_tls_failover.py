@@ -13,6 +13,7 @@ from tests.support.certificates import Authority
 from tests.support.faults import eventually
 from tests.support.haproxy import FAST, running_haproxy
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -36,8 +37,8 @@ async def test_a_session_survives_its_node_through_tls(tmp_path: Path, authority
         tmp_path,
         nodes=2,
         balancer=False,
-        lease=2,
-        lease_renew=0.5,
+        lease=scaled(2.0),
+        lease_renew=scaled(0.5),
         tls_certificate=node,
         tls_client_ca=authority.file,
     ) as stack:

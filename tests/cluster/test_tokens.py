@@ -28,6 +28,7 @@ from tests.cluster.grid_reader import PREFIX, GridReader, dump
 from tests.support.faults import eventually, faulty
 from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -38,7 +39,7 @@ PASSWORD: Final = "correct-horse-battery-staple"
 LIFE: Final = 3600.0
 FAR_AHEAD: Final = 1000
 """An attempt above all others: it is not the attempt for which these are refused."""
-SHORT_WINDOW: Final = 2.0
+SHORT_WINDOW: Final = scaled(2.0)
 KEYS: Final = Keys(PREFIX)
 SETTINGS: Final[dict[str, Any]] = {"log_level": "debug", "reap_interval": 0.3, "backoff_initial": 0.05}
 
