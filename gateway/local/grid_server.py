@@ -16,7 +16,7 @@ from gateway.local.ports import LOOPBACK
 from gateway.local.processes import ManagedProcess
 
 START_SECONDS: Final = 60.0
-"""How long Redis may take to load its data and answer; small data takes a tenth of a second, unless the machine is busy."""
+"""How long Redis may take to load its data and answer; small data takes a tenth of a second on a quiet machine."""
 _PROBE_SECONDS: Final = 1.0
 """How long one PING may take."""
 _APPEND_ONLY_FOLDER: Final = "appendonlydir"

@@ -31,8 +31,8 @@ from gateway.local.stack_options import StackOptions
 from gateway.local.state import StackState
 
 NODE_START_SECONDS: Final = 120.0
-"""How long a node may take from its start until it is ready: usually one second, a minute at a load average of 20 on two
-cores. A node that ends is noticed at once."""
+"""How long a node may take from its start until it is ready: usually one second, a minute on two cores with a load
+average of 20. A node that ends is noticed at once."""
 BALANCER_START_SECONDS: Final = 60.0
 """How long HAProxy may take to listen, and then to have seen every node."""
 DRAIN_SECONDS: Final = 60.0

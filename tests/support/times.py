@@ -86,9 +86,9 @@ def scaled(seconds: float) -> float:
         seconds: on a quiet machine.
 
     Returns:
-        The seconds on this machine.
+        The seconds on this machine, in whole milliseconds: some are written into settings.
     """
-    return seconds * scale()
+    return round(seconds * scale(), 3)
 
 
 def time_limit(seconds: float = PATIENCE) -> asyncio.Timeout:

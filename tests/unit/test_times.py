@@ -20,6 +20,12 @@ def test_the_environment_sets_the_factor(monkeypatch: pytest.MonkeyPatch) -> Non
     assert times.scale(processes=8) == 4.0, "what is set is not raised"
 
 
+def test_a_scaled_time_can_be_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(times.SCALE_VARIABLE, "1.83")
+
+    assert str(times.scaled(0.4)) == "0.732", "and not 0.7320000000000001, which no setting takes"
+
+
 @pytest.mark.parametrize("written", ["0", "-1", "nan", "inf", "slow"])
 def test_what_is_no_factor_is_refused(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
     monkeypatch.setenv(times.SCALE_VARIABLE, written)
