@@ -36,13 +36,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 VICTIM: Final = "n1"
 OTHER: Final = "n2"
 THIRD: Final = "n3"
-PAUSE: Final = max(20.0, scaled(8.0))
-"""Seconds for which the node is suspended: several leases."""
-SHORTER: Final = max(10.0, scaled(6.0))
+PAUSE: Final = 20.0
+"""Seconds for which the node is suspended: several leases. A handshake may take twice as long."""
+SHORTER: Final = 10.0
 """The same, where its connections to the grid are lost besides."""
+LEASE: Final = min(scaled(2.0), 6.0)
+"""Seconds; they end in the shorter pause, however busy the machine is."""
 SETTINGS: Final[dict[str, Any]] = {
-    "lease": scaled(2.0),
-    "lease_renew": scaled(0.5),
+    "lease": LEASE,
+    "lease_renew": LEASE / 4,
     # The delayed resumes shall be read, and not be too late for a reason that has nothing to do with fencing.
     "handshake_timeout": 2 * PAUSE,
     "backoff_initial": 0.05,
