@@ -8,7 +8,9 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=2.0)
-"""Seconds for one answer on the loopback; a node that takes longer is paused or overloaded."""
+"""Seconds for one answer on the loopback; a node that takes longer is paused or overloaded, and is asked again."""
+_METRICS_TIMEOUT: Final = aiohttp.ClientTimeout(total=20.0)
+"""The same for metrics, which are read once: on two cores with a load average of 20, some took more than 2 seconds."""
 _OK: Final = 200
 UNREACHABLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
 """What ``read_metrics`` raises if nobody answers, not in time, or not with 200."""
@@ -35,7 +37,10 @@ async def read_metrics(url: str) -> dict[str, float]:
     Raises:
         ClientError, TimeoutError, OSError: see ``UNREACHABLE``.
     """
-    async with aiohttp.ClientSession(timeout=_TIMEOUT, raise_for_status=True) as http, http.get(url) as response:
+    async with (
+        aiohttp.ClientSession(timeout=_METRICS_TIMEOUT, raise_for_status=True) as http,
+        http.get(url) as response,
+    ):
         text = await response.text()
     values: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
