@@ -17,6 +17,7 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.seeds import seeded
+from tests.support.times import time_limit
 
 pytestmark = pytest.mark.redis
 
@@ -137,7 +138,7 @@ async def test_an_emptied_grid_costs_no_living_session() -> None:
             await redis.settled()
             over.set()
 
-        async with asyncio.timeout(4 * PATIENCE):
+        async with time_limit(4 * PATIENCE):
             await asyncio.gather(
                 *(write(each) for each in clients), *(come_and_go(number) for number in range(6)), flush()
             )
