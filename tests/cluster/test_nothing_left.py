@@ -148,6 +148,7 @@ def unexpected(grid: Mapping[str, str]) -> list[str]:
         KEYS.grid,
         KEYS.leases,
         KEYS.members,
+        KEYS.clocks,
         KEYS.reports,
         KEYS.renewed,
         *KEYS.opened,

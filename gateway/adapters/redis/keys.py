@@ -11,7 +11,7 @@ key                              type    content
 ``P:{s17}:owned``                zset    ``<owner> <id>`` of each connected session, all with score 0, so that the
                                          sessions of one node incarnation are a range by name. Changes with the session.
 ``P:{s17}:deadlines``            zset    id of each disconnected or ending session → when a reaper may end it, in
-                                         milliseconds by the Redis clock. Changes with the session.
+                                         milliseconds of the time of the grid. Changes with the session.
 ``P:{s17}:ids``                  zset    id of each session, all with score 0, so that sessions can be listed page by
                                          page. Written when a session is, deleted with it.
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say

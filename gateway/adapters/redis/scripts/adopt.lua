@@ -2,9 +2,9 @@
 -- Adopt the grid: decide which generation is in force for the Redis processes that answer.
 --
 -- KEYS[1] grid       hash    run_id, generation, seal, opened, term, shift
--- KEYS[2] leases     zset    node -> end of its lease (ms, Redis clock)
+-- KEYS[2] leases     zset    node -> end of its lease (ms)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
--- KEYS[4] renewed    string  when any node last took or renewed a lease (ms, Redis clock)
+-- KEYS[4] renewed    string  when any node last took or renewed a lease (ms)
 -- KEYS[5] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] names of the answering processes, one per master, separated by blanks; see adoption.py
 -- ARGV[2] newest generation the caller has ever adopted; 0 if none
