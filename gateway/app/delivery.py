@@ -33,6 +33,12 @@ LOSS_DELAY: Final = 0.02
 """Seconds in which losses of places in streams gather: an event such as the loss of the grid takes the places in all of
 them, one after the other, and every session is to be told once, before it is sent the first value."""
 
+GRID_LOST_WRITES: Final = Notice(
+    NoticeCode.GRID_LOST_WRITES,
+    "The grid came back with less than it had. Sessions and the values known here have been restored; "
+    "publishes acknowledged shortly before may be lost.",
+)
+
 SNAPSHOT_SLICE: Final = 250
 """Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
 
@@ -309,6 +315,14 @@ class Delivery:
             self.notify(sessions, values_reread(concerned))
         for number in lost:
             self.replicas.read_again(number)
+
+    def declare_loss(self, sessions: Iterable[Session]) -> None:
+        """Declare to sessions that the grid has lost writes before it came to its present generation (P2)."""
+        told = list(sessions)
+        self.notify(told, GRID_LOST_WRITES)
+        for session in told:
+            session.loss_declared(self._grid.generation)
+        self._metrics.add(catalogue.LOSSES_DECLARED, len(told), label="grid")
 
     def notify(self, sessions: Iterable[Session], notice: Notice) -> None:
         """Declare something to sessions (P2)."""

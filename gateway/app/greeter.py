@@ -96,13 +96,21 @@ class Greeter:
         session.outcome = outcome
         self._sessions.attach(session, link)
         machine = session.machine
+        generation = self._grid.generation
+        writes_lost = session.declared < generation
+        if outcome is not Outcome.REATTACHED:
+            # The notice is the first packet of a new numbering and leaves in the message of the welcome: who has the
+            # token has the notice.
+            session.declared = generation
         session.told = self._comebacks.advice()
         machine.send_link(
             Welcome(
                 session=session.id,
                 principal=session.principal,
                 node=self._me.node,
-                token=self._signer.sign(session.id, session.generation, now=self._clock.wall()),
+                token=self._signer.sign(
+                    session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
+                ),
                 outcome=outcome,
                 reason=reason,
                 received=machine.received if outcome is Outcome.REATTACHED else PacketId(0),
@@ -120,6 +128,8 @@ class Greeter:
                 withdrawn=withdrawn or None,
             )
         )
+        if writes_lost:
+            self._delivery.declare_loss((session,))
         self._authorisation.declare(session, withdrawn)
 
     def activate(self, session: Session) -> None:

@@ -170,6 +170,7 @@ class Node:
                 enforcement=self.enforcement,
             ),
             is_recovering=self._recovery.is_recovering,
+            has_lost=self._recovery.has_lost,
         )
         self._turnstile = Turnstile(
             policy.storms,

@@ -15,7 +15,6 @@ from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
-from gateway.core.packets import Notice, NoticeCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
 from gateway.ports import Fenced, GridState, GridUnavailable, LeaseLost, Ownership, Restored, SessionGone
@@ -25,12 +24,6 @@ RESTORE_BATCH: Final = 100
 
 RETRY: Final = 0.2
 """Seconds before restoring is tried again after the grid went away in the middle."""
-
-GRID_LOST_WRITES = Notice(
-    NoticeCode.GRID_LOST_WRITES,
-    "The grid came back with less than it had. Sessions and the values known here have been restored; "
-    "publishes acknowledged shortly before may be lost.",
-)
 
 
 class Recovery:
@@ -63,6 +56,10 @@ class Recovery:
         self._verifying = False
         self._verify_again = False
 
+    def has_lost(self) -> bool:
+        """Tell whether the grid has lost writes since this node began to work."""
+        return self._lost_at is not None
+
     def is_recovering(self) -> bool:
         """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
         return self._lost_at is not None and self._clock.monotonic() - self._lost_at < self._policy.restore_grace
@@ -75,8 +72,8 @@ class Recovery:
                 continue
             if change.lost_writes:
                 self._lost_at = self._clock.monotonic()
-                self._metrics.add(catalogue.LOSSES_DECLARED, len(self._sessions), label="grid")
-                self._delivery.notify(self._sessions, GRID_LOST_WRITES)
+                # Whoever has been welcomed since then has been told then.
+                self._delivery.declare_loss(each for each in self._sessions if each.declared < change.generation)
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.
                 self._background.once(self._rejoin(), "rejoin")

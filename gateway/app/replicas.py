@@ -8,13 +8,14 @@ snapshots come from memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gateway.core import codec
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selectors import Selector, matches
 from gateway.core.types import EventId, TopicPath, Version
+from gateway.core.versions import is_later
 from gateway.ports import GridUnavailable, TailBatch, TopicStore, TopicTail, TopicValue
 
 RETRY_READ: Final = 0.2
@@ -192,18 +193,16 @@ class Replicas:
     async def _read_values(self, partition: Partition) -> None:
         while True:
             known = dict(partition.values)
-            in_grid: dict[TopicPath, Version] = {}
+            in_grid: dict[TopicPath, EventId] = {}
             try:
                 position = await self._store.position(partition.number)
                 # Following starts before the values are read: what is published meanwhile comes by the stream.
                 self._tail.follow(partition.number, position)
                 async for page in self._store.values(partition.number):
                     for value in page:
-                        in_grid[value.topic] = value.version
+                        in_grid[value.topic] = value.event
                     self._apply(partition, page, live=False)
-                lost = [each for each in known.values() if in_grid.get(each.topic, 0) < each.version]
-                await self._give_back(lost)
-                await self._forget_removed(partition, [each for each in lost if each.topic not in in_grid])
+                await self._give_back(partition, [each for each in known.values() if _is_missing(each, in_grid)])
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)
                 continue
@@ -215,16 +214,18 @@ class Replicas:
             partition.reader = None
             return
 
-    async def _give_back(self, lost: list[TopicValue]) -> None:
-        """Restore what the grid has lost and this node still has (P6, P10); the grid takes only what is newer."""
-        for start in range(0, len(lost), RESTORE_BATCH):
-            self.restored += await self._store.restore(lost[start : start + RESTORE_BATCH])
+    async def _give_back(self, partition: Partition, lost: list[TopicValue]) -> None:
+        """Restore what the grid has lost and this node still has (P6, P10); the grid takes only what is later.
 
-    async def _forget_removed(self, partition: Partition, missing: list[TopicValue]) -> None:
-        """Let go of topics that the grid does not take back: they were removed, so long ago that it has forgotten."""
-        for start in range(0, len(missing), RESTORE_BATCH):
-            batch = missing[start : start + RESTORE_BATCH]
+        What it has then is taken in from it, because its version has risen: whoever comes from a node that had to show
+        what the grid still had must find a higher one here. Topics that the grid does not take back were removed, so
+        long ago that it has forgotten; they are let go of.
+        """
+        for start in range(0, len(lost), RESTORE_BATCH):
+            batch = lost[start : start + RESTORE_BATCH]
+            self.restored += await self._store.restore(batch)
             found = await self._store.read([each.topic for each in batch])
+            self._apply(partition, [value for value in found if value is not None], live=False)
             gone = [each for each, value in zip(batch, found, strict=True) if value is None]
             # The removal itself is not known any more; its version was higher, and so is that of all that follows.
             removals = [
@@ -248,11 +249,26 @@ class Replicas:
                 partition.extended()
             elif known.version >= value.version:
                 continue
+            elif value.version == known.version + 1:
+                successor = True
+            elif value.event == known.event:
+                # The same publish, shown with a higher version since the grid lost writes. Whoever has it has it.
+                held[topic] = value
+                snapshots.pop(topic, None)
+                continue
+            elif value.event and not is_later(value.event, known.event):
+                continue  # what is here is later, and is given back to the grid
             else:
                 # After a lost position, or in a new generation of the grid, the stream may go on later than it ended.
-                successor = value.version == known.version + 1
+                successor = False
             held[topic] = value
             snapshots.pop(topic, None)
             changes.append((value, live and successor))
         if changes:
             self._changed(changes)
+
+
+def _is_missing(value: TopicValue, in_grid: Mapping[TopicPath, EventId]) -> bool:
+    """Tell whether the grid, whose events *in_grid* names by topic, does not have a value or a later one."""
+    event = in_grid.get(value.topic)
+    return event is None or is_later(value.event, event)

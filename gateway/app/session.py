@@ -68,6 +68,7 @@ class Session:
         machine: its packets.
         link: the connection, or None.
         lane: its requests, in order.
+        declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
         saved: generation of the grid in which the state is stored; an older one than the grid's means "write it again".
         unsaved: a change could not be written and must be, as soon as the grid is back.
         retained: topic partitions that are kept here for its selections.
@@ -91,6 +92,7 @@ class Session:
 
     __slots__ = (
         "_answered",
+        "_declaring",
         "_refused",
         "_settled",
         "account",
@@ -103,6 +105,7 @@ class Session:
         "credential_expires",
         "credential_notice",
         "credential_told",
+        "declared",
         "deduplicated",
         "dropped",
         "ending",
@@ -170,6 +173,9 @@ class Session:
         may be answered by other entries."""
         self._settled = RequestNumber(0)
         self._refused = 0
+        self.declared = saved
+        self._declaring: tuple[int, GridGeneration] | None = None
+        """By which packet id at the latest the newest loss is declared, and what the client knew before."""
         self.take_over(record, saved=saved)
 
     def take_over(self, record: SessionRecord, *, saved: GridGeneration) -> None:
@@ -301,3 +307,25 @@ class Session:
         """Numbering has begun anew: the packet ids of earlier answers mean nothing any more."""
         self._answered.clear()
         self._refused = 0
+        self._declaring = None
+
+    # --- Losses of the grid -------------------------------------------------------------------------------------------
+
+    def loss_declared(self, generation: GridGeneration) -> None:
+        """The notice that writes were lost before *generation* of the grid has just been queued."""
+        known = self.known_generation
+        self.declared = generation
+        self._declaring = (self.machine.last_numbered + self.machine.waiting, known)
+
+    @property
+    def known_generation(self) -> GridGeneration:
+        """The generation of the grid up to which the client is known to have been told of losses; goes into its token.
+
+        Should this node die before the notice arrives, the next one tells it again: better twice than not at all (P2).
+        """
+        if self._declaring is not None:
+            number, before = self._declaring
+            if self.machine.state is State.GAP or self.machine.oldest <= number:
+                return before
+            self._declaring = None
+        return self.declared

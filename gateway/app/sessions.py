@@ -369,7 +369,10 @@ class Sessions:
             return
         if now >= session.renew_at:
             session.renew_at = now + self._policy.token_renewal
-            session.machine.ping(self._signer.sign(session.id, session.generation, now=self._clock.wall()))
+            token = self._signer.sign(
+                session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
+            )
+            session.machine.ping(token)
         self.flusher.mark(session)
         self.reschedule(session)
 

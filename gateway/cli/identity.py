@@ -110,6 +110,7 @@ class _Found:
         return {
             "session": repr(redact(self.read.claims.session))[1:-1],
             "generation": self.read.claims.generation,
+            "grid": "not said" if self.read.claims.grid is None else self.read.claims.grid,
             "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ} ({_distance(self.left)})",
             "key id": repr(redact(key))[1:-1],
             "signature": _UNCHECKED if self.state is None else _VERDICTS[self.state],

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gateway.core.codes import ErrorCode
 from gateway.core.errors import GatewayError
-from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +100,14 @@ class TokenClaims:
         session: whose token it is.
         generation: which of the session's tokens.
         expires: end of its life, in seconds since 1970 (UTC).
+        grid: generation of the grid up to which its holder has been told of lost writes; None if the token does not
+            say, as those of the first release.
     """
 
     session: SessionId
     generation: TokenGeneration
     expires: float
+    grid: GridGeneration | None = None
 
 
 class TokenRefused(GatewayError):
@@ -122,8 +125,10 @@ class TokenRefused(GatewayError):
 class TokenSigner(Protocol):
     """Signs and verifies session tokens; pure, the time comes in."""
 
-    def sign(self, session: SessionId, generation: TokenGeneration, *, now: float) -> str:
-        """Make a token that lives from *now* (seconds since 1970) for the configured life."""
+    def sign(
+        self, session: SessionId, generation: TokenGeneration, *, now: float, grid: GridGeneration | None = None
+    ) -> str:
+        """Make a token that lives from *now* (seconds since 1970) for the configured life; see ``TokenClaims``."""
 
     def verify(self, token: str, *, now: float) -> TokenClaims:
         """Read a token.

@@ -16,8 +16,9 @@ class TopicValue(NamedTuple):
 
     Attributes:
         topic: its path.
-        version: of the value.
-        event: id of the publish.
+        version: of the value, as it is shown: not below the floor of the grid's generation when it was read
+            (``gateway.core.versions``), so that it may be higher than its publisher was told.
+        event: id of the publish; stays what it was, whatever happens to the version.
         value: JSON text; empty if the topic was removed.
     """
 
@@ -215,11 +216,11 @@ class TopicStore(Protocol):
         """
 
     async def restore(self, values: Sequence[TopicValue]) -> int:
-        """Put values back that a grid that lost writes has in an older version, or not at all.
+        """Put values back of which a grid that lost writes has an older publish, or none.
 
-        Each is written only if its version is above the stored one, and appended to its partition's stream so that
-        every follower sees it. A topic that was removed does not come back by it, nor does a removal of what the grid
-        does not hold.
+        Each is written only if its event is later than the stored one, and appended to its partition's stream so that
+        every follower sees it, with a version above all that this generation has shown of the topic. A topic that was
+        removed does not come back by it, nor does a removal of what the grid does not hold.
 
         Returns:
             How many were written.

@@ -221,7 +221,9 @@ async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
             assert (back.state, back.generation, back.lost_writes) == (GridState.UP, generation, True)
             assert grid.generation == generation
     assert await n2.sessions.find(record.id) == record
-    assert (await values_of(n2, PARTITION))[TOPIC].version == before.version
+    kept = (await values_of(n2, PARTITION))[TOPIC]
+    assert kept.event == before.event
+    assert kept.version > before.version
     # A newcomer finds the generation and does not raise it.
     assert (await fragile.grid("n3")).generation == 3
 
@@ -366,8 +368,13 @@ async def test_a_grid_from_an_older_state_is_repaired_by_those_who_know_better(f
     assert await n1.sessions.find(moved.id) == mine
     assert await n1.sessions.find(fresh.id) == fresh
     # The value that only nodes remember goes back, unless something newer is there.
+    rolled_back = (await values_of(n1, PARTITION))[TOPIC]
+    assert rolled_back.event != value.event
+    assert rolled_back.version > value.version, "nobody knows who has seen what the grid has lost"
     assert await n2.topics.restore([value]) == 1
-    assert (await values_of(n1, PARTITION))[TOPIC] == value
+    restored = (await values_of(n1, PARTITION))[TOPIC]
+    assert restored == value._replace(version=restored.version)
+    assert restored.version > rolled_back.version + 1, "it is later, and no successor"
     (after,) = await published(n1, publish(right(kept), 4, TOPIC, b"newer"))
     assert after.version > newest.version
     assert order(after.event) > order(newest.event)
@@ -389,6 +396,28 @@ async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harne
     assert await grid.topics.restore([other]) == 1
     (third,) = await published(grid, publish(owner, 3, "prices/OTHER"))
     assert third.version > other.version
+
+
+async def test_no_value_is_shown_below_what_was_seen_in_a_generation_before(fragile: Harness) -> None:
+    """P6: a node that never knew a topic shows it above all versions that others have shown before the loss."""
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    owner = right(session())
+    await published(n1, publish(owner, 1, TOPIC, b"old"), publish(owner, 2, "prices/quiet", b"quiet"))
+    snapshot = await fragile.snapshot()
+    lost = [(await published(n1, publish(owner, request, TOPIC, b"lost")))[0] for request in (3, 4, 5)]
+    await fragile.go_away()
+    await fragile.come_back(snapshot=snapshot)
+
+    page = await n2.topics.scan(PARTITION, step=None, count=10)
+    (read,) = await n2.topics.read([TopicPath(TOPIC)])
+    assert read is not None
+    shown = await values_of(n2, PARTITION)
+    assert {each.topic: each for each in page.values} == shown
+    assert shown[TOPIC] == read
+    assert read.value == b"old"
+    assert all(each.version > lost[-1].version for each in shown.values())
+    (after,) = await published(n2, publish(right(session()), 1, TOPIC, b"new"))
+    assert after.version == read.version + 1, "what is published now is the successor of what is shown"
 
 
 async def test_an_emptied_grid_knows_no_lease_and_no_session(fragile: Harness) -> None:

@@ -359,7 +359,7 @@ def value(version: int, text: bytes = b"1", topic: str = TOPIC) -> TopicValue:
 
 
 async def test_restore_writes_only_what_is_newer(harness: Harness) -> None:
-    """Each is written only if its version is above the stored one. / Returns: how many were written."""
+    """Each is written only if its event is later than the stored one. / Returns: how many were written."""
     grid = await harness.grid()
     assert await grid.topics.restore([value(5, b"five"), value(1, b"other", "prices/B")]) == 2
     assert await grid.topics.restore([value(5, b"FIVE"), value(4, b"four")]) == 0

@@ -9,11 +9,8 @@ from typing import Final
 
 from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
+from gateway.core.versions import BESIDE, is_later, least_version
 from gateway.ports import Fenced, NotCreated, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
-
-GENERATION_SHIFT: Final = 32
-"""Versions of a grid generation begin above ``(generation - 1) << 32``: a grid that lost writes cannot count back to a
-version that a client has seen, because no topic gets four billion publishes within one generation."""
 
 FIRST_SEQUENCE: Final = 1
 """What a stream numbers the first publish of a generation with; as on Redis, so that event ids look the same."""
@@ -217,21 +214,24 @@ class Topics:
         """Name the topics of a partition."""
         return list(self._partitions[number].values)
 
-    def values(self, number: int, topics: Iterable[TopicPath]) -> list[TopicValue]:
+    def values(self, number: int, topics: Iterable[TopicPath], generation: GridGeneration) -> list[TopicValue]:
         """Read the values of *topics*, which are of one partition; those that have none are left out."""
         values = self._partitions[number].values
-        return [values[topic] for topic in topics if topic in values]
+        return [_shown(values[topic], generation) for topic in topics if topic in values]
 
-    def scan(self, number: int, step: str | None, count: int) -> TopicPage:
+    def scan(self, number: int, step: str | None, count: int, generation: GridGeneration) -> TopicPage:
         """See ``TopicStore.scan``."""
         values = self._partitions[number].values
         topics = sorted(topic for topic in values if step is None or topic > step)
         chosen = topics[:count]
-        return TopicPage([values[topic] for topic in chosen], chosen[-1] if len(topics) > count else None)
+        return TopicPage(
+            [_shown(values[topic], generation) for topic in chosen], chosen[-1] if len(topics) > count else None
+        )
 
-    def read(self, topic: TopicPath) -> TopicValue | None:
+    def read(self, topic: TopicPath, generation: GridGeneration) -> TopicValue | None:
         """See ``TopicStore.read``."""
-        return self._partitions[topic_partition(topic, self._depth)].values.get(topic)
+        stored = self._partitions[topic_partition(topic, self._depth)].values.get(topic)
+        return None if stored is None else _shown(stored, generation)
 
     def remove(self, topic: TopicPath, generation: GridGeneration, keep: float, now: float) -> Published | None:
         """See ``TopicStore.remove``."""
@@ -254,8 +254,11 @@ class Topics:
         stored = partition.values.get(value.topic)
         if stored is None and (not value.value or value.version <= partition.least):
             return False
-        if stored is not None and stored.version >= value.version:
+        if stored is not None and not is_later(value.event, stored.event):
             return False
+        least = max(partition.least if stored is None else stored.version, least_version(generation))
+        if value.version <= least:
+            value = value._replace(version=Version(least + BESIDE))
         if not value.value:
             partition.removed[value.topic] = now + RESTORED_REMOVAL
         partition.stream.append(generation, lambda _position: value)
@@ -292,8 +295,8 @@ class Topics:
     def _write(self, number: int, generation: GridGeneration, topic: TopicPath, text: bytes) -> TopicValue:
         partition = self._partitions[number]
         stored = partition.values.get(topic)
-        floor = (generation - 1) << GENERATION_SHIFT
-        version = Version(max(partition.least if stored is None else stored.version, floor) + 1)
+        least = least_version(generation)
+        version = Version(max(partition.least if stored is None else stored.version, least) + 1)
 
         def make(position: StreamPosition) -> TopicValue:
             return TopicValue(topic, version, EventId(f"{number}-{position.generation}-{position.sequence}"), text)
@@ -312,3 +315,9 @@ class Topics:
                 else:
                     del partition.receipts[session]
             return
+
+
+def _shown(value: TopicValue, generation: GridGeneration) -> TopicValue:
+    """Return a value as it is shown in a generation."""
+    least = least_version(generation)
+    return value if value.version >= least else value._replace(version=least)

@@ -39,11 +39,13 @@ class MemoryTopicStore:
 
     async def scan(self, partition: int, *, step: str | None, count: int) -> TopicPage:
         """See the port; a step is the last topic before it."""
-        return await self._connection.run(lambda grid, _now: grid.topics.scan(partition, step, count))
+        return await self._connection.run(lambda grid, _now: grid.topics.scan(partition, step, count, grid.generation))
 
     async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
         """See the port."""
-        return await self._connection.run(lambda grid, _now: [grid.topics.read(topic) for topic in topics])
+        return await self._connection.run(
+            lambda grid, _now: [grid.topics.read(topic, grid.generation) for topic in topics]
+        )
 
     async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
         """See the port."""
@@ -54,4 +56,4 @@ class MemoryTopicStore:
         return await self._connection.run(lambda grid, now: grid.restore(values, now))
 
     async def _read(self, partition: int, topics: Sequence[TopicPath]) -> Sequence[TopicValue]:
-        return await self._connection.run(lambda grid, _now: grid.topics.values(partition, topics))
+        return await self._connection.run(lambda grid, _now: grid.topics.values(partition, topics, grid.generation))

@@ -13,6 +13,7 @@ from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.core.topics import topic_partition
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
+from gateway.core.versions import least_version
 from gateway.ports import (
     Fenced,
     GridRefused,
@@ -191,7 +192,7 @@ class RedisTopics:
             cursor, found = await self._batcher.call(scan)
             if self._link.attachment != attachment:
                 raise GridUnavailable("the grid was away while values were read")
-            page = _stored_values(partition, found)
+            page = self._stored_values(partition, found)
             if page:
                 yield page
             if cursor == b"0":
@@ -203,7 +204,7 @@ class RedisTopics:
             raise ValueError("this is no cursor of a hash")
         scan: Command = ("HSCAN", self._keys.values[partition], step or "0", "COUNT", count)
         cursor, found = await self._batcher.call(scan)
-        return TopicPage(_stored_values(partition, found), None if cursor == b"0" else cursor.decode())
+        return TopicPage(self._stored_values(partition, found), None if cursor == b"0" else cursor.decode())
 
     async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
         """See ``TopicStore.read``."""
@@ -211,8 +212,9 @@ class RedisTopics:
         replies = await self._batcher.call_all(
             [("HGET", self._keys.values[partition], topic) for partition, topic in zip(places, topics, strict=True)]
         )
+        least = least_version(self._link.generation)
         return [
-            None if stored is None else _stored_value(partition, topic.encode(), stored)
+            None if stored is None else _stored_value(partition, topic.encode(), stored, least)
             for partition, topic, stored in zip(places, topics, replies, strict=True)
         ]
 
@@ -335,6 +337,12 @@ class RedisTopics:
         if b"stale" in replies:
             raise self._link.stale()
 
+    def _stored_values(self, partition: int, found: list[bytes]) -> list[TopicValue]:
+        """Read fields and values of a hash; what belongs to no topic is left out."""
+        least = least_version(self._link.generation)
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [_stored_value(partition, topic, stored, least) for topic, stored in pairs if topic]
+
 
 def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
     """Read the answers to publishes in one partition; events of one step are numbered there without a hole."""
@@ -357,12 +365,7 @@ def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
     return receipts
 
 
-def _stored_values(partition: int, found: list[bytes]) -> list[TopicValue]:
-    """Read fields and values of a hash; what belongs to no topic is left out."""
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return [_stored_value(partition, topic, stored) for topic, stored in pairs if topic]
-
-
-def _stored_value(partition: int, topic: bytes, stored: bytes) -> TopicValue:
+def _stored_value(partition: int, topic: bytes, stored: bytes, least: Version) -> TopicValue:
     version, event, value = stored.split(b" ", 2)
-    return TopicValue(TopicPath(topic.decode()), Version(int(version)), EventId(f"{partition}-{event.decode()}"), value)
+    shown = max(Version(int(version)), least)
+    return TopicValue(TopicPath(topic.decode()), shown, EventId(f"{partition}-{event.decode()}"), value)

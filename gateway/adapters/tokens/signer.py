@@ -1,15 +1,18 @@
 """Tokens signed with itsdangerous: HMAC-SHA256, keys that can be rotated, the end of life inside.
 
 A token is ``<payload>.<signature>``, both base64 without padding. The payload is a JSON array, because names of fields
-would cost bytes in every token: ``[session, generation, expiry, key id]``.
+would cost bytes in every token: ``[session, generation, expiry, "<key id>:<generation of the grid>"]``.
 
-Two decisions that are not obvious:
+Three decisions that are not obvious:
 
 * **The end of life is in the payload**, in whole seconds since 1970, and not a time of signing. A token of a node whose
   clock is ahead is therefore never "from the future", and a changed ``token_life`` does not touch tokens already out.
 * **The key id is in the payload** although the signature decides alone. It tells a token of a retired key from a
   forgery, so that the client gets the right reason (protocol section 4.2). A forger can choose it and gains a
   different refusal, nothing else.
+* **The generation of the grid stands behind the key id**, and is missing in tokens of the first release. The nodes of
+  that release read exactly four fields, and nothing of the fourth in a token of the newest key: so they accept the
+  tokens of this one while versions run side by side.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from itsdangerous.encoding import base64_decode, base64_encode
 from itsdangerous.signer import SigningAlgorithm
 
 from gateway.core.codes import ErrorCode
-from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from gateway.ports import TokenClaims, TokenRefused
 
 LEAST_KEY_BYTES: Final = 16
@@ -52,6 +55,12 @@ _SIGNATURE_CHARACTERS: Final = 43
 _FORM: Final = re.compile(rf"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{{{_SIGNATURE_CHARACTERS}}})", re.ASCII)
 
 _PAYLOAD_FIELDS: Final = 4
+
+_BEFORE_GRID: Final = ":"
+"""Between the key id, which is base64, and the generation of the grid."""
+
+_GRID_DIGITS: Final = 16
+"""Digits of a generation at most: below 2^53, as of all numbers."""
 
 
 class KeyState(Enum):
@@ -112,7 +121,16 @@ def _fields(fields: object) -> ReadToken | None:
     # type() and not isinstance(): true is no generation.
     if type(session) is not str or type(generation) is not int or type(expires) is not int or type(key) is not str:
         return None
-    return ReadToken(TokenClaims(SessionId(session), TokenGeneration(generation), float(expires)), key)
+    name, grid = _key_and_grid(key)
+    return ReadToken(TokenClaims(SessionId(session), TokenGeneration(generation), float(expires), grid), name)
+
+
+def _key_and_grid(field: str) -> tuple[str, GridGeneration | None]:
+    """Read the fourth field; what is no generation belongs to the name of a key, which is then not known."""
+    key, _, grid = field.partition(_BEFORE_GRID)
+    if grid.isascii() and grid.isdigit() and len(grid) <= _GRID_DIGITS:
+        return key, GridGeneration(int(grid))
+    return field, None
 
 
 class ItsdangerousTokenSigner:
@@ -169,14 +187,23 @@ class ItsdangerousTokenSigner:
         """Ids of all keys that verify, the signing one last; not secret."""
         return (*(key for key in self._by_key_id if key != self._key_id), self._key_id)
 
-    def sign(self, session: SessionId, generation: TokenGeneration, *, now: float) -> str:
+    def sign(
+        self, session: SessionId, generation: TokenGeneration, *, now: float, grid: GridGeneration | None = None
+    ) -> str:
         """Make a token that lives from *now* (seconds since 1970) for the configured life.
+
+        Args:
+            session: whose it is.
+            generation: which of the session's tokens.
+            now: seconds since 1970.
+            grid: generation of the grid up to which its holder has been told of lost writes; None to say nothing.
 
         Raises:
             ValueError: the session's id is too long for a token.
         """
         # Rounded up: a token never lives shorter than was promised.
-        payload = orjson.dumps([session, generation, math.ceil(now + self._life), self._key_id])
+        key = self._key_id if grid is None else f"{self._key_id}{_BEFORE_GRID}{grid}"
+        payload = orjson.dumps([session, generation, math.ceil(now + self._life), key])
         token = self._signing.sign(base64_encode(payload)).decode("ascii")
         if len(token) > LONGEST_TOKEN:
             raise ValueError(f"a session id of {len(session)} characters does not fit into a token")
@@ -207,8 +234,9 @@ class ItsdangerousTokenSigner:
         if not hmac.compare_digest(self._signing.get_signature(payload), signature.encode()):
             return None
         # It is ours, to the letter: what it holds need not be looked at any closer.
-        session, generation, expires, _key = orjson.loads(base64_decode(payload))
-        return TokenClaims(session, generation, float(expires))
+        session, generation, expires, key = orjson.loads(base64_decode(payload))
+        _, grid = _key_and_grid(key)
+        return TokenClaims(session, generation, float(expires), grid)
 
     def _read_other(self, token: str) -> TokenClaims:
         read = read_unverified(token)

@@ -29,6 +29,7 @@ class Handshake:
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
         is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
+        has_lost: whether it has lost any since this node began to work.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Handshake:
         requests: Requests,
         authorities: Authorities,
         is_recovering: Callable[[], bool],
+        has_lost: Callable[[], bool],
     ) -> None:
         claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
         greeter = Greeter(
@@ -66,6 +68,7 @@ class Handshake:
             authorities=authorities,
             claims=claims,
             greeter=greeter,
+            has_lost=has_lost,
         )
 
     # Both hand on a coroutine, and add no step of their own to it.

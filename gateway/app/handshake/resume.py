@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gateway.app.claims import Claims
 from gateway.app.context import Context
 from gateway.app.greeter import Greeter
@@ -16,7 +18,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
 from gateway.core.packets import Resume
 from gateway.core.system_roles import is_of_system
-from gateway.core.types import NodeRef
+from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import Credentials, Identity, Link, Ownership, TokenClaims, TokenRefused
 
 
@@ -31,6 +33,7 @@ class Resumes:
         authorities: who says who clients are, and what they may do.
         claims: gets the right to serve sessions.
         greeter: makes sessions and welcomes.
+        has_lost: whether the grid has lost writes since this node began to work.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Resumes:
         authorities: Authorities,
         claims: Claims,
         greeter: Greeter,
+        has_lost: Callable[[], bool],
     ) -> None:
         self._me = context.me
         self._clock = context.clock
@@ -58,6 +62,7 @@ class Resumes:
         self._authorities = authorities
         self._claims = claims
         self._greeter = greeter
+        self._has_lost = has_lost
 
     async def go_on(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Session:
         """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
@@ -178,6 +183,8 @@ class Resumes:
         lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
         machine.restart(now, generation=session.generation)
+        # With the buffer went what the client may have been told of here.
+        session.declared = min(session.declared, self._told(claims))
         # The client asks again for all that it has no answer to, what is being worked on here included.
         session.lane.abandon()
         session.lane = self._requests.lane()
@@ -241,6 +248,7 @@ class Resumes:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
         session = self._greeter.make(result.record)
+        session.declared = self._told(claims)
         withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
@@ -259,6 +267,16 @@ class Resumes:
         self._sessions.flusher.flush(session)
         self._resumed(session, FailoverReason.OTHER_NODE, result.previous, away=self._away(packet, heard))
         return session
+
+    def _told(self, claims: TokenClaims) -> GridGeneration:
+        """Tell up to which generation of the grid a client has been told of lost writes, as its token says (P2).
+
+        A token of the first release says nothing; then what was lost while this node has worked counts as not told.
+        """
+        generation = self._grid.generation
+        if claims.grid is not None:
+            return claims.grid
+        return GridGeneration(generation - 1) if self._has_lost() else generation
 
     def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:
         """A console's token is worth nothing where clients come in, which more people reach, nor theirs at its door.

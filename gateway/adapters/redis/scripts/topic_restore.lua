@@ -1,4 +1,4 @@
--- Put one value back that a grid which lost writes has in an older version, or not at all.
+-- Put one value back of which a grid that lost writes has an older publish, or none at all.
 --
 -- KEYS[1] values   hash    topic -> "<version> <generation>-<sequence> <value>"
 --                          '' -> a version that versions of new topics must be above
@@ -11,21 +11,37 @@
 -- ARGV[5] generation that the caller has adopted
 -- ARGV[6] entries to keep in the stream, about
 -- ARGV[7] how long to remember a removal (ms)
--- Result  1 written, 0 the grid has this version or a newer one, or has forgotten the topic since it was removed,
+-- Result  1 written, 0 the grid has this publish or a later one, or has forgotten the topic since it was removed,
 --         'stale' or 'emptied' as in topic_publish
 --
 -- Invariant: versions of a topic only rise, and one that was removed does not rise again. A removal of what the grid
--- does not hold is not worth remembering.
+-- does not hold is not worth remembering. Which of two publishes is the later one is told by their events: versions
+-- that are below the floor of this generation have been shown as the floor, so that the one that is put back must be
+-- above it; and not by one, as it is no successor.
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
+local least = (ARGV[5] - 1) * 4294967296
 if not stored then
-  if ARGV[2] == '' or tonumber(redis.call('HGET', KEYS[1], '') or '0') >= tonumber(ARGV[3]) then
+  local forgotten = tonumber(redis.call('HGET', KEYS[1], '') or '0')
+  if ARGV[2] == '' or forgotten >= tonumber(ARGV[3]) then
     return 0
   end
-elseif tonumber(string.match(stored, '^%d+')) >= tonumber(ARGV[3]) then
-  return 0
+  least = math.max(least, forgotten)
+else
+  local version, generation, sequence = string.match(stored, '^(%d+) (%d+)-(%d+)')
+  local mine, number = string.match(ARGV[4], '^(%d+)-(%d+)$')
+  generation, mine = tonumber(generation), tonumber(mine)
+  if generation > mine or (generation == mine and tonumber(sequence) >= tonumber(number)) then
+    return 0
+  end
+  least = math.max(least, tonumber(version))
 end
+local version = tonumber(ARGV[3])
+if version <= least then
+  version = least + 2
+end
+version = string.format('%.0f', version)
 local entry = redis.pcall(
-  'XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], ARGV[5] .. '-*', ARGV[1], ARGV[3] .. ' ' .. ARGV[2], 'event', ARGV[4]
+  'XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], ARGV[5] .. '-*', ARGV[1], version .. ' ' .. ARGV[2], 'event', ARGV[4]
 )
 if type(entry) == 'table' then
   if string.find(entry.err, 'equal or smaller', 1, true) then
@@ -37,7 +53,7 @@ if string.sub(entry, -2) == '-0' then
   redis.call('DEL', KEYS[2])
   return 'emptied'
 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
 if ARGV[2] == '' then
   local time = redis.call('TIME')
   redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[7], ARGV[1])

@@ -3,6 +3,7 @@
 import hashlib
 import string
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from gateway.adapters.tokens import (
     read_unverified,
 )
 from gateway.core.codes import ErrorCode
-from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from gateway.ports import TokenClaims, TokenRefused
 
 OLD, CURRENT, NEXT = b"old-old-old-old-old", b"current-current-current", b"next-next-next-next"
@@ -118,6 +119,32 @@ def test_a_token_of_a_node_whose_clock_is_ahead_is_accepted(ahead: float) -> Non
     token = signer().sign(SESSION, GENERATION, now=NOW + ahead)
 
     assert signer().verify(token, now=NOW).generation == GENERATION
+
+
+@pytest.mark.parametrize("grid", [0, 1, 7, 2**53 - 1])
+def test_a_token_says_up_to_which_generation_of_the_grid_its_holder_was_told_of_losses(grid: int) -> None:
+    one, other = signer(OLD), signer(OLD, CURRENT)
+    token = one.sign(SESSION, GENERATION, now=NOW, grid=GridGeneration(grid))
+
+    for reader in (one, other):
+        assert reader.verify(token, now=NOW) == TokenClaims(SESSION, GENERATION, NOW + LIFE, GridGeneration(grid))
+    assert read_unverified(token).key == key_id(OLD), "the key is found by what stands before it"
+    assert one.verify(one.sign(SESSION, GENERATION, now=NOW), now=NOW).grid is None
+
+
+def test_a_node_of_the_first_release_reads_the_tokens_of_this_one() -> None:
+    """While versions run side by side. It read exactly four fields, and did not look at the fourth."""
+    token = signer().sign(SESSION, GENERATION, now=NOW, grid=GridGeneration(3))
+
+    session, generation, expires, _ = orjson.loads(base64_decode(token.partition(".")[0]))
+    assert (session, generation, expires) == (SESSION, GENERATION, NOW + LIFE)
+
+
+@pytest.mark.parametrize("grid", ["", "x", "-1", "1.5", "\u0663", "9" * 17])
+def test_what_is_no_generation_names_a_key_that_is_not_known(grid: str) -> None:
+    payload = base64_encode(orjson.dumps([SESSION, GENERATION, int(NOW + LIFE), f"{key_id(CURRENT)}:{grid}"]))
+
+    assert refusal(f"{payload.decode()}.{'A' * 43}") is ErrorCode.TOKEN_KEY_RETIRED
 
 
 def test_the_newest_key_signs_and_all_verify() -> None:
