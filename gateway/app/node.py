@@ -269,6 +269,10 @@ class Node:
             reasons.append("the node drains")
         return reasons
 
+    def warnings(self) -> Sequence[str]:
+        """Tell what is wrong though new sessions may come: all nodes have the same grid, and none would be left."""
+        return self._context.grid.complaints
+
     def review(self) -> None:
         """The directories have changed: end the sessions of those who are not in them, and judge the others again."""
         self.enforcement.review()

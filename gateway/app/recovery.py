@@ -13,7 +13,6 @@ from gateway.app.persistence import Persistence
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
-from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId

@@ -131,6 +131,7 @@ class Gateway:
             settings.admin.host,
             settings.admin.port,
             ready=self.node.not_ready,
+            warnings=self.node.warnings,
             metrics_text=self.metrics.render,
             metrics=self.metrics,
             tls=None if admin_tls is None else FollowingContext(admin_tls),

@@ -167,6 +167,13 @@ GRID_CLOCK_STEPPED = LogEvent(
     "node.",
     ("seconds", "shift_seconds"),
 )
+GRID_SLOT_HALF_MOVED = LogEvent(
+    "grid_slot_half_moved",
+    Level.ERROR,
+    "Somebody began to move a slot of the Redis Cluster and did not finish: commands for keys that it lacks are "
+    "refused as retryable. Run `redis-cli --cluster fix`.",
+    ("slot", "tag"),
+)
 GRID_WRITE_REFUSED = LogEvent(
     "grid_write_refused",
     Level.ERROR,

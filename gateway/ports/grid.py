@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -74,6 +74,16 @@ class Grid(Protocol):
     @property
     def generation(self) -> GridGeneration:
         """The generation this connection has adopted."""
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """What is wrong with the grid, though it may be up: sentences for people, empty if all is well."""
+
+    def heard_of(self, generation: GridGeneration) -> None:
+        """Somebody has proved that *generation* was in force.
+
+        If this connection has adopted only an older one, it goes away and adopts again: *generation*, or a later one.
+        """
 
     async def start(self) -> None:
         """Connect and adopt the grid: a grid with another run id than the stored one gets the next generation.

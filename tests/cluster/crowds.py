@@ -18,6 +18,7 @@ from typing import Final
 
 from gateway.client import Receipt, Recovery, Session, UpdateStream, connect
 from gateway.client.promises import users
+from gateway.core.versions import GENERATION_SHIFT
 from gateway.local.checker import Tally, TopicWatch, Violation
 from gateway.local.stack import Stack
 from tests.cluster.grid_reader import GridReader, LogEntry
@@ -145,6 +146,19 @@ async def crowd(url: str, count: int, enter: Enter | None = None, *, role: str =
             raise BaseExceptionGroup(f"{len(failures)} of {len(members)} members met an error", failures)
 
 
+def hold_the_same(seen: Mapping[str, tuple[int, int]], stored: Mapping[str, tuple[int, int]]) -> bool:
+    """Tell whether somebody has seen the values that are stored.
+
+    Whoever has a value is not sent it again when its version rises with the generation of the grid, and who comes later
+    is shown it with the floor of the generation: then it is the value that tells.
+    """
+    return seen.keys() == stored.keys() and all(
+        value == stored[topic][0]
+        and (version == stored[topic][1] or version >> GENERATION_SHIFT != stored[topic][1] >> GENERATION_SHIFT)
+        for topic, (value, version) in seen.items()
+    )
+
+
 async def converged(members: Iterable[Member], grid: GridReader, expected: Callable[[Member], set[str]]) -> None:
     """Wait until every member has seen exactly the topics that it should, and of each the value that the grid holds.
 
@@ -154,12 +168,12 @@ async def converged(members: Iterable[Member], grid: GridReader, expected: Calla
     wanted = {member: {topic: values[topic] for topic in expected(member)} for member in members}
 
     def behind() -> list[str]:
-        return [member.name for member, last in wanted.items() if member.last() != last]
+        return [member.name for member, last in wanted.items() if not hold_the_same(member.last(), last)]
 
     try:
         await eventually(lambda: not behind(), "everybody holds the grid's values")
     except AssertionError:
-        first = next(member for member in wanted if member.last() != wanted[member])
+        first = next(member for member in wanted if not hold_the_same(member.last(), wanted[member]))
         differing = {
             topic: (first.last().get(topic), wanted[first].get(topic))
             for topic in first.last().keys() | wanted[first].keys()

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from tests.cluster.continuous_traffic import (
     restored,
     trading,
 )
-from tests.cluster.crowds import Figures, Member, converged, gaps
+from tests.cluster.crowds import Figures, Member, converged, crowd, gaps
 from tests.cluster.grid_reader import TOPIC_DEPTH, GridReader
 from tests.support.faults import eventually
 from tests.support.redis_cluster import ClusterServer, RedisCluster
@@ -56,6 +57,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "window_default": scaled(4.0),
 }
 """Quicker than in production, so that a failover of Redis is longer than the grid's time limit and near a lease."""
+
+DOOMED: Final = 12
+"""Sessions, about a third of them at the node that dies together with the master."""
 
 
 @pytest.fixture
@@ -163,7 +167,10 @@ class Story:
         log = await grid.log(topic.topic)
         values = [entry.value for entry in log]
         assert values == sorted(set(values)), f"{topic.topic}: doubled or out of order: {values}"
-        assert [entry.version for entry in log] == [topic.receipts[value].version for value in values]
+        # What a node has given back to a grid that had lost it has a higher version than its publisher was told.
+        promised = [topic.receipts[value].version for value in values]
+        assert all(entry.version >= version for entry, version in zip(log, promised, strict=True))
+        assert all(before.version < after.version for before, after in pairwise(log))
         missing = sorted(set(range(1, topic.asked + 1)) - set(values))
         # What was acknowledged after the last fault is all there, and between two faults only an end can be missing. Of
         # that end each node gives the newest value back that it knows (P6), so that some may stand behind a lost one.
@@ -285,3 +292,51 @@ async def test_a_master_of_sentinels_is_killed_and_its_successor_hangs(
         await assert_nobody_noticed(story.stack, story.before)
         await story.a_node_dies()
         figures(await story.end())
+
+
+async def test_a_node_and_the_master_die_together_and_everybody_is_told(
+    tmp_path: Path, sentinels: RedisSentinels, figures: Figures
+) -> None:
+    """P2, P6: they were on one machine; nobody who lives has ever heard of what was acknowledged there last."""
+    master = sentinels.master()
+    replica = next(each for each in sentinels.redis if each is not master)
+    async with cluster(tmp_path, grid_url=sentinels.url, **SETTINGS | {"window_default": 60}) as stack:
+
+        async def enter(member: Member, number: int) -> None:
+            await member.subscribe(f"lost-{number}/x")
+            await member.session.publish(f"lost-{number}/x", 1)
+
+        async with crowd(stack.url, DOOMED, enter) as members:
+            victim = members[0].session.node
+            moved = {number: each for number, each in enumerate(members) if each.session.node == victim}
+            await eventually(lambda: all(each.last() for each in members), "everybody has a value")
+            await asyncio.to_thread(sentinels.wait_until_whole)
+            # What is acknowledged from here on reaches no replica.
+            replica.suspend()
+            await master.call("CLIENT", "KILL", "TYPE", "replica")
+            lost = [await each.session.publish(f"lost-{number}/x", 2) for number, each in moved.items()]
+            await eventually(
+                lambda: all(each.last()[f"lost-{number}/x"][0] == 2 for number, each in moved.items()), "they come"
+            )
+            master.kill()
+            await stack.kill_node(victim)
+            replica.resume()
+            await eventually(lambda: all(each.recoveries for each in moved.values()), "all sessions are back")
+            await eventually(lambda: all(LOST_WRITES in each.notices for each in members), "everybody was told")
+            for number, member in moved.items():
+                assert [(each.outcome, each.reason) for each in member.recoveries] == [
+                    (Outcome.FAILED_OVER, FailoverReason.OTHER_NODE)
+                ]
+                assert member.notices.count(LOST_WRITES) == 1
+                # What the grid still has is shown, and not below the version of what it lost.
+                value, version = member.last()[f"lost-{number}/x"]
+                assert value in {1, 2}, "another node may have had the later one"
+                assert version > lost[0].version
+                assert not [each for each in member.violations if "went back" in each.what]
+                await member.session.publish(f"lost-{number}/x", 3)
+            await eventually(
+                lambda: all(each.last()[f"lost-{number}/x"][0] == 3 for number, each in moved.items()), "they come"
+            )
+            figures(
+                f"{len(moved)} sessions failed over, told once each of what was lost with their node and the master"
+            )

@@ -60,6 +60,7 @@ class AdminServer:
         port: int,
         *,
         ready: Callable[[], Sequence[str]],
+        warnings: Callable[[], Sequence[str]] = tuple,
         metrics_text: Callable[[], bytes],
         metrics: Metrics,
         tls: SSLContext | None = None,
@@ -74,6 +75,7 @@ class AdminServer:
             host: name or address to listen on.
             port: 0 takes a free one; see ``port``.
             ready: the reasons for not being ready, in words for people; empty if ready. Must not block.
+            warnings: what is wrong with no harm to readiness, in words for people; shown beside it. Must not block.
             metrics_text: all metrics in the text format of Prometheus. Must not block.
             metrics: where it is counted who was not waited for.
             tls: how to speak TLS; None to speak none.
@@ -85,6 +87,7 @@ class AdminServer:
         self._host = host
         self._port = port
         self._ready = ready
+        self._warnings = warnings
         self._metrics_text = metrics_text
         self._tls = tls
         self._patience = Patience(metrics)
@@ -172,10 +175,10 @@ class AdminServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         try:
-            reasons = list(self._ready())
+            reasons, warnings = list(self._ready()), list(self._warnings())
         except Exception as error:  # noqa: BLE001 - a node that cannot tell is not ready
-            reasons = [f"readiness cannot be told: {type(error).__name__}"]
-        return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+            reasons, warnings = [f"readiness cannot be told: {type(error).__name__}"], []
+        return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, "warnings": warnings})
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         headers = {"Content-Type": METRICS_CONTENT_TYPE, **HEADERS}

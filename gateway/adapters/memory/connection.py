@@ -73,6 +73,7 @@ class Connection:
         self._idle.set()
         self._generation = NEVER_ADOPTED
         self._seal = NO_SEAL
+        self._heard = NEVER_ADOPTED
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
         self._on_revocations: Callable[[], None] = lambda: None
@@ -230,6 +231,15 @@ class Connection:
         if self._up:
             self._on_revocations()
 
+    def heard_of(self, generation: GridGeneration) -> None:
+        """See ``Grid.heard_of``."""
+        if self._up and generation > self._generation:
+            self._heard = max(self._heard, generation)
+            self._up = False
+            self._breaks += 1
+            self.changes.put(GridChange(GridState.AWAY, self._generation))
+            self._look()
+
     def _look(self) -> None:
         """Find out whether the connection stands, and tell if that has changed."""
         server = self.server
@@ -247,7 +257,8 @@ class Connection:
 
     def _adopt(self) -> None:
         server, known, in_force = self.server, self._generation, self.server.seal
-        self._generation = server.adopt(known, self._seal)
+        # Of one that was only heard of the seal is not known.
+        self._generation = server.adopt(max(known, self._heard), NO_SEAL if self._heard > known else self._seal)
         self._seal = server.seal
         self._up = True
         if self._started:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from gateway.adapters.memory.connection import Connection
@@ -79,6 +79,15 @@ class MemoryGrid:
     def generation(self) -> GridGeneration:
         """See the port."""
         return self._connection.generation
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """See the port; an in-memory grid has none."""
+        return ()
+
+    def heard_of(self, generation: GridGeneration) -> None:
+        """See the port."""
+        self._connection.heard_of(generation)
 
     async def start(self) -> None:
         """See the port."""

@@ -23,7 +23,7 @@ from secrets import randbelow
 from typing import Any, Final
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
+from redis.exceptions import AskError, RedisError, TryAgainError
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.clock import GridClock
@@ -127,6 +127,10 @@ async def told_by(label: str, connection: AbstractConnection, commands: Sequence
     """
     try:
         return await converse(connection, commands)
+    except (AskError, TryAgainError) as error:
+        # Of a slot that was moved whole in this moment, which is an ASK in redis-py, too, nobody will hear twice.
+        slot = "a slot of the Redis Cluster is being moved, or was left half moved"
+        raise GridUnavailable(f"{label}: {slot}: {why(error)}") from error
     except (RedisError, OSError) as error:
         raise GridUnavailable(f"{label}: {why(error)}".removeprefix(": ")) from error
 
@@ -205,7 +209,7 @@ class Adoption:
         self._members = members
 
     @property
-    def _names(self) -> str:
+    def names(self) -> str:
         """Of all processes, as the grid remembers them."""
         return " ".join(sorted(member.server.name for member in self._members))
 
@@ -229,7 +233,7 @@ class Adoption:
             asked, has_read = clock.local(), clock.estimate() is not None
             adopt = scripts.ADOPT(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers),
-                *(clock.argument(), self._names, known, known_seal, str(randbelow(_SEALS)), int(has_read)),
+                *(clock.argument(), self.names, known, known_seal, str(randbelow(_SEALS)), int(has_read)),
             )
             ((generation, opened, sealed, said, shift),) = await told_by(chief.label, chief.connection, [adopt])
             # Should it not fit, the next renewal of the lease sees to that.

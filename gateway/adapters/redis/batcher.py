@@ -27,7 +27,6 @@ from redis.exceptions import (
     AskError,
     ClusterDownError,
     MasterDownError,
-    MovedError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -71,14 +70,14 @@ _SHORTEST_LOOK: Final = 0.01
 _SECOND_LOOK: Final = 0.25
 """Seconds a stalled process gives replies that may have arrived meanwhile to be read."""
 
-_UNAVAILABLE: Final = (ReadOnlyError, ClusterDownError, MasterDownError, MovedError, NoScriptError)
-"""Replies that mean that the server at the other end cannot be the grid as it is: demoted, in pieces, not in charge of
-the slot any more, or, as scripts are loaded on every connection, flushed by somebody. Reconnecting finds the right
-servers and loads the scripts. A redirection is never followed: who follows it cannot know what else has changed."""
+_UNAVAILABLE: Final = (ReadOnlyError, ClusterDownError, MasterDownError, NoScriptError)
+"""Replies that mean that the server at the other end cannot be the grid as it is: demoted, in pieces, or, as scripts
+are loaded on every connection, flushed by somebody. Reconnecting finds the right servers and loads the scripts."""
 
-_BEING_MOVED: Final = (AskError, TryAgainError)
-"""Replies for as long as a slot of a Redis Cluster is half here and half there: nothing was executed. It takes
-milliseconds, and ends with a MOVED, which is a subclass of ASK in redis-py."""
+_REDIRECTING: Final = (AskError, TryAgainError)
+"""Replies while a slot of a Redis Cluster is half here and half there, and MOVED, a subclass of ASK in redis-py, when
+it is somewhere else: nothing was executed. Where the reply points to is never followed: who follows it cannot know what
+else has changed. The masters are asked, and the command is sent again (``router``)."""
 
 _REFUSING_CODES: Final = ("MISCONF", "NOREPLICAS")
 """Replies, besides OOM, by which Redis refuses single writes for a while and changes nothing."""
@@ -97,19 +96,56 @@ def fresh(error: Exception) -> Exception:
     return type(error)(*error.args)
 
 
-class _Group:
-    """Commands of one caller; they stay together and share one future."""
+class Redirected(GridUnavailable):
+    """A command met a slot of a Redis Cluster that is being moved, or was: it was not executed."""
 
-    __slots__ = ("asked", "commands", "future", "gated", "replies")
 
-    def __init__(self, commands: Sequence[Command], future: asyncio.Future[list[Any]], *, gated: bool) -> None:
+class Group:
+    """Commands of one caller; they stay together and share one future.
+
+    Args:
+        commands: what to execute.
+        future: of one reply per command.
+        gated: as for ``Executor.call``.
+        asked: when, in seconds of the loop's clock.
+        as_is: whether its caller wants to know that commands were redirected.
+
+    Attributes:
+        commands: as given.
+        future: as given.
+        gated: as given.
+        asked: as given.
+        as_is: as given.
+        replies: so far.
+        redirected: whether a ``Redirected`` is among them.
+    """
+
+    __slots__ = ("as_is", "asked", "commands", "future", "gated", "redirected", "replies")
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        future: asyncio.Future[list[Any]],
+        *,
+        gated: bool,
+        asked: float,
+        as_is: bool = False,
+    ) -> None:
         self.commands = commands
         self.future = future
         self.gated = gated
+        self.asked = asked
+        self.as_is = as_is
         self.replies: list[Any] = []
-        self.asked = 0.0
+        self.redirected = False
+
+    def succeed(self) -> None:
+        """Hand the replies to the caller, if it still waits."""
+        if not self.future.done():
+            self.future.set_result(self.replies)
 
     def fail(self, error: Exception) -> None:
+        """Tell the caller, if it still waits, that it may or may not have been executed."""
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -193,6 +229,7 @@ class Batcher(Executor):
         metrics: where pipelines are measured.
         broken: called once when the connection is of no more use; expected to call ``shut``.
         refused: called with each reply by which Redis refuses a single write.
+        redirected: given each group of which commands were redirected, and answers it; None if its caller is told.
     """
 
     def __init__(
@@ -203,16 +240,18 @@ class Batcher(Executor):
         metrics: Metrics,
         broken: Callable[[Exception], None],
         refused: Callable[[str], None],
+        redirected: Callable[[Group], None] | None = None,
     ) -> None:
         self._timeout = timeout
         self._leases = leases
         self._metrics = metrics
         self._broken = broken
         self._refused = refused
-        self._pending: deque[_Group] = deque()
-        self._patient: deque[_Group] = deque()
+        self._redirected = redirected or Group.succeed
+        self._pending: deque[Group] = deque()
+        self._patient: deque[Group] = deque()
         """Pending, too, but behind everything else."""
-        self._awaited: deque[_Group] = deque()
+        self._awaited: deque[Group] = deque()
         self._flights: deque[_Flight] = deque()
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
@@ -225,18 +264,44 @@ class Batcher(Executor):
     # --- for callers --------------------------------------------------------------------------------------------------
 
     def submit(
-        self, commands: Sequence[Command], *, gated: bool = False, patient: bool = False
+        self,
+        commands: Sequence[Command],
+        *,
+        gated: bool = False,
+        patient: bool = False,
+        asked: float | None = None,
+        as_is: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        """See ``Executor.submit``; commands of all hash tags stay in order."""
+        """See ``Executor.submit``; commands of all hash tags stay in order.
+
+        Args:
+            commands: what to execute.
+            gated: as for ``call``.
+            patient: as for ``call``.
+            asked: when they were asked for, if that was not now; their time limit counts from then.
+            as_is: answer with ``Redirected`` what was redirected, in the place of sending it again.
+        """
         if not self._open:
             raise GridUnavailable(str(self._why_shut))
         loop = asyncio.get_running_loop()
-        group = _Group(commands, loop.create_future(), gated=gated)
-        group.asked = loop.time()
+        group = Group(
+            commands, loop.create_future(), gated=gated, asked=loop.time() if asked is None else asked, as_is=as_is
+        )
         (self._patient if patient else self._pending).append(group)
         self._work.set()
         self._idle.clear()
         return group.future
+
+    async def ask(self, command: Command) -> Any:
+        """Execute one command; see ``call``. Whether it was redirected is the caller's matter: then it raises.
+
+        Raises:
+            Redirected: it was, and is not executed.
+        """
+        (reply,) = await self.submit((command,), as_is=True)
+        if isinstance(reply, Exception):
+            raise fresh(reply)
+        return reply
 
     # --- for the link -------------------------------------------------------------------------------------------------
 
@@ -302,9 +367,9 @@ class Batcher(Executor):
             return sum(flight.urgent for flight in flights) < PIPELINES_IN_FLIGHT
         return bool(self._patient) and len(flights) < PIPELINES_IN_FLIGHT
 
-    def _take(self) -> list[_Group]:
+    def _take(self) -> list[Group]:
         """Take what goes into the next pipeline; the gate is looked at now, as late as possible."""
-        groups: list[_Group] = []
+        groups: list[Group] = []
         permitted = self._leases.permits_writes()
         size = 0
         while self._pending and size < PIPELINE_ARGUMENTS:
@@ -315,7 +380,7 @@ class Batcher(Executor):
             patient += 1
         return groups
 
-    def _take_one(self, pending: deque[_Group], groups: list[_Group], *, permitted: bool) -> int:
+    def _take_one(self, pending: deque[Group], groups: list[Group], *, permitted: bool) -> int:
         """Move the first group; returns how many arguments its commands have."""
         group = pending.popleft()
         if group.gated and not permitted:
@@ -331,13 +396,17 @@ class Batcher(Executor):
                     reply = await receive(connection)
                 except ResponseError as error:
                     reply = self._judge(error)
+                    if isinstance(reply, Redirected) and self._awaited:
+                        self._awaited[0].redirected = True
                 if not self._awaited:
                     raise ConnectionError("Redis answered what nobody asked")
                 group = self._awaited[0]
                 group.replies.append(reply)
                 if len(group.replies) == len(group.commands):
                     self._awaited.popleft()
-                    if not group.future.done():
+                    if group.redirected and not group.as_is:
+                        self._redirected(group)
+                    elif not group.future.done():
                         group.future.set_result(group.replies)
                     self._land()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would tell the callers
@@ -348,8 +417,8 @@ class Batcher(Executor):
         text = str(error)
         if isinstance(error, _UNAVAILABLE) or text.startswith(("BUSY ", "LOADING ")):
             raise error
-        if isinstance(error, _BEING_MOVED):
-            return GridUnavailable(f"a slot of the Redis Cluster is being moved: {text}")
+        if isinstance(error, _REDIRECTING):
+            return Redirected(f"a slot of the Redis Cluster is being moved: {text}")
         if isinstance(error, OutOfMemoryError) or text.startswith(_REFUSING_CODES):
             self._refused(text)
             return GridRefused(f"Redis refuses writes: {text}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
@@ -142,6 +142,15 @@ class RedisGrid:
     def generation(self) -> GridGeneration:
         """The generation this connection has adopted; 0 before the first."""
         return self._link.generation
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """What is wrong with the grid though it may be up; see ``Grid.complaints``."""
+        return self._link.complaints
+
+    def heard_of(self, generation: GridGeneration) -> None:
+        """Adopt nothing older than a generation that was in force; see ``Grid.heard_of``."""
+        self._link.heard_of(generation)
 
     async def start(self) -> None:
         """Connect and adopt the grid; see ``Grid.start``."""

@@ -26,8 +26,9 @@ key                              type    content
                                          value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
                                          marker with an empty topic. Trimmed to about ``stream_length`` entries; stays.
 ``P:{t17}:receipts:<session>``   list    ``<epoch> <request> <version> <event> <settled>`` of a session's publishes, by
-                                         request. Trimmed when settled; deleted when the session ends. Of a session that
-                                         the grid does not hold (replication off): expires an hour after the last.
+                                         request. Trimmed when settled; deleted when the session ends, and should that
+                                         be missed: expires eight days after the last, beyond every window. Of a session
+                                         that the grid does not hold (replication off): an hour after it.
 ``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
                                          a delayed publish out for one window; bounded, and expires as a whole.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
@@ -113,6 +114,7 @@ class Keys:
     def __init__(self, prefix: str) -> None:
         if "{" in prefix or "}" in prefix:
             raise ValueError(f"the key prefix {prefix!r} must not contain braces")
+        self._prefix = prefix
         self.grid = f"{prefix}:{{nodes}}:grid"
         self.leases = f"{prefix}:{{nodes}}:leases"
         self.members = f"{prefix}:{{nodes}}:members"
@@ -147,6 +149,10 @@ class Keys:
     def receipts(self, partition: int, session: SessionId) -> str:
         """Name the list of a session's receipts in a topic partition."""
         return self._receipts[partition] + session
+
+    def probe(self, tag: str) -> str:
+        """Name a key of a hash tag that is never there: a master that gives its slot away redirects who asks for it."""
+        return f"{self._prefix}:{{{tag}}}:never"
 
     @staticmethod
     def tag(key: str) -> str:

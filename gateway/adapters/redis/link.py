@@ -13,20 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from redis.asyncio.connection import AbstractConnection
+from redis.crc import key_slot
 from redis.exceptions import RedisError
 
+from gateway.adapters.redis import slots
 from gateway.adapters.redis.adoption import NO_SEAL, Adoption, Member, Server, greet, label_of, prepare
 from gateway.adapters.redis.batcher import Batcher, abandon
 from gateway.adapters.redis.clock import GridClock
+from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.router import Router
-from gateway.adapters.redis.topology import Finder, Topology
+from gateway.adapters.redis.topology import Finder, NobodyKnows, Topology
 from gateway.catalogue import log_events, metrics
 from gateway.core.types import GridGeneration
 from gateway.ports import EventLog, GridChange, GridState, GridUnavailable, Metrics
@@ -53,7 +56,7 @@ class Attachment:
         members: the masters.
 
     Attributes:
-        topology: as given.
+        topology: as given, or as slots have moved since.
         members: as given.
         over: set once the connections are given up.
     """
@@ -62,6 +65,17 @@ class Attachment:
         self.topology = topology
         self.members = members
         self.over = asyncio.Event()
+        self._interested: list[Callable[[], None]] = []
+
+    def when_slots_move(self, tell: Callable[[], None]) -> None:
+        """Have *tell* called whenever the masters serve other slots than before."""
+        self._interested.append(tell)
+
+    def slots_moved(self, topology: Topology) -> None:
+        """The same masters serve other slots by now."""
+        self.topology = topology
+        for tell in self._interested:
+            tell()
 
 
 class Link:
@@ -106,7 +120,7 @@ class Link:
         self._leases = leases
         self._metrics = metrics
         self._log = log
-        self.batcher = Router()
+        self.batcher = Router(timeout=timeout, redirected=self.follow_slots)
         self.attachment = 0
         self._generation = GridGeneration(0)
         self._state = GridState.AWAY
@@ -126,6 +140,13 @@ class Link:
         self._refusal_logged = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._discarding: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
+        self._half_moved: set[str] = set()
+        self._last: Topology | None = None
+        self._adopted_from = ""
+        self._heard = GridGeneration(0)
+        self._backoff = SHORTEST_BACKOFF
+        self._up_since = float("-inf")
         self._watch(metrics)
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -190,6 +211,30 @@ class Link:
         if self._state is GridState.UP:
             self._fail(GridUnavailable(why))
 
+    def heard_of(self, generation: GridGeneration) -> None:
+        """A generation was in force that this node has not adopted: adopt again, and none that is older.
+
+        Either this node is behind, on a master that was replaced; or the grid has gone back to an older state while no
+        node was there that knew better.
+        """
+        if generation > self._generation:
+            self._heard = max(self._heard, generation)
+            self.suspect(f"generation {generation} of the grid was in force already")
+
+    def follow_slots(self) -> None:
+        """Slots of a Redis Cluster are being moved: find out where they are, and send what waits for that."""
+        attached, finder = self._attached, self._finder
+        if attached is None or not isinstance(finder, ClusterFinder):
+            return
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow_slots(attached, finder), name="grid-slots")
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """What is wrong with the grid, though it may be up; for people."""
+        serving = ", ".join(f"{key_slot(tag.encode())} ({{{tag}}})" for tag in sorted(self._half_moved))
+        return [f"slots of the Redis Cluster stay half moved: {serving}"] if serving else []
+
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -218,7 +263,7 @@ class Link:
             except TimeoutError:
                 pass
         self._closed = True
-        await abandon(self._tasks)
+        await abandon([*self._tasks, *([self._following] if self._following is not None else [])])
         self._state = GridState.AWAY
         self._why_away = "this node has closed its link to the grid"
         self._up.clear()
@@ -243,11 +288,14 @@ class Link:
     async def _stay_connected(self) -> None:
         while True:
             await self._down.wait()
-            bound = SHORTEST_BACKOFF
+            if asyncio.get_running_loop().time() - self._up_since > LONGEST_BACKOFF:
+                # Else it goes on where it was: a grid that is lost as soon as it is adopted must not be adopted at
+                # full speed.
+                self._backoff = SHORTEST_BACKOFF
             while self._down.is_set():
                 if self._tried.is_set():  # nobody has to be spared the first attempt
-                    await asyncio.sleep(random.uniform(0, bound))  # noqa: S311 - jitter, not a secret
-                    bound = min(2 * bound, LONGEST_BACKOFF)
+                    await asyncio.sleep(random.uniform(0, self._backoff))  # noqa: S311 - jitter, not a secret
+                    self._backoff = min(2 * self._backoff, LONGEST_BACKOFF)
                 try:
                     await self._connect()
                 except (RedisError, OSError, GridUnavailable) as error:
@@ -274,23 +322,100 @@ class Link:
             except Exception as error:  # noqa: BLE001 - the look-out must outlive its own bugs
                 self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-look", error=error)
                 continue
-            if found is not None and found != attached.topology and attached is self._attached:
+            if attached is not self._attached:
+                continue
+            if found is not None and found.masters != attached.topology.masters:
                 self.suspect(f"others are masters by now: {found}")
+            elif found is not None and found != attached.topology:
+                self.follow_slots()
+            await self._look_at_slots()
+
+    async def _follow_slots(self, attached: Attachment, finder: ClusterFinder) -> None:
+        """Look until no command waits for a slot any more; see ``slots``."""
+        loop = asyncio.get_running_loop()
+        delay, settled = slots.FIRST_LOOK, loop.time()
+        while attached is self._attached:
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, slots.LONGEST_LOOK)
+            batchers, before = self.batcher.batchers, attached.topology
+            try:
+                topology = await slots.agreed(finder, before, batchers)
+                if topology is not None and topology.masters != before.masters:
+                    self.suspect(f"others are masters by now: {topology}")
+                elif topology is not None and topology != before:
+                    topology = await self._settle_slots(finder, before, topology, batchers)
+            except GridUnavailable:
+                topology = None  # a slot that has moved moves again, or the grid is gone
+            if attached is not self._attached:
+                return
+            if topology is not None:
+                settled = loop.time()
+                if topology != before:
+                    attached.slots_moved(topology)
+                self.batcher.release(topology)
+                await asyncio.sleep(delay)
+                if not self.batcher.holds:
+                    return
+            elif loop.time() - settled > self._timeout:
+                self.suspect("the masters of the Redis Cluster do not agree on which of them serve what")
+
+    async def _settle_slots(
+        self, finder: ClusterFinder, before: Topology, found: Topology, batchers: Sequence[Batcher]
+    ) -> Topology | None:
+        """Have what has moved sent elsewhere; returns *found*, or None if it is not certain any more.
+
+        First its commands are held. Then the masters are asked once more, whose answers come behind all that was sent
+        to them before: what they redirect is held as well by then, and nothing can overtake it.
+        """
+        self.batcher.hold([tag for tag, shard in found.shards.items() if shard != before.shards[tag]])
+        if not await slots.have_arrived(self._keys, (self._generation, self._seal), before, found, batchers):
+            self.suspect("a slot has moved without its data")
+        return found if await slots.agreed(finder, before, batchers) == found else None
+
+    async def _look_at_slots(self) -> None:
+        """Find slots that somebody began to move and did not finish, among those that commands were redirected for."""
+        now = asyncio.get_running_loop().time()
+        half_moved: set[str] = set()
+        for tag, since in list(self.batcher.meeting.items()):
+            try:
+                if not await slots.still_redirects(self._keys, tag, self.batcher.serving(tag)):
+                    self.batcher.meeting.pop(tag, None)
+                elif now - since > slots.HALF_MOVED:
+                    half_moved.add(tag)
+            except GridUnavailable:
+                return
+        for tag in half_moved - self._half_moved:
+            self._log.emit(log_events.GRID_SLOT_HALF_MOVED, slot=key_slot(tag.encode()), tag=tag)
+        self._half_moved = half_moved
 
     async def _connect(self) -> None:
+        nobody_knows = ""
         async with asyncio.timeout(self._timeout):
-            topology = await self._finder.find()
+            try:
+                topology = await self._finder.find()
+            except NobodyKnows as unknown:
+                if self._last is None:
+                    raise
+                # Nobody tells that the master was replaced, and nobody that it was not. A connection that was not
+                # reset would be used all the same; so a new one may be, to exactly the process that was adopted.
+                topology, nobody_knows = self._last, str(unknown)
         connections = await self._dial(topology)
         try:
             async with asyncio.timeout(self._timeout):
                 members = await greet(self._finder, topology, connections)
                 await prepare(members, self._forsaken)
                 adoption = Adoption(self._keys, self._stream_length, topology, members, self.clock)
-                generation, seal = await adoption.adopt(self._generation, self._seal)
+                if nobody_knows and adoption.names != self._adopted_from:
+                    why_not = f"and another process than the adopted one answers at {topology}"
+                    raise GridUnavailable(f"{nobody_knows}; {why_not}")
+                known = max(self._generation, self._heard)
+                # Of one that was only heard of the seal is not known.
+                generation, seal = await adoption.adopt(known, self._seal if known == self._generation else "")
         except BaseException:
             for each in connections:
                 self._drop(each)
             raise
+        self._adopted_from, self._last = adoption.names, topology
         self._go_up(Attachment(topology, members), generation, seal)
 
     async def _dial(self, topology: Topology) -> list[AbstractConnection]:
@@ -330,6 +455,7 @@ class Link:
         lost_writes = self._generation not in {0, generation}
         self._attached, self._generation, self._seal = attached, generation, seal
         self._forsaken.clear()
+        self._up_since = asyncio.get_running_loop().time()
         self.attachment += 1
         self._state = GridState.UP
         self._down.clear()
@@ -359,6 +485,7 @@ class Link:
             metrics=self._metrics,
             broken=broken,
             refused=self._write_refused,
+            redirected=self.batcher.redirected,
         )
         batcher.open(member.connection)
         return batcher

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from hiredis import PushNotification
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AskError, MovedError, RedisError, ResponseError, TryAgainError
+from redis.exceptions import AskError, RedisError, ResponseError, TryAgainError
 
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import RESP2, RESP3, Dialer, converse, discard, hear, hear_changes, pack, send
@@ -99,7 +99,7 @@ class Reader(ABC):
     def __init__(
         self, number: int, attached: Attachment, *, dialer: Dialer, link: Link, source: Source, timeout: float
     ) -> None:
-        self._topology = attached.topology
+        self._attached = attached
         self._number = number
         self._address = attached.topology.masters[number]
         self._run_id = attached.members[number].server.run_id
@@ -149,9 +149,10 @@ class Reader(ABC):
         return number
 
     def _readings(self) -> Sequence[Reading]:
-        if not self._topology.sharded:
+        topology = self._attached.topology  # as it is now: slots move
+        if not topology.sharded:
             return self._source.readings(lambda _: True)
-        return self._source.readings(lambda key: self._topology.shard(Keys.tag(key)) == self._number)
+        return self._source.readings(lambda key: topology.shard(Keys.tag(key)) == self._number)
 
     async def _take(self, found: Sequence[tuple[Reading, Sequence[Any]]]) -> None:
         """Hand over what one read has brought, and ask for less or more the next time."""
@@ -363,13 +364,11 @@ class TrackingReader(Reader):
         return reply
 
     def _judge(self, error: ResponseError) -> None:
-        """Return if the stream is to be read again soon.
+        """Return if the stream is to be read again soon, from whoever serves it then.
 
         Raises:
-            redis.ResponseError, GridUnavailable: this master is not the one to read it from.
+            redis.ResponseError: this master is not the one to read it from.
         """
-        if isinstance(error, MovedError):
-            self._link.suspect(f"a stream has moved: {error}")
-            raise GridUnavailable("a stream has moved")
         if not isinstance(error, (AskError, TryAgainError)):
             raise error
+        self._link.follow_slots()  # MOVED is an ASK in redis-py

@@ -227,6 +227,7 @@ class RedisTail:
         kinds: dict[bool, type[BlockingReader | TrackingReader]] = {False: BlockingReader, True: TrackingReader}
         while True:
             attached = await self._link.attached()
+            attached.when_slots_move(self._change)
             self._readers = [
                 kinds[attached.topology.sharded](
                     number, attached, dialer=self._dialer, link=self._link, source=self, timeout=self._timeout

@@ -41,6 +41,11 @@ RECEIPT_LIFE_MS: Final = 3_600_000
 """Milliseconds for which receipts of a session that the grid does not hold outlive its last publish. Only its node asks
 for them, to repeat what had no answer, and it does so within seconds."""
 
+STORED_RECEIPT_LIFE_MS: Final = 8 * 24 * 3_600_000
+"""Milliseconds for which all other receipts outlive it: the longest window of a session, after which nobody can ask for
+one again, and a day. The end of the session deletes them; but a publish that was on its way for longer than that is
+remembered, or a master that was promoted without the deletion, leaves some that nobody would look for."""
+
 FORGET_COUNT: Final = 10
 """Removals that one removal forgets at most: ten times what it adds, so that none are left behind for long."""
 
@@ -305,7 +310,7 @@ class RedisTopics:
             self._link.generation,
             self._link.stream_length,
             self._short(session),
-            0 if first.stored else RECEIPT_LIFE_MS,
+            STORED_RECEIPT_LIFE_MS if first.stored else RECEIPT_LIFE_MS,
             first.most_topics,
             *publishes,
         )

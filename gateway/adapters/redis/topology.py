@@ -76,6 +76,10 @@ class Finder(Protocol):
         """
 
 
+class NobodyKnows(GridUnavailable):
+    """Whoever could tell the masters is away, or is known to be behind."""
+
+
 class SingleFinder:
     """One Redis, whatever happens."""
 
@@ -108,6 +112,10 @@ class _Answer:
 class SentinelFinder:
     """Asks the Sentinels, all of them at once, and believes the one that has seen the latest failover.
 
+    An epoch that was seen once is remembered: a Sentinel that was cut off, and is the only one to answer later, knows
+    an older one and is not followed back. Only where more than half of all Sentinels agree on an older one have they
+    been set up anew.
+
     Args:
         place: the grid's URL, read.
         dialer: reaches the Sentinels; a Sentinel must answer within its time limit.
@@ -119,13 +127,20 @@ class SentinelFinder:
         self._master = place.master
         self._sentinels = place.hosts
         self._dialer = dialer
+        self._epoch = 0
 
     async def find(self) -> Topology:
-        """See ``Finder.find``."""
+        """See ``Finder.find``.
+
+        Raises:
+            NobodyKnows: no Sentinel answers that is not behind.
+        """
         answers, failures = await self._ask_all()
         if not answers:
-            raise GridUnavailable(f"no Sentinel tells where {self._master} is: {'; '.join(failures)}")
-        address = _newest(answers)
+            raise NobodyKnows(f"no Sentinel tells where {self._master} is: {'; '.join(failures)}")
+        address = self._newest(answers)
+        if address is None:
+            raise NobodyKnows(f"only Sentinels answer that have missed the last failover of {self._master}")
         verdicts = [each.down for each in answers if each.address == address]
         if 2 * sum(verdicts) > len(verdicts):
             # It may accept connections and never answer; to try would only use up the time limit.
@@ -135,7 +150,17 @@ class SentinelFinder:
     async def look(self, ask: Ask) -> Topology | None:  # noqa: ARG002 - the master is the last to know
         """See ``Finder.look``."""
         answers, _ = await self._ask_all()
-        return Topology((_newest(answers),), {}) if answers else None
+        address = self._newest(answers) if answers else None
+        return None if address is None else Topology((address,), {})
+
+    def _newest(self, answers: Sequence[_Answer]) -> HostPort | None:
+        """Tell the master after the latest failover; None if a later one has been heard of before."""
+        newest = max(answers, key=lambda answer: answer.epoch)
+        agreeing = sum((each.epoch, each.address) == (newest.epoch, newest.address) for each in answers)
+        if newest.epoch < self._epoch and 2 * agreeing <= len(self._sentinels):
+            return None
+        self._epoch = newest.epoch
+        return newest.address
 
     async def _ask_all(self) -> tuple[list[_Answer], list[str]]:
         """Ask all Sentinels; returns what those said that answered in time, and why the others did not."""
@@ -184,7 +209,3 @@ class SentinelFinder:
 
 def _address(host: bytes, port: bytes) -> HostPort:
     return HostPort(host.decode(), int(port))
-
-
-def _newest(answers: Sequence[_Answer]) -> HostPort:
-    return max(answers, key=lambda answer: answer.epoch).address

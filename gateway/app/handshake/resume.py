@@ -19,7 +19,7 @@ from gateway.core.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
 from gateway.core.packets import Resume
 from gateway.core.system_roles import is_of_system
 from gateway.core.types import GridGeneration, NodeRef
-from gateway.ports import Credentials, Identity, Link, Ownership, TokenClaims, TokenRefused
+from gateway.ports import Credentials, GridUnavailable, Identity, Link, Ownership, TokenClaims, TokenRefused
 
 
 class Resumes:
@@ -102,6 +102,8 @@ class Resumes:
             raise grid_unavailable()
         if self._authorities.revocations.is_revoked(session=claims.session):
             raise refusal(ErrorCode.REVOKED)
+        if claims.grid is not None and claims.grid > self._grid.generation:
+            await self._refuse_behind(claims, claims.grid)
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
         if packet.secret is not None and not inside:
@@ -119,6 +121,26 @@ class Resumes:
         if not self._persistence.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
         return await self._resume_from_grid(claims, packet, link, identity, heard=heard, inside=inside)
+
+    async def _refuse_behind(self, claims: TokenClaims, generation: GridGeneration) -> None:
+        """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
+
+        Either this node has not heard yet that the master was replaced, and what it would show is older than what the
+        client has seen; or the grid has gone back while no node was there that knew. In both cases it has to be adopted
+        again (P2, P6). Of a session that nobody knows the token may be of another grid altogether.
+
+        Raises:
+            HandshakeRefused: as retryable.
+        """
+        if not self._persistence.replicated or not self._persistence.available:
+            return
+        try:
+            if self._sessions.get(claims.session) is None and await self._grid.sessions.find(claims.session) is None:
+                return
+        except GridUnavailable:
+            raise grid_unavailable() from None
+        self._grid.heard_of(generation)
+        raise grid_unavailable()
 
     async def _resume_held(
         self,

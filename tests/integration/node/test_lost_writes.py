@@ -15,7 +15,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.core.packets import NoticeCode
-from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
@@ -153,6 +153,51 @@ async def test_where_the_grid_lost_nothing_nobody_is_told(n1: TestNode, n2: Test
     async with RawClient(n2.url) as back:
         await back.resume(welcome["token"], attempt=1)
         assert await told(back) == []
+
+
+async def test_a_grid_that_went_back_while_no_node_knew_better_is_adopted_anew(memory: MemoryGridServer) -> None:
+    """All nodes are new, the grid is a copy from long ago: the token alone knows that there was more."""
+    async with running_node("n1", memory=memory) as n1, RawClient(n1.url) as raw:
+        welcome = await raw.hello()
+        await raw.send({"id": 1, "request": 1, "type": "subscribe", "selector": "a/**"})
+        await raw.expect("reply")
+        await raw.send({"id": 2, "request": 2, "type": "publish", "topic": "a/x", "value": "kept"})
+        await raw.expect("reply")
+        old = memory.snapshot()
+        for generation in (2, 3):
+            memory.go_away()
+            memory.come_back(restarted=True)
+            await adopted(n1, generation)
+            await raw.expect("notice", where=lambda notice: notice["code"] == LOST)
+        await raw.send({"id": 3, "request": 3, "type": "publish", "topic": "a/x", "value": "lost"})
+        seen = await raw.expect("update", where=lambda update: update["value"] == "lost")
+        node = n1.gateway.node
+        token = node.sessions._signer.sign(
+            SessionId(welcome["session"]), TokenGeneration(1), now=node._context.clock.wall(), grid=GridGeneration(3)
+        )
+    memory.go_away()
+    memory.come_back(snapshot=old)
+    async with running_node("n2", memory=memory) as n2:
+        assert n2.gateway.node._context.grid.generation == 2
+        async with RawClient(n2.url) as raw:
+            refused = await raw.resume(token, attempt=1, received=0, oldest=9)
+            assert refused["code"] == "grid_unavailable"
+        await adopted(n2, 4)
+        await eventually(lambda: not n2.gateway.node.not_ready())
+        async with RawClient(n2.url) as raw:
+            again = await raw.resume(token, attempt=2, received=0, oldest=9)
+            assert again["outcome"] == "failed_over"
+            snapshot = await raw.expect("update")
+            assert snapshot["version"] > seen["version"]
+            assert LOST in [packet.get("code") for packet in raw.seen]
+
+
+async def test_a_token_of_another_grid_changes_nothing(n1: TestNode) -> None:
+    signer, now = n1.gateway.node.sessions._signer, n1.gateway.node._context.clock.wall()
+    token = signer.sign(SessionId("elsewhere"), TokenGeneration(1), now=now, grid=GridGeneration(9))
+    async with RawClient(n1.url) as raw:
+        assert (await raw.resume(token, attempt=1))["code"] == "session_unknown"
+    assert n1.gateway.node._context.grid.generation == 1
 
 
 @pytest.mark.parametrize("lost", [True, False])

@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis import RedisGrid, slots
 from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.link import LONGEST_BACKOFF, LOOK_INTERVAL
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics import session_partition, topic_partition
 from gateway.core.types import NodeRef, TopicPath
-from gateway.ports import GridUnavailable
+from gateway.ports import GridState, GridUnavailable
 from tests.integration.redis.support import (
     N1,
     N2,
     PARTITION,
+    TOPIC,
     Bench,
     Publisher,
     Reader,
@@ -35,7 +38,7 @@ from tests.integration.redis.support import (
 )
 from tests.support.clock import eventually
 from tests.support.redis_cluster import ClusterClient, RedisCluster
-from tests.support.redis_sentinel import MASTER, RedisSentinels
+from tests.support.redis_sentinel import MASTER, RedisSentinels, SentinelServer
 from tests.support.redis_server import HOST, RedisServer, unique_prefix
 
 TOPICS = 24
@@ -119,6 +122,7 @@ async def test_slots_that_move_lose_nothing(servers: RedisCluster) -> None:
     publisher, reader = Publisher(grid), Reader(grid)
     grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
     await publisher.publish(20)
+    connections = await asyncio.to_thread(connected_to, servers)
     async with changes_of(grid) as changes:
         tags = {"nodes", f"t{PARTITION}", *(f"s{number}" for number in range(0, 64, 4))}
         move = asyncio.create_task(asyncio.to_thread(servers.move, tags))
@@ -127,22 +131,207 @@ async def test_slots_that_move_lose_nothing(servers: RedisCluster) -> None:
         await move
         await publisher.publish(20)
         await until_up(grid)
-        assert not any(each.lost_writes for each in changes)
+        assert changes == [], "the grid is not away for that: every command is sent to where its slot is by then"
+    assert publisher.sent_again == 0
+    assert await asyncio.to_thread(connected_to, servers) == connections
     await keep_trying(lambda: len(reader.values) == publisher.settled, message="every update is read")
     assert reader.texts == [b"%d" % number for number in range(1, publisher.settled + 1)]
     assert reader.lost == []
     assert publisher.duplicates <= 2 * publisher.sent_again
     assert grid.generation == 1
-    while True:
-        try:
-            assert await grid.sessions.find(record.id) == record
-            await grid.nodes.renew(N1, lease=60)
-        except GridUnavailable:  # one more slot is found to have moved
-            await until_up(grid)
-            continue
-        break
+    assert await grid.sessions.find(record.id) == record
+    await grid.nodes.renew(N1, lease=60)
     await reader.close()
     await grid.close()
+
+
+async def test_order_and_single_execution_while_slots_move_back_and_forth(servers: RedisCluster) -> None:
+    """P5, P6: many publishers in one partition, whose slot goes from master to master under them."""
+    prefix = unique_prefix()
+    grid = grid_on(servers.url, prefix, timeout=5.0)
+    await grid.start()
+    await grid.nodes.join(N1, lease=60)
+    reader = Reader(grid)
+    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+    topics = [TopicPath(f"{TOPIC.partition('/')[0]}/{number}") for number in range(8)]
+    publishers = [Publisher(grid, session=f"p{topic}", topic=topic) for topic in topics]
+    async with changes_of(grid) as changes:
+        for _ in range(4):
+            move = asyncio.create_task(asyncio.to_thread(servers.move, {f"t{PARTITION}"}))
+            while not move.done():
+                await asyncio.gather(*(each.publish(3) for each in publishers))
+            await move
+        await asyncio.gather(*(each.publish(1) for each in publishers))
+        assert changes == []
+    total = sum(each.settled for each in publishers)
+    await keep_trying(lambda: len(reader.values) == total, message="every update is read")
+    assert reader.lost == []
+    for each in publishers:
+        seen = [value for value in reader.values if value.topic == each.topic]
+        assert [value.value for value in seen] == [b"%d" % number for number in range(1, each.settled + 1)]
+        assert [value.version for value in seen] == list(range(1, each.settled + 1))
+        assert each.duplicates == 0
+    await reader.close()
+    await grid.close()
+
+
+async def test_a_slot_that_stays_half_moved_is_named(servers: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "HALF_MOVED", 0.5)
+    log = MemoryEventLog()
+    grid = grid_on(servers.url, unique_prefix(), log=log, timeout=0.5)
+    await grid.start()
+    await grid.nodes.join(N1, lease=60)
+    tag = f"s{session_partition(session_record('half').id)}"
+    slot = key_slot(tag.encode())
+    source = servers.master_of(tag)
+    target = next(each for each in servers.masters() if each is not source)
+    await target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.ask("CLUSTER", "MYID"))
+    await source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.ask("CLUSTER", "MYID"))
+    record = session_record("half")
+    with pytest.raises(GridUnavailable, match="being moved"):
+        await grid.sessions.create(record)
+    await keep_trying(lambda: bool(grid.complaints), message="it is named")
+    assert f"{slot} ({{{tag}}})" in grid.complaints[0]
+    assert (log_events.GRID_SLOT_HALF_MOVED, {"slot": slot, "tag": tag}) in log.events
+    assert grid.state is GridState.UP, "the other slots are as they were"
+    for each in (source, target):
+        await each.call("CLUSTER", "SETSLOT", slot, "STABLE")
+    await grid.sessions.create(record)
+    await keep_trying(lambda: not grid.complaints, message="it is named no more")
+    assert [event for event, _ in log.events].count(log_events.GRID_SLOT_HALF_MOVED) == 1
+    await grid.close()
+
+
+def connected_to(servers: RedisCluster) -> int:
+    """Count the connections of all nodes of the gateway."""
+    return sum(line.count("name=gateway-") for each in servers.masters() for line in clients(each))
+
+
+def clients(server: RedisServer) -> list[str]:
+    """List what is connected to a server, of any kind, as it tells itself."""
+    with server._client() as client:
+        client.response_callbacks.clear()
+        reply: Any = client.execute_command("CLIENT", "LIST")
+        return str(reply.decode()).splitlines()
+
+
+async def test_without_sentinels_the_adopted_master_is_reached_again() -> None:
+    """Nobody tells that it was replaced, and it is the same process: no reason to stay away."""
+    with RedisSentinels() as servers:
+        log = MemoryEventLog()
+        grid = grid_on(servers.url, unique_prefix(), log=log)
+        await grid.start()
+        record = session_record()
+        await grid.sessions.create(record)
+        for each in servers.sentinels:
+            each.kill()
+        master = servers.redis[0]
+        async with changes_of(grid) as changes:
+            await master.call("CLIENT", "KILL", "TYPE", "normal")
+            await keep_trying(lambda: len(changes) == 2, message="away and back")
+            assert not changes[1].lost_writes
+        assert await grid.sessions.find(record.id) == record
+        # Another process at the same address is not believed: only Sentinels know which is the master then.
+        await master.restart()
+        await until_away(grid)
+        before = len(log.events)
+        await asyncio.sleep(2 * LONGEST_BACKOFF)
+        assert grid.state is GridState.AWAY
+        assert len(log.events) == before, "away is told once"
+        for each in servers.sentinels:
+            await each.start()
+        await until_up(grid)
+        assert grid.generation == 2
+        await grid.close()
+
+
+async def test_a_stale_sentinel_is_not_followed_back() -> None:
+    with RedisSentinels() as servers:
+        log = MemoryEventLog()
+        grid = grid_on(servers.url, unique_prefix(), log=log)
+        await grid.start()
+        behind, *others = servers.sentinels
+        first = servers.redis[0]
+        behind.kill()
+        first.suspend()
+        await keep_trying(lambda: grid.generation == 2 and grid.state is GridState.UP, message="a replica is promoted")
+        record = session_record()
+        await grid.sessions.create(record)
+        # The only Sentinel that answers now has slept through the failover, and names the master of before.
+        for each in others:
+            each.suspend()
+        await behind.start()
+        await eventually(lambda: _masters_port(behind) == first.port, message="it has missed the failover")
+        told = len(log.events)
+        for _ in range(3):
+            await asyncio.sleep(LOOK_INTERVAL)
+        assert list(log.events)[told:] == []
+        assert grid.state is GridState.UP
+        assert await grid.sessions.find(record.id) == record
+        # Not even to a node that has to connect anew.
+        await servers.redis[1].call("CLIENT", "KILL", "TYPE", "normal")
+        await keep_trying(lambda: len(log.events) == told + 2, message="away and back")
+        assert grid.generation == 2
+        assert await grid.sessions.find(record.id) == record
+        for each in others:
+            each.resume()
+        await grid.close()
+
+
+def _masters_port(sentinel: SentinelServer) -> int:
+    return int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+
+
+async def test_a_master_without_its_replicas_costs_few_connections_and_one_log_event() -> None:
+    """It refuses every write, the adoption among them, until a replica is in touch."""
+    with RedisSentinels() as servers:
+        master, replica = servers.redis
+        await master.call("CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 1)
+        replica.suspend()
+        await eventually(lambda: _good_replicas(master) == 0, deadline=20, message="it has missed its replica")
+        log = MemoryEventLog()
+        grid = grid_on(servers.url, unique_prefix(), log=log)
+        accepted = _connections_received(master)
+        with pytest.raises(GridUnavailable, match="NOREPLICAS"):
+            await grid.start()
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(4 * LONGEST_BACKOFF)
+        took = asyncio.get_running_loop().time() - began
+        others = 3 * 10 * took  # what the Sentinels and this test connect for, at most
+        attempts = 8 + 4 * took / LONGEST_BACKOFF  # the backoff doubles, and half of its bound is the mean
+        assert _connections_received(master) - accepted < attempts + others
+        assert sum("name=gateway-" in each for each in clients(master)) <= 1
+        assert [event for event, _ in log.events] == [log_events.GRID_AWAY]
+        replica.resume()
+        await until_up(grid)
+        assert grid.generation == 1
+        await keep_trying(
+            lambda: sum("name=gateway-" in each for each in clients(master)) == 2, message="its two connections"
+        )
+        assert [event for event, _ in log.events] == [log_events.GRID_AWAY, log_events.GRID_BACK]
+        await grid.close()
+
+
+async def test_a_grid_that_is_lost_as_soon_as_it_is_adopted_is_not_adopted_at_full_speed(bench: Bench) -> None:
+    grid = await bench.grid()
+    await asyncio.sleep(0.1)
+    attachments = grid._link.attachment
+    began = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - began < 3 * LONGEST_BACKOFF:
+        grid._link.suspect("a test says so")
+        await asyncio.sleep(0.001)
+    away = [event for event, _ in bench.log.events].count(log_events.GRID_AWAY)
+    assert away <= grid._link.attachment - attachments + 1
+    assert away < 20, "the delay doubles each time"
+    await until_up(grid)
+
+
+def _good_replicas(server: RedisServer) -> int:
+    return int(server._call("INFO", "replication").get("min_slaves_good_slaves", 1))
+
+
+def _connections_received(server: RedisServer) -> int:
+    return int(server._call("INFO", "stats")["total_connections_received"])
 
 
 async def test_a_master_that_sentinels_have_given_up_is_left_though_it_answers() -> None:

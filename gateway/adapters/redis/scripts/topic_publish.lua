@@ -11,7 +11,7 @@
 -- ARGV[3] generation that the caller has adopted
 -- ARGV[4] entries to keep in a stream, about
 -- ARGV[5] short hash of the session's id
--- ARGV[6] milliseconds for which the receipts outlive this publish; 0 if the end of the session removes them
+-- ARGV[6] milliseconds for which the receipts outlive this publish, if the end of the session does not remove them
 -- ARGV[7] topics that a partition may hold for a new one to be created; 0 for no limit, -1 to create none
 -- ARGV[8..] for each partition: previous, the request before the first that was sent to this partition and is not
 --         answered yet, 0 if none; how many publishes follow; and of each of these: request, topic, and value as JSON text
@@ -30,6 +30,7 @@
 --           an error              Redis refuses to write
 --
 -- Invariant: requests of a session rise in the receipts; a request is executed only if it is above the last of them.
+-- Receipts always have an end, whatever happens to their session.
 -- What many publishes have in common is looked at once: half of what a publish would cost alone.
 local epoch, settled, generation, length, hash, life, most = unpack(ARGV, 1, 7)
 most = tonumber(most)
@@ -62,9 +63,7 @@ local function write(values, key, fields, receipts)
     redis.call('HSET', values, unpack(fields))
   end
   local kept = redis.call('RPUSH', key, unpack(receipts))
-  if life ~= '0' then
-    redis.call('PEXPIRE', key, life)
-  end
+  redis.call('PEXPIRE', key, life)
   -- Forgetting in bunches costs a fraction of forgetting one by one; a settled receipt that is still here is not used.
   if kept % 16 < count then
     local forget = math.min(find(key, tonumber(settled) + 1), kept - 1)

@@ -54,7 +54,7 @@ async def test_alive_even_if_not_ready(site: Site) -> None:
 
 
 async def test_ready_without_reasons_against_it(site: Site) -> None:
-    assert await site.get("/readyz") == (200, "application/json", {"ready": True, "reasons": []})
+    assert await site.get("/readyz") == (200, "application/json", {"ready": True, "reasons": [], "warnings": []})
 
 
 async def test_not_ready_with_reasons(site: Site) -> None:
@@ -62,7 +62,7 @@ async def test_not_ready_with_reasons(site: Site) -> None:
 
     status, _, body = await site.get("/readyz")
 
-    assert (status, body) == (503, {"ready": False, "reasons": ["the grid is away", "draining"]})
+    assert (status, body) == (503, {"ready": False, "reasons": ["the grid is away", "draining"], "warnings": []})
 
 
 async def test_not_ready_if_nobody_can_tell(site: Site) -> None:
@@ -70,7 +70,10 @@ async def test_not_ready_if_nobody_can_tell(site: Site) -> None:
 
     status, _, body = await site.get("/readyz")
 
-    assert (status, body) == (503, {"ready": False, "reasons": ["readiness cannot be told: RuntimeError"]})
+    assert (status, body) == (
+        503,
+        {"ready": False, "reasons": ["readiness cannot be told: RuntimeError"], "warnings": []},
+    )
 
 
 async def test_metrics_in_the_format_of_prometheus(site: Site) -> None:

@@ -12,13 +12,13 @@ from redis.crc import key_slot
 
 from gateway.adapters.redis import adoption
 from gateway.adapters.redis.adoption import Server, Unfitting, greet
-from gateway.adapters.redis.batcher import Batcher
+from gateway.adapters.redis.batcher import Batcher, Group, Redirected
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer
 from gateway.adapters.redis.keys import NODES_TAG, TAGS, Keys
 from gateway.adapters.redis.router import Router
 from gateway.adapters.redis.scripts import Command
-from gateway.adapters.redis.topology import SingleFinder, Topology
+from gateway.adapters.redis.topology import NobodyKnows, SentinelFinder, SingleFinder, Topology, _Answer
 from gateway.ports import GridUnavailable
 from gateway.settings.grid_url import read_grid_url
 from gateway.settings.values import HostPort
@@ -70,7 +70,12 @@ class BatcherStub:
         self.futures: list[tuple[Sequence[Command], asyncio.Future[list[Any]]]] = []
 
     def submit(
-        self, commands: Sequence[Command], *, gated: bool = False, patient: bool = False
+        self,
+        commands: Sequence[Command],
+        *,
+        gated: bool = False,
+        patient: bool = False,
+        asked: float | None = None,
     ) -> asyncio.Future[list[Any]]:
         assert gated
         self.futures.append((commands, asyncio.get_running_loop().create_future()))
@@ -87,7 +92,7 @@ class BatcherStub:
 
 
 def routed() -> tuple[Router, list[BatcherStub]]:
-    router, stubs = Router(), [BatcherStub(name) for name in "abc"]
+    router, stubs = Router(timeout=1.0, redirected=lambda: None), [BatcherStub(name) for name in "abc"]
     router.open(finder().read(THIRDS, A), [cast("Batcher", each) for each in stubs])
     return router, stubs
 
@@ -123,6 +128,127 @@ async def test_one_master_that_fails_fails_the_whole_call() -> None:
         router.submit([("HGETALL", "p:{s1}:x")], gated=True)
     with pytest.raises(GridUnavailable, match="gone"):
         router.serving("s1")
+
+
+def moved(tag: str) -> tuple[str, int, int]:
+    """A key of a hash tag, its master in ``THIRDS``, and the one it is moved to."""
+    here = min(key_slot(tag.encode()) // 5461, 2)
+    return f"p:{{{tag}}}:x", here, (here + 1) % 3
+
+
+def group_of(stub: BatcherStub, number: int, *, redirected: bool) -> Group:
+    """Answer what was submitted as number *number* as a batcher does that was redirected, or was not."""
+    commands, future = stub.futures[number]
+    group = Group(commands, future, gated=True, asked=asyncio.get_running_loop().time())
+    reply = Redirected("MOVED 1 host:1") if redirected else (stub.name, "executed")
+    group.replies, group.redirected = [reply for _ in commands], redirected
+    return group
+
+
+async def test_what_is_redirected_is_sent_again_before_all_that_was_asked_for_later() -> None:
+    router, stubs = routed()
+    key, here, there = moved("t7")
+    answers = [router.submit([("SET", key, number)], gated=True) for number in range(3)]
+    router.redirected(group_of(stubs[here], 0, redirected=True))
+    holds_it = router.holds
+    assert holds_it
+    # What is asked for now waits behind what is on its way still and will be redirected, too.
+    answers.append(router.submit([("SET", key, 3)], gated=True))
+    sooner = group_of(stubs[here], 1, redirected=True)
+    sooner.asked -= 0.001
+    router.redirected(sooner)
+    last = group_of(stubs[here], 2, redirected=True)
+    last.asked -= 0.0005
+    router.redirected(last)
+    other, its_master, _ = moved("s1")
+    router.submit([("SET", other, 9)], gated=True)
+    assert stubs[its_master].futures[-1][0] == [("SET", other, 9)], "what is for another tag does not wait"
+    topology = finder().read(THIRDS, A)
+    router.release(Topology(topology.masters, topology.shards | {"t7": there}))
+    sent = [commands[0][2] for commands, _ in stubs[there].futures if commands[0][1] == key]
+    assert sorted(sent) == [0, 1, 2, 3]
+    assert sent.index(1) < sent.index(2) < sent.index(3)
+    assert not router.holds
+    for commands, future in stubs[there].futures:
+        if not future.done():
+            future.set_result([("there", command[2]) for command in commands])
+    assert [(await each)[0][1] for each in answers] == [0, 1, 2, 3]
+
+
+async def test_only_what_was_not_executed_is_sent_again() -> None:
+    router, stubs = routed()
+    key, here, there = moved("t7")
+    replies = router.submit([("SET", key, 1), ("SET", key, 2)], gated=True)
+    group = group_of(stubs[here], 0, redirected=True)
+    group.replies[0] = "executed"
+    router.redirected(group)
+    topology = finder().read(THIRDS, A)
+    router.release(Topology(topology.masters, topology.shards | {"t7": there}))
+    ((commands, future),) = stubs[there].futures
+    assert commands == [("SET", key, 2)]
+    future.set_result(["executed there"])
+    assert await replies == ["executed", "executed there"]
+
+
+async def test_what_is_redirected_for_too_long_is_refused() -> None:
+    router, stubs = routed()
+    key, here, _ = moved("t7")
+    replies = router.submit([("SET", key, 1)], gated=True)
+    group = group_of(stubs[here], 0, redirected=True)
+    group.asked -= 1.0
+    router.redirected(group)
+    (reply,) = await replies
+    assert isinstance(reply, GridUnavailable)
+    assert not router.holds
+    assert "t7" in router.meeting
+
+
+async def test_what_is_held_fails_with_the_grid() -> None:
+    router, stubs = routed()
+    key, here, _ = moved("t7")
+    replies = [router.submit([("SET", key, 1)], gated=True)]
+    router.redirected(group_of(stubs[here], 0, redirected=True))
+    replies.append(router.submit([("SET", key, 2)], gated=True))
+    router.shut(GridUnavailable("gone"))
+    for each in replies:
+        with pytest.raises(GridUnavailable, match="gone"):
+            await each
+
+
+SENTINELS = read_grid_url("redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/m")
+
+
+class SentinelsStub(SentinelFinder):
+    """Three Sentinels that say what a test wants."""
+
+    def __init__(self) -> None:
+        super().__init__(SENTINELS, dialer=Dialer.to_sentinels(SENTINELS, timeout=1))
+        self.answers: list[tuple[HostPort, int]] = []
+
+    async def _ask_all(self) -> tuple[list[_Answer], list[str]]:
+        return [_Answer(address, epoch, down=False) for address, epoch in self.answers], ["a: gone"]
+
+    async def looked(self, *answers: tuple[HostPort, int]) -> HostPort | None:
+        self.answers = list(answers)
+        found = await self.look(lambda _: asyncio.sleep(0))
+        try:
+            topology = await self.find()
+        except NobodyKnows:
+            assert found is None
+            return None
+        assert found == topology
+        return topology.masters[0]
+
+
+async def test_a_sentinel_that_missed_a_failover_is_not_followed_back() -> None:
+    finder = SentinelsStub()
+    assert await finder.looked((A, 0), (A, 0), (A, 0)) == A
+    assert await finder.looked((A, 0), (B, 1), (A, 0)) == B, "the latest failover counts, whoever saw it"
+    assert await finder.looked((A, 0)) is None, "it was cut off from the others, and is alone now"
+    assert await finder.looked() is None
+    assert await finder.looked((B, 1)) == B
+    assert await finder.looked((A, 0), (A, 0)) == A, "most of all have been set up anew"
+    assert await finder.looked((C, 1)) == C, "and count from there"
 
 
 INFO = b"redis_version:7.0.15\r\nredis_mode:%s\r\nrun_id:%s\r\nrole:master\r\nloading:0\r\nmaster_replid2:%s\r\n"
