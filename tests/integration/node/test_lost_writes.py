@@ -31,7 +31,7 @@ async def told(raw: RawClient) -> list[str]:
 
 async def adopted(node: TestNode, generation: int) -> None:
     grid = node.gateway.node._context.grid
-    await eventually(lambda: grid.generation == generation, within=20)
+    await eventually(lambda: grid.generation == generation)
 
 
 async def eventually_seen(raw: RawClient, fields: dict[str, Any]) -> None:
