@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.core.codes import Outcome
+from gateway.core.codes import Numbering
 from gateway.core.packets import Update
 from loadtests.payload import Sample, decode
 from loadtests.tally import Tally
@@ -108,13 +108,13 @@ class SubscriptionWatch:
             self._violated("a value came before it was due: the clocks of the generating machines differ")
         return max(0.0, latency)
 
-    def recovered(self, outcome: Outcome, conflated: int | None) -> None:
+    def recovered(self, numbering: Numbering, conflated: int | None) -> None:
         """Note a welcome: what it declares explains what was missed."""
         declared = self._unexplained if conflated is None else min(conflated, self._unexplained)
         self._unexplained -= declared
         self._tally.replaced += declared
         self._settle("and the next welcome did not declare it")
-        if outcome is not Outcome.REATTACHED:
+        if numbering is not Numbering.KEPT:
             self._era += 1
 
     def noticed(self) -> None:

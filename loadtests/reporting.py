@@ -18,7 +18,7 @@ from gateway.client.errors import SessionClosed, SessionEnded, SessionExpired, S
 from gateway.client.reconnect import Ending
 from gateway.client.types import Recovery
 from gateway.core.codec import encode_value
-from gateway.core.codes import Outcome
+from gateway.core.codes import Numbering
 from gateway.core.packets import Notice, Update, Welcome
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
@@ -230,16 +230,16 @@ class Watching:
         if recorder.stopping:
             return
         tally = recorder.tally
-        if recovery.outcome is Outcome.REATTACHED:
+        if recovery.numbering is Numbering.KEPT:
             tally.reattached += 1
         else:
             tally.failed_over += 1
         tally.declared_lost += recovery.lost or 0
         tally.declared_conflated += recovery.conflated or 0
         tally.longest_recovery = max(tally.longest_recovery, recovery.gap_seconds)
-        recorder.request(f"{RESUME_PREFIX}{recovery.outcome.value}", recovery.gap_seconds)
+        recorder.request(f"{RESUME_PREFIX}{recovery.outcome}", recovery.gap_seconds)
         if self._subscription is not None:
-            self._subscription.recovered(recovery.outcome, recovery.conflated)
+            self._subscription.recovered(recovery.numbering, recovery.conflated)
 
     def updated(self, update: Update, now: float) -> None:
         """See ``Observer``."""

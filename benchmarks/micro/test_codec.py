@@ -12,7 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.storm import values
 from gateway.core import codec
-from gateway.core.codes import Outcome
+from gateway.core.codes import Numbering, Outcome
 from gateway.core.packets import Ack, Backoff, Limits, LinkPacket, Ping, Pong, Reply, Welcome
 from gateway.core.types import EventId, NodeId, PacketId, RequestNumber, SessionId, Version
 
@@ -32,6 +32,7 @@ WELCOME: Final = Welcome(
     node=NodeId("n1"),
     token=LIKE_A_TOKEN,
     outcome=Outcome.FAILED_OVER,
+    numbering=Numbering.RESTARTED,
     lost=None,
     conflated=None,
     window=60.0,

@@ -31,3 +31,11 @@ def decline_for_now(session: Session, number: RequestNumber, why: str) -> None:
         )
     )
     session.refused()
+
+
+def number_used(number: RequestNumber) -> RequestRefused:
+    """Make the refusal of a request whose number the session has used before (protocol 5.2.1.1)."""
+    return RequestRefused(
+        f"request number {number} is not above those that the session has used before, and the request is not "
+        "'resubmitted'; nothing was done"
+    )

@@ -10,7 +10,7 @@ from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.codes import FailoverReason, Numbering, Outcome
 from gateway.core.packets import Welcome
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role
@@ -66,6 +66,7 @@ class Greeter:
         link: Link,
         outcome: Outcome,
         *,
+        supports: frozenset[str],
         reason: FailoverReason | None = None,
         resent: int = 0,
         lost: int | None = 0,
@@ -77,7 +78,8 @@ class Greeter:
         Args:
             session: whose machine has been opened, reattached or restarted.
             link: the connection.
-            outcome: what the client is told, as are the others (protocol 4.3).
+            outcome: what the client is told, as are the others but *supports* (protocol 4.3).
+            supports: what of later releases the client understands (protocol 4.1.1).
             reason: why the session failed over, if it did.
             resent: session packets that are sent again.
             lost: session packets that will never arrive; None for a number that cannot be known.
@@ -94,6 +96,8 @@ class Greeter:
         }
         session.proved = outcome is Outcome.CREATED
         session.outcome = outcome
+        session.supports = supports
+        kept = outcome is Outcome.REATTACHED
         self._sessions.attach(session, link)
         machine = session.machine
         generation = self._grid.generation
@@ -112,8 +116,9 @@ class Greeter:
                     session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
                 ),
                 outcome=outcome,
+                numbering=Numbering.KEPT if kept else Numbering.RESTARTED,
                 reason=reason,
-                received=machine.received if outcome is Outcome.REATTACHED else PacketId(0),
+                received=machine.received if kept else PacketId(0),
                 resent=resent,
                 lost=lost,
                 conflated=conflated,

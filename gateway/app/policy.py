@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Final
 
 from gateway.core.accounts import AccountLimits
 from gateway.core.packets import Backoff, Limits
 from gateway.core.session import SessionPolicy
-
-MAX_PROPERTIES: Final = 64
-"""Most user-defined properties of a session: all of them go into every welcome and into the grid at every change."""
-MAX_PROPERTY_NAME: Final = 64
-"""Longest name of a property, in characters."""
-MAX_PROPERTY_VALUE: Final = 1024
-"""Longest value of a property, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

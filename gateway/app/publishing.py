@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
-from gateway.app.declining import decline, decline_for_now
+from gateway.app.declining import decline, decline_for_now, number_used
 from gateway.app.delivery import Delivery
 from gateway.app.persistence import Persistence
 from gateway.app.receipts import Receipts
@@ -76,7 +76,7 @@ class Publishing:
             with self._tracer.span(Operation.PUBLISH) as span:
                 span.note("requests", len(commands))
                 results = await self._grid.topics.publish(commands)
-            self._reply(session, run, Receipts(commands, results))
+            self._reply(session, run, Receipts(commands, results, run))
             self._metrics.observe(catalogue.PUBLISH_SECONDS, self._clock.monotonic() - began)
             for result in results:
                 if isinstance(result, Published):
@@ -156,13 +156,16 @@ class Publishing:
                 self._metrics.add(catalogue.PUBLISHES, len(answered) - duplicates, label="published")
         if receipts.created and self._limits.topics:
             self._limits.created(session, receipts.created)
-        if receipts.not_created or receipts.refused:
+        if receipts.not_created or receipts.refused or receipts.used:
             self._decline(session, receipts)
         if receipts.fenced is not None:
             raise Fenced(receipts.fenced)
 
     def _decline(self, session: Session, receipts: Receipts) -> None:
-        self._metrics.add(catalogue.PUBLISHES, len(receipts.not_created) + len(receipts.refused), label="refused")
+        refused = len(receipts.not_created) + len(receipts.refused) + len(receipts.used)
+        self._metrics.add(catalogue.PUBLISHES, refused, label="refused")
+        for number in receipts.used:
+            decline(session, number, number_used(number))
         for number in receipts.not_created:
             decline(session, number, self._limits.too_many_topics(session))
         for number, why in receipts.refused.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.core import codec, quick
-from gateway.core.packets import Reply
+from gateway.core.packets import Publish, Reply
 from gateway.core.types import RequestNumber
 from gateway.ports import GridRefused, NotCreated, PublishCommand, Published, PublishResult
 
@@ -16,6 +16,7 @@ class Receipts:
     Args:
         commands: the publishes, in order.
         results: one for each; what follows a fenced one has no answer.
+        run: the requests that they were made of, and others that were refused before.
 
     Attributes:
         bodies: encoded replies of what was published, now or before.
@@ -23,6 +24,7 @@ class Receipts:
         duplicates: how many of these were published before.
         created: how many topics are new.
         not_created: requests that would have created a topic, and may not.
+        used: requests that were published before, though nobody has asked for them before: their numbers are not new.
         refused: requests for which the grid has done nothing, as it refuses to write, and why.
         fenced: how the grid said that another node has the session, if it did.
 
@@ -30,18 +32,24 @@ class Receipts:
     from there to itself: a cycle, which would hold all that the frame holds until the collector comes round.
     """
 
-    __slots__ = ("answered", "bodies", "created", "duplicates", "fenced", "not_created", "refused")
+    __slots__ = ("answered", "bodies", "created", "duplicates", "fenced", "not_created", "refused", "used")
 
-    def __init__(self, commands: Sequence[PublishCommand], results: Sequence[PublishResult]) -> None:
+    def __init__(
+        self, commands: Sequence[PublishCommand], results: Sequence[PublishResult], run: Sequence[Publish]
+    ) -> None:
         self.bodies: list[bytes] = []
         self.answered: list[RequestNumber] = []
         self.duplicates = self.created = 0
         self.not_created: list[RequestNumber] = []
+        self.used: list[RequestNumber] = []
         self.refused: dict[RequestNumber, str] = {}
         self.fenced: str | None = None
         for command, result in zip(commands, results, strict=True):
             if isinstance(result, Published):
-                self._take(command.request, result)
+                if result.duplicate and not any(each.resubmitted for each in run if each.request == command.request):
+                    self.used.append(command.request)
+                else:
+                    self._take(command.request, result)
             elif isinstance(result, NotCreated):
                 self.not_created.append(command.request)
             elif isinstance(result, GridRefused):

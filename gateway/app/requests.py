@@ -11,15 +11,14 @@ nothing has been done for it yet (P10), unless the client says that it has sent 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
-from gateway.app.declining import decline, decline_for_now
+from gateway.app.declining import decline, decline_for_now, number_used
 from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.persistence import Persistence
-from gateway.app.policy import MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_PROPERTY_VALUE
 from gateway.app.publishing import Publishing
 from gateway.app.request_lane import RequestLane, Work
 from gateway.app.selecting import Selecting
@@ -38,6 +37,7 @@ from gateway.core.packets import (
     Subscribe,
     Unsubscribe,
 )
+from gateway.core.properties import check_properties
 from gateway.ports import (
     Fenced,
     GridRefused,
@@ -59,6 +59,11 @@ def _first_publishes(queue: Iterable[Work]) -> list[Publish]:
 def _may_be_asked_anew(run: Iterable[Work]) -> bool:
     """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
     return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
+
+
+def _maybe_executed(work: Work) -> Work:
+    """Mark a request as one that may have been executed: the grid was asked, and its answer is not known."""
+    return work if isinstance(work, Bye | Malformed) else replace(work, resubmitted=True)
 
 
 class Requests:
@@ -96,8 +101,11 @@ class Requests:
 
     def accept(self, session: Session, work: Work) -> None:
         """Take a request in; its reply comes when it has been executed."""
-        if isinstance(work, Malformed):
-            decline(session, work.request, RequestRefused(work.message))
+        if not isinstance(work, Bye) and session.used_before(work):
+            decline(session, work.request, number_used(work.request))
+            self._sessions.flusher.mark(session)
+        elif isinstance(work, Malformed):
+            decline(session, work.request, RequestRefused(work.message, code=work.code))
             self._sessions.flusher.mark(session)
         elif isinstance(work, Bye) or work.resubmitted:
             session.lane.put(session, work)
@@ -111,15 +119,9 @@ class Requests:
 
     async def _execute(self, session: Session, queue: deque[Work]) -> None:
         """Answer the first request, or the first run of publishes, and take it out of the queue."""
-        publishes = _first_publishes(queue)
-        run: Sequence[Work] = publishes or [queue[0]]
-        step = (
-            partial(self._publishing.publish, session, publishes)
-            if publishes
-            else partial(self._step, session, queue[0])
-        )
+        run: Sequence[Work] = _first_publishes(queue) or [queue[0]]
         try:
-            await self._until_known(session, step, may_refuse=_may_be_asked_anew(run))
+            await self._until_known(session, run)
         except GridRefused as why:
             for work in run:
                 if not isinstance(work, Bye):
@@ -138,10 +140,10 @@ class Requests:
             queue.popleft()
         self._sessions.flusher.mark(session)
 
-    async def _step(self, session: Session, work: Work) -> None:
-        match work:
+    async def _step(self, session: Session, run: Sequence[Work]) -> None:
+        match run[0]:
             case Publish():
-                await self._publishing.publish(session, [work])
+                await self._publishing.publish(session, [work for work in run if isinstance(work, Publish)])
             case Subscribe() | Unsubscribe() as request:
                 await self._selecting.select(session, request)
             case SetProperties() as request:
@@ -158,25 +160,25 @@ class Requests:
             if not isinstance(work, Bye):
                 decline(session, work.request, reason)
 
-    async def _until_known(self, session: Session, step: Callable[[], Awaitable[None]], *, may_refuse: bool) -> None:
+    async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
         while not session.dropped:
             right = session.right
             try:
-                await step()
+                await self._step(session, run)
             except GridRefused:
-                if may_refuse:
+                if _may_be_asked_anew(run):
                     raise
                 await self._persistence.until_available()
-                continue
             except GridUnavailable:
                 await self._persistence.until_available()
-                continue
+                run = [_maybe_executed(work) for work in run]
             except (Fenced, SessionGone):
                 # A claim by this very node, for the client that came back meanwhile, is no reason to drop the session.
                 if session.right == right:
                     raise
-                continue
-            return
+                run = [_maybe_executed(work) for work in run]
+            else:
+                return
 
     # --- Properties ---------------------------------------------------------------------------------------------------
 
@@ -208,24 +210,3 @@ class Requests:
         self._authorisation.declare(session, self._authorisation.enforce(session))
         session.reply(Reply(request=request.request))
         self._gatekeeper.enforce(session)
-
-
-def check_properties(properties: dict[str, str]) -> None:
-    """Check user-defined properties.
-
-    Raises:
-        RequestRefused: a name is the server's, empty or too long, a value is too long, or there are too many.
-    """
-
-    def refuse(message: str) -> RequestRefused:
-        return RequestRefused(message, code=ErrorCode.BAD_PROPERTIES)
-
-    if len(properties) > MAX_PROPERTIES:
-        raise refuse(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
-    for name, value in properties.items():
-        if name.startswith("$"):
-            raise refuse(f"{name[:MAX_PROPERTY_NAME]!r} is the server's: names that start with $ cannot be set")
-        if not 0 < len(name) <= MAX_PROPERTY_NAME:
-            raise refuse(f"names of properties have 1 to {MAX_PROPERTY_NAME} characters")
-        if len(value) > MAX_PROPERTY_VALUE:
-            raise refuse(f"the value of {name!r} has {len(value)} characters; at most {MAX_PROPERTY_VALUE} are allowed")

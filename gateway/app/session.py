@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.core import codec
 from gateway.core.accounts import Account
 from gateway.core.codes import Outcome
-from gateway.core.packets import Backoff, Reply
+from gateway.core.packets import Backoff, ClientRequest, Malformed, Reply
 from gateway.core.permissions import Permissions
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selections import Selections
@@ -82,6 +82,8 @@ class Session:
         permissions: what it may do, by the policy that was last looked at.
         dropped: the node no longer holds it.
         outcome: what its last welcome said.
+        supports: what of later releases its client understands, as it said on this connection (protocol 4.1.1).
+        newest: highest number of a request received here; no other one may come again unmarked (protocol 5.2.1.1).
         paused: its connection is not read at the moment, because the client asks for more than it may.
         account: what its principal uses of this node, if that is limited.
         counted: its selections as far as they are counted there.
@@ -117,6 +119,7 @@ class Session:
         "link",
         "machine",
         "moving",
+        "newest",
         "outcome",
         "owner",
         "paused",
@@ -133,6 +136,7 @@ class Session:
         "saved",
         "selecting",
         "selections",
+        "supports",
         "told",
         "unsaved",
         "window",
@@ -156,6 +160,8 @@ class Session:
         self.ending = False
         self.dropped = False
         self.outcome = Outcome.CREATED
+        self.supports: frozenset[str] = frozenset()
+        self.newest = RequestNumber(0)
         self.paused = False
         self.account: Account | None = None
         self.counted = 0
@@ -249,6 +255,16 @@ class Session:
         """Return the user's, the principal's and the server's properties."""
         vouched = {f"{PRINCIPAL_PREFIX}{name}": value for name, value in self.principal_properties.items()}
         return self.properties | vouched | self.fixed
+
+    def used_before(self, work: ClientRequest) -> bool:
+        """Note the number of a request that has come, and tell whether it may not have it (protocol 5.2.1.1).
+
+        A malformed request does not tell whether it is resubmitted; it is refused either way.
+        """
+        if work.request > self.newest:
+            self.newest = work.request
+            return False
+        return not (isinstance(work, Malformed) or work.resubmitted)
 
     # --- Replies and what the client has seen of them -----------------------------------------------------------------
 

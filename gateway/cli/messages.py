@@ -167,7 +167,7 @@ class _Printer:
         else:
             lost = "an unknown number of" if recovery.lost is None else recovery.lost
             click.echo(
-                f"-- {recovery.outcome.value} at {recovery.node} after {recovery.gap_seconds:.2f} s: "
+                f"-- {recovery.outcome} at {recovery.node} after {recovery.gap_seconds:.2f} s: "
                 f"{recovery.resent} packets resent, {lost} lost",
                 err=True,
             )

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
-from gateway.client.errors import Forbidden, RequestTimedOut, SessionEnded
+from gateway.client.blame import Blame, Culprit
+from gateway.client.errors import Forbidden, RequestRefused, RequestTimedOut, SessionEnded
 from gateway.client.promises import Promises, changed
-from gateway.client.requests import ClientAsk, PendingRequest, RequestTable
+from gateway.client.requests import ClientAsk, PendingRequest, RequestTable, encode_within
 from gateway.client.streams import Streams
-from gateway.core.codec import encode_request
 from gateway.core.errors import InvalidSelector, RemoteProtocolError
 from gateway.core.packets import Reply, SetProperties, Subscribe, Unsubscribe, Welcome
 from gateway.core.runs import Outgoing
@@ -35,6 +35,7 @@ class Asking:
         random: spreads the retries of many clients.
 
     Attributes:
+        blame: finds the requests that end connections.
         properties: all properties of the session, as of the last welcome and the changes since.
     """
 
@@ -55,6 +56,8 @@ class Asking:
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._table = RequestTable(welcome.limits.requests)
+        self._message_bytes = welcome.limits.message_bytes
+        self.blame = Blame(self._table)
         self._promises = Promises(welcome.properties)
         self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -111,10 +114,13 @@ class Asking:
 
     def _pump(self) -> None:
         """Hand what may be sent now to the machine, and come again when more may."""
-        asks = self._table.ready(self._loop.time())
-        for ask in asks:
-            self._machine.submit(Outgoing(None, encode_request(ask)))
-        if asks:
+        while asks := self._table.ready(self._loop.time()):
+            for ask in asks:
+                try:
+                    self._machine.submit(Outgoing(None, encode_within(ask, self._message_bytes)))
+                except RequestRefused as refused:
+                    # The node of the moment accepts less than the one before (protocol 4.8.3).
+                    self._table.drop(ask.request, refused)
             self._wake()
         if self._retry is not None:
             self._retry.cancel()
@@ -129,6 +135,14 @@ class Asking:
         """Send nothing until ``resume``."""
         self._table.freeze()
 
+    def give_up(self, culprit: Culprit) -> None:
+        """Reject the request for which a node has closed the connection, and do not send it again."""
+        self._table.drop(culprit.request, culprit.error)
+        # The others are asked again in a numbering of their own, as this one's packet is missing from now on.
+        self._machine.forget_kept()
+        if not self._table.unanswered:
+            self._idle.set()
+
     async def idle(self) -> None:
         """Wait until every request that was sent is answered."""
         while self._table.unanswered:
@@ -138,6 +152,7 @@ class Asking:
     def resume(self, welcome: Welcome, *, restarted: bool) -> None:
         """Go on over a new connection; see ``RequestTable.resume``."""
         self.properties = dict(welcome.properties)
+        self._message_bytes = welcome.limits.message_bytes
         self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=self._loop.time())
         self._pump()
 

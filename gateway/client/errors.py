@@ -13,7 +13,8 @@ GatewayError                    (gateway.core)
 └── RequestRefused              one request was refused, nothing else is harmed; .code says why  (gateway.core)
     ├── InvalidTopic            (gateway.core)
     ├── InvalidSelector         (gateway.core)
-    ├── InvalidProperties
+    ├── InvalidProperties       (gateway.core)
+    ├── InvalidValue            (gateway.core); also a ValueError
     ├── ValueTooLarge
     ├── TooManySelections
     ├── Forbidden
@@ -29,7 +30,14 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 from gateway.core.codes import ERRORS, ErrorCode
-from gateway.core.errors import GatewayError, InvalidSelector, InvalidTopic, RequestRefused
+from gateway.core.errors import (
+    GatewayError,
+    InvalidProperties,
+    InvalidSelector,
+    InvalidTopic,
+    InvalidValue,
+    RequestRefused,
+)
 
 __all__ = [
     "ConnectFailed",
@@ -38,6 +46,7 @@ __all__ = [
     "InvalidProperties",
     "InvalidSelector",
     "InvalidTopic",
+    "InvalidValue",
     "RequestFailed",
     "RequestRefused",
     "RequestTimedOut",
@@ -120,12 +129,6 @@ class RequestTimedOut(GatewayError, TimeoutError):
         self.sent = sent
 
 
-class InvalidProperties(RequestRefused):
-    """Properties are strings by name, and names that begin with ``$`` are the server's."""
-
-    code = ErrorCode.BAD_PROPERTIES
-
-
 class ValueTooLarge(RequestRefused):
     """The value is larger than the node accepts."""
 
@@ -156,6 +159,7 @@ _REFUSALS: Final[Mapping[ErrorCode, type[RequestRefused]]] = {
         InvalidTopic,
         InvalidSelector,
         InvalidProperties,
+        InvalidValue,
         ValueTooLarge,
         TooManySelections,
         Forbidden,

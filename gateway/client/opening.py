@@ -1,11 +1,11 @@
-"""The beginning of a session: a hello, and a welcome that says ``created`` (protocol 4.1)."""
+"""The beginning of a session: a hello, and a welcome that begins a numbering (protocol 4.1)."""
 
 from __future__ import annotations
 
 from gateway.client.credentials import Credentials
-from gateway.client.options import CLIENT_NAME, Options
+from gateway.client.options import CLIENT_NAME, SUPPORTS, Options
 from gateway.client.reconnect import Ending
-from gateway.core.codes import Outcome
+from gateway.core.codes import Numbering
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Hello, Welcome
 
@@ -36,12 +36,13 @@ class Opening:
             properties=dict(options.properties),
             client=CLIENT_NAME,
             window=options.window,
+            supports=SUPPORTS,
         )
 
     def accept(self, welcome: Welcome) -> None:
         """See ``Applicant``."""
-        if welcome.outcome is not Outcome.CREATED:
-            raise RemoteProtocolError(f"a new session was asked for, and the outcome is {welcome.outcome.value}")
+        if welcome.numbering is Numbering.KEPT:
+            raise RemoteProtocolError(f"a new session was asked for, and the outcome is {welcome.outcome}")
 
     def rejected(self) -> None:
         """See ``Applicant``; there is nothing to undo."""

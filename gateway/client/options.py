@@ -24,6 +24,9 @@ CLOSE_TIMEOUT: Final = 5.0
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away."""
 
+SUPPORTS: Final = frozenset({"handed_over", "mirrored"})
+"""What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone."""
+
 CLIENT_NAME: Final = f"python/{gateway.__version__}"
 """How this client introduces itself; the fixed property ``$client``."""
 

@@ -15,12 +15,10 @@ from collections.abc import Iterable, Mapping
 
 from gateway.client.requests import UNNUMBERED, ClientAsk
 from gateway.core.packets import SetProperties, Subscribe, Unsubscribe
+from gateway.core.properties import SERVERS_PREFIX
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selectors import ANY, covers, parse_selector
 from gateway.core.topics import is_reserved
-
-SERVERS_PREFIX = "$"
-"""Properties whose names begin with this are made by each node and are no promise."""
 
 
 def users(properties: Mapping[str, str]) -> dict[str, str]:

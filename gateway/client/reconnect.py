@@ -80,6 +80,7 @@ class Ending:
         planned: the client left because the node had asked it to.
         violation: one of the two sides broke the protocol.
         node: where the node that asked to leave wants the client to go; None for anywhere.
+        excused: how to come back in spite of the close code, as one request is, or may be, to blame (protocol 4.8).
     """
 
     message: str
@@ -91,10 +92,13 @@ class Ending:
     planned: bool = False
     violation: bool = False
     node: str | None = None
+    excused: Reconnect | None = None
 
     @property
     def reconnect(self) -> Reconnect:
         """What to do next: the close code's range decides, or the error packet if the code was lost on the way."""
+        if self.excused is not None:
+            return self.excused
         if self.code is not None or self.error is None:
             return reconnect_for(self.code)
         # A stale attempt is not retryable as such, but the next attempt carries a higher number.
@@ -226,7 +230,8 @@ class ReconnectPlan:
     def _ended(self, ending: Ending, now: float) -> None:
         self._last = ending
         before = self._backoff
-        if before.connected_at is not None and now - before.connected_at >= before.advice.stable_after:
+        lasted = before.connected_at is not None and now - before.connected_at >= before.advice.stable_after
+        if lasted or ending.excused is not None:
             self._violations = 0
         reconnect = ending.reconnect
         if reconnect is Reconnect.NEVER:

@@ -27,7 +27,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
-from gateway.client.errors import SessionEnded, refusal
+from gateway.client.errors import InvalidProperties, RequestRefused, SessionEnded, ValueTooLarge, refusal
+from gateway.core.codec import encode_request
 from gateway.core.codes import ERRORS, ErrorCode
 from gateway.core.packets import Authenticate, Publish, Reply, SetProperties, Subscribe, Unsubscribe
 from gateway.core.types import RequestNumber
@@ -43,6 +44,34 @@ UNNUMBERED: Final = RequestNumber(0)
 
 ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate
 """A request that a client makes."""
+
+
+PACKET_OVERHEAD: Final = 192
+"""Bytes that a request has at most around what an application puts in: names of fields, three numbers of 16 digits."""
+
+
+def encode_within(ask: ClientAsk, message_bytes: int) -> bytes:
+    """Encode a request, if a node accepts a message of its size (protocol 4.8.3).
+
+    Args:
+        ask: with its number.
+        message_bytes: largest message that the node accepts.
+
+    Raises:
+        RequestRefused: it is too large: ``ValueTooLarge``, ``InvalidProperties``, or MESSAGE_TOO_BIG.
+    """
+    text = encode_request(ask)
+    most = message_bytes - PACKET_OVERHEAD
+    if len(text) <= most:
+        return text
+    message = f"the request has {len(text)} bytes of JSON; the node accepts {most}"
+    match ask:
+        case Publish():
+            raise ValueTooLarge(message)
+        case SetProperties():
+            raise InvalidProperties(message)
+        case _:
+            raise RequestRefused(message, code=ErrorCode.MESSAGE_TOO_BIG)
 
 
 class Answer(Protocol):
@@ -122,6 +151,23 @@ class RequestTable:
     def unanswered_asks(self) -> list[ClientAsk]:
         """Return the requests sent and not answered, in the order of their numbers."""
         return [self._unanswered[number].ask for number in sorted(self._unanswered)]
+
+    @property
+    def oldest_unanswered(self) -> RequestNumber | None:
+        """Lowest number of a request without an answer; None if there is none."""
+        return min(self._unanswered, default=None)
+
+    def is_unanswered(self, number: RequestNumber) -> bool:
+        """Tell whether a request was sent and has no answer yet."""
+        return number in self._unanswered
+
+    def drop(self, number: RequestNumber, error: Exception) -> None:
+        """Ask a request no more; its caller gets the error."""
+        pending = self._unanswered.pop(number)
+        if pending in self._again:
+            self._again.remove(pending)
+        if not pending.answer.done():
+            pending.answer.set_exception(error)
 
     def next_deadline(self) -> float | None:
         """Tell when ``ready`` will have something although nothing else happens; None for never."""

@@ -8,29 +8,26 @@ from contextlib import AbstractAsyncContextManager
 from random import SystemRandom
 from ssl import SSLContext
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import Self
 
 import orjson
 
 from gateway.client.credentials import Credentials, CredentialsSource
-from gateway.client.errors import InvalidProperties, SessionEnded, ValueTooLarge
+from gateway.client.errors import SessionEnded, ValueTooLarge
 from gateway.client.opening import Opening
 from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, Options
-from gateway.client.promises import SERVERS_PREFIX
 from gateway.client.reaching import Reaching
 from gateway.client.reconnect import ReconnectPlan, check_urls
-from gateway.client.requests import UNNUMBERED
+from gateway.client.requests import PACKET_OVERHEAD, UNNUMBERED, encode_within
 from gateway.client.streams import QUEUE_SIZE, UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.client.transport import make_http
 from gateway.client.types import Notice, Receipt, Recovery, SessionState
-from gateway.core.codec import encode_request, json_text
+from gateway.core.codec import json_text
 from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.properties import check_properties, is_unicode
 from gateway.core.selectors import parse_selector
 from gateway.core.topics import parse_topic
-
-PACKET_OVERHEAD: Final = 192
-"""Bytes that a publish has at most around its topic and value: names of fields, three numbers of 16 digits."""
 
 
 class Session:
@@ -166,7 +163,8 @@ class Session:
         Raises:
             InvalidTopic: the path breaks the rules of protocol section 6.
             ValueTooLarge: the value is larger than the node accepts.
-            RequestRefused: the value is not JSON (BAD_REQUEST), or the node refuses.
+            InvalidValue: the value is not JSON, not Unicode, or has more than 128 arrays and objects within each other.
+            RequestRefused: the node refuses.
             RequestTimedOut: there was no answer in time; its ``sent`` says whether the publish may have happened.
             SessionEnded: the session ended before there was an answer; the publish may have happened.
         """
@@ -187,14 +185,13 @@ class Session:
             timeout: seconds; None for the session's default.
 
         Raises:
-            InvalidProperties: a name or value is not a string, a name begins with ``$``, or a limit is exceeded.
+            InvalidProperties: a name or value is not a string or not Unicode, a name is empty or begins with ``$``, or
+                a limit is exceeded.
             RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
         """
         ask = SetProperties(UNNUMBERED, dict(changes))
-        _check_properties(ask.changes)
-        most = self._supervisor.welcome.limits.message_bytes - PACKET_OVERHEAD
-        if len(encode_request(ask)) > most:
-            raise InvalidProperties(f"the properties have more than the {most} bytes of JSON that the node accepts")
+        check_properties(ask.changes)
+        encode_within(ask, self._supervisor.welcome.limits.message_bytes)
         await self._supervisor.request(ask, timeout)
 
     # --- What happens to it -------------------------------------------------------------------------------------------
@@ -228,7 +225,7 @@ class Session:
             RequestTimedOut, SessionEnded: as for ``publish``.
         """
         ask = Authenticate(UNNUMBERED, secret, principal)
-        encode_request(ask)  # tells at once what could not be sent
+        encode_within(ask, self._supervisor.welcome.limits.message_bytes)  # tells at once what could not be sent
         await self._supervisor.request(ask, timeout)
 
     async def close(self, *, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
@@ -241,15 +238,6 @@ class Session:
                 its window.
         """
         await self._supervisor.close(timeout)
-
-
-def _check_properties(changes: Mapping[str, str | None]) -> None:
-    for name, value in changes.items():
-        # Callers without a type checker send anything.
-        if not isinstance(name, str) or not isinstance(value, str | None):  # type: ignore[redundant-expr]
-            raise InvalidProperties(f"properties are strings by name, but {name!r} is not, or its value")
-        if name.startswith(SERVERS_PREFIX):
-            raise InvalidProperties(f"{name!r} cannot be set: names that begin with $ are the server's")
 
 
 class Connecting(AbstractAsyncContextManager[Session]):
@@ -334,7 +322,10 @@ def connect(
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
-    _check_properties(properties or {})
+    check_properties(properties or {})
+    for name, text in (("principal", principal), ("secret", secret)):
+        if text is not None and not is_unicode(text):
+            raise ValueError(f"the {name} is not Unicode: a surrogate in it has no other half")
     return Connecting(
         Options(
             urls=check_urls(urls),

@@ -23,21 +23,24 @@ from gateway.client.connection import Connection
 from gateway.client.credentials import EXPIRING, Credentials
 from gateway.client.errors import SessionClosed, SessionEnded, SessionFailed
 from gateway.client.history import History
-from gateway.client.options import LEAVE_TIMEOUT, Options
+from gateway.client.options import LEAVE_TIMEOUT, SUPPORTS, Options
 from gateway.client.reaching import Reached, Reaching
 from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.refreshing import Refreshing
-from gateway.client.requests import ClientAsk
+from gateway.client.requests import PACKET_OVERHEAD, ClientAsk
 from gateway.client.streams import Streams
+from gateway.client.transport import AttemptFailed
 from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 from gateway.core import packets
-from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Outcome
+from gateway.core.codec import MAX_NUMBER, json_text
+from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Numbering
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.frozen import SessionPolicy
 from gateway.core.packets import Ack, Backoff, Bye, Error, GoAway, Ping, Reply, Resume, Welcome
+from gateway.core.properties import is_unicode
 from gateway.core.session import Received, SessionMachine
 from gateway.core.transitions import Role
-from gateway.core.types import Attempt
+from gateway.core.types import Attempt, PacketId
 
 ACK_PACKETS: Final = 256
 """Packets received after which an acknowledgement is sent alone: a node spends as much on one as on some deliveries."""
@@ -48,6 +51,9 @@ ACK_SHARE: Final = 4
 ACK_DELAY: Final = 0.5
 """Seconds after which an acknowledgement is sent alone. At 50 updates a second one in 25 is then answered, which costs
 the node a tenth of its time and not a quarter; a quarter of the time in which a draining node expects it."""
+
+NO_PACKET: Final = PacketId(0)
+"""What has been received by a client that has no count of its own any more."""
 
 PROMISES_RESTORED: Final = "promises_restored"
 """Code of the notice with which this client itself declares that a grid had forgotten what it had promised."""
@@ -103,6 +109,7 @@ class Supervisor:
         self._machine.open(self._clock())
         self._connection: Connection | None = None
         self._resent = 0
+        self._numbering_unknown = False
         self._lost_at = 0.0
         self._closing = False
         self.state = SessionState.CONNECTED
@@ -149,7 +156,7 @@ class Supervisor:
         if self._closing:
             self._say_bye()
         else:
-            self.asking.resume(welcome, restarted=welcome.outcome is Outcome.FAILED_OVER)
+            self.asking.resume(welcome, restarted=welcome.numbering is Numbering.RESTARTED)
         return connection
 
     async def _serve(self, connection: Connection) -> Ending:
@@ -160,6 +167,10 @@ class Supervisor:
         self._machine.detach()
         self.asking.freeze()
         self._reaching.part(connection.close(ending))
+        culprit, ending = self.asking.blame.find(ending)
+        if culprit is not None:
+            log.error("session %s: request %d ended the connection: %s", self.welcome.session, *culprit)
+            self.asking.give_up(culprit)
         self._plan.lost(ending, self._lost_at)
         if ending.code == CREDENTIALS_EXPIRED.code:
             self._credentials.stale = True
@@ -174,6 +185,7 @@ class Supervisor:
         welcome = reached.welcome
         recovery = Recovery(
             outcome=welcome.outcome,
+            numbering=welcome.numbering or Numbering.RESTARTED,
             reason=welcome.reason,
             node=welcome.node,
             gap_seconds=self._clock() - self._lost_at,
@@ -185,7 +197,7 @@ class Supervisor:
         )
         self.state = SessionState.CONNECTED
         gap = recovery.gap_seconds
-        log.info("session %s %s at node %s after %.3f s", welcome.session, welcome.outcome.value, welcome.node, gap)
+        log.info("session %s %s at node %s after %.3f s", welcome.session, welcome.outcome, welcome.node, gap)
         self.recoveries.append(recovery)
         return self._attach(reached)
 
@@ -250,7 +262,11 @@ class Supervisor:
 
     async def prepare(self, seconds: float) -> None:
         """See ``Applicant``."""
-        self._shown = await self._credentials.for_resume(seconds)
+        self._shown = shown = await self._credentials.for_resume(seconds)
+        most = self.welcome.limits.message_bytes - PACKET_OVERHEAD - len(self._token)
+        if shown is not None and not (is_unicode(shown) and len(json_text(shown)) <= most):
+            self._shown = None
+            raise AttemptFailed(Ending(message="the fresh credentials are longer than a node accepts, or not Unicode"))
 
     def first_packet(self) -> Resume:
         """Make a resume with the next attempt number."""
@@ -260,11 +276,12 @@ class Supervisor:
         return Resume(
             token=self._token,
             attempt=Attempt(self._attempt),
-            received=machine.received,
-            oldest=machine.oldest,
+            received=NO_PACKET if self._numbering_unknown else machine.received,
+            oldest=PacketId(MAX_NUMBER) if self._numbering_unknown else machine.oldest,
             principal=None if self._shown is None else self._credentials.principal,
             secret=self._shown,
             away=round((self._clock() - self._lost_at) * 1000),
+            supports=SUPPORTS,
         )
 
     def rejected(self) -> None:
@@ -283,10 +300,12 @@ class Supervisor:
         machine = self._machine
         if welcome.session != self.welcome.session:
             raise RemoteProtocolError("it is for another session")
-        match welcome.outcome:
-            case Outcome.REATTACHED:
+        match welcome.numbering:
+            case Numbering.KEPT if self._numbering_unknown:
+                raise RemoteProtocolError("it goes on with a numbering that this client has given up")
+            case Numbering.KEPT:
                 self._resent = machine.reattach(received=welcome.received, now=self._clock())
-            case Outcome.FAILED_OVER:
+            case Numbering.RESTARTED:
                 if welcome.withdrawn:
                     self.asking.withdrawn(welcome.selections)
                 missing = self.asking.missing(welcome)
@@ -295,8 +314,13 @@ class Supervisor:
                 self.streams.failed_over()
                 if missing:
                     self._restore(missing, welcome.selections)
-            case _:
-                raise RemoteProtocolError(f"the outcome of a resume cannot be {welcome.outcome.value}")
+            case None:
+                # Nobody can tell whose numbers count: they are given up, and another welcome is asked for (4.3.1).
+                self._numbering_unknown = True
+                self._token = welcome.token
+                message = f"the node does not say whether numbers go on after {welcome.outcome!r}"
+                raise AttemptFailed(Ending(message=message, code=GOING_AWAY.code))
+        self._numbering_unknown = False
         machine.adopt(_policy(welcome))
         if self._shown is not None:
             self._credentials.stale = False
@@ -335,6 +359,7 @@ class Supervisor:
                 self._connection.spawn(self._leave(self._connection, received), name="gateway-client-leave")
             case Error():
                 log.warning("session %s: the node reports: %s", self.welcome.session, received.message)
+                self.asking.blame.told(received)
             case Bye(reason) if self._connection is not None:
                 message = f"the node ended the session: {reason or 'no reason given'}"
                 self._connection.end(Ending(message=message, code=NORMAL.code))

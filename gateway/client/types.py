@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.codes import FailoverReason, Numbering
 from gateway.core.types import JsonValue
 
 
@@ -60,7 +60,10 @@ class Recovery:
     """The session got a connection again, and this is what came of it (P2).
 
     Attributes:
-        outcome: ``reattached`` (nothing was lost) or ``failed_over`` (state from the grid, current values follow).
+        outcome: ``reattached`` (nothing was lost) or ``failed_over`` (state from the grid, current values follow);
+            what nodes of later releases say is passed on as it is.
+        numbering: what the outcome means: ``kept`` if both sides went on where they were and resent what was missing,
+            ``restarted`` if current values follow in the place of what was missed.
         reason: after a failover, why the session could not be reattached; else None.
         node: the node that serves the session now.
         gap_seconds: from the moment the client noticed the loss, or left its node on request, to the welcome.
@@ -72,7 +75,8 @@ class Recovery:
         cause: what ended the connection before, for people.
     """
 
-    outcome: Outcome
+    outcome: str
+    numbering: Numbering
     reason: FailoverReason | None
     node: str
     gap_seconds: float

@@ -133,6 +133,15 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
+class Numbering(StrEnum):
+    """Whether packet numbers go on over a welcome; what clients act by, whatever the outcome is called (4.3.1)."""
+
+    KEPT = "kept"
+    """Both sides go on where they are, and resend what the other misses."""
+    RESTARTED = "restarted"
+    """Both sides begin at 1."""
+
+
 class FailoverReason(StrEnum):
     """Why a resume was served by failover and not by reattaching."""
 
@@ -167,6 +176,7 @@ class ErrorCode(StrEnum):
     BAD_SELECTOR = "bad_selector"
     BAD_TOPIC = "bad_topic"
     BAD_PROPERTIES = "bad_properties"
+    BAD_VALUE = "bad_value"
     VALUE_TOO_LARGE = "value_too_large"
     TOO_MANY_SELECTIONS = "too_many_selections"
     TOO_MANY_TOPICS = "too_many_topics"
@@ -205,6 +215,7 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.BAD_SELECTOR, False, "The selector breaks the rules of protocol section 6."),
         ErrorSpec(ErrorCode.BAD_TOPIC, False, "The topic path breaks the rules of protocol section 6."),
         ErrorSpec(ErrorCode.BAD_PROPERTIES, False, "Properties are strings by name; names with $ are the server's."),
+        ErrorSpec(ErrorCode.BAD_VALUE, False, "The value is no JSON that can be passed on."),
         ErrorSpec(ErrorCode.VALUE_TOO_LARGE, False, "The value is larger than limits.value_bytes."),
         ErrorSpec(
             ErrorCode.TOO_MANY_SELECTIONS, False, "The session, its principal or the node holds too many already."

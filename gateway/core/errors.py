@@ -6,7 +6,9 @@ GatewayError
 ├── RemoteProtocolError     the peer broke the protocol; carries the close code and the error code to answer with
 └── RequestRefused          one request cannot be done; carries the error code for its reply; harms nothing else
     ├── InvalidTopic
-    └── InvalidSelector
+    ├── InvalidSelector
+    ├── InvalidProperties
+    └── InvalidValue
 ```
 
 The errors of the grid and of authentication stand beside their ports in ``gateway.ports``.
@@ -14,7 +16,13 @@ The errors of the grid and of authentication stand beside their ports in ``gatew
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gateway.core.codes import PROTOCOL_ERROR, CloseCode, ErrorCode
+from gateway.core.types import RequestNumber
+
+if TYPE_CHECKING:
+    from gateway.core.packets import Packet
 
 
 class GatewayError(Exception):
@@ -31,14 +39,23 @@ class RemoteProtocolError(GatewayError):
     Attributes:
         close: the close code that ends the connection; the session is kept.
         code: the error code of the packet that says why.
+        request: the one request that is to blame, or None (protocol 4.8.1).
+        before: packets of the same message that came before what was wrong; they count.
     """
 
     def __init__(
-        self, message: str, *, close: CloseCode = PROTOCOL_ERROR, code: ErrorCode = ErrorCode.PROTOCOL_ERROR
+        self,
+        message: str,
+        *,
+        close: CloseCode = PROTOCOL_ERROR,
+        code: ErrorCode = ErrorCode.PROTOCOL_ERROR,
+        request: RequestNumber | None = None,
     ) -> None:
         super().__init__(message)
         self.close = close
         self.code = code
+        self.request = request
+        self.before: list[Packet] = []
 
 
 class RequestRefused(GatewayError):
@@ -66,3 +83,15 @@ class InvalidSelector(RequestRefused):
     """A selector breaks the rules of protocol section 6."""
 
     code = ErrorCode.BAD_SELECTOR
+
+
+class InvalidProperties(RequestRefused):
+    """Properties are not strings by name within the bounds of protocol 9.3, or their names are the server's."""
+
+    code = ErrorCode.BAD_PROPERTIES
+
+
+class InvalidValue(RequestRefused, ValueError):
+    """A value is no JSON that can be passed on (protocol 2.6.1)."""
+
+    code = ErrorCode.BAD_VALUE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from gateway.core.codes import ErrorCode, FailoverReason, Outcome
+from gateway.core.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.types import (
     Attempt,
     EventId,
@@ -74,6 +74,7 @@ class Hello:
         properties: user-defined properties to start with.
         client: the client's type, such as ``python/0.1.0``; becomes the fixed property ``$client``.
         window: seconds of disconnection the client wishes its session to survive; the node may grant less.
+        supports: what of later releases the client understands (protocol 4.1.1).
     """
 
     principal: str = ""
@@ -81,6 +82,7 @@ class Hello:
     properties: Mapping[str, str] = field(default_factory=dict)
     client: str = "unknown"
     window: float | None = None
+    supports: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ class Resume:
         secret: fresh proof, in the place of credentials that have ended or will soon (protocol 5.9); None for none.
         away: milliseconds since the client noticed the loss of its connection, by its own clock; None if it does not
             tell. Nobody relies on it.
+        supports: what of later releases the client understands (protocol 4.1.1).
     """
 
     token: str = field(repr=False)
@@ -105,6 +108,7 @@ class Resume:
     principal: str | None = None
     secret: str | None = field(default=None, repr=False)
     away: int | None = None
+    supports: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +120,10 @@ class Welcome:
         principal: who it belongs to.
         node: the node that serves it; also the route hint to put in the URL of a reconnect.
         token: to resume with; replaces every earlier one; a secret.
-        outcome: created, or the rung of the ladder.
+        outcome: created, or the rung of the ladder; a name that clients pass on, whether they know it or not.
+        numbering: whether packet numbers go on; None if that cannot be told, which no server of today sends.
         reason: on failed_over, why not reattached.
-        received: id of the last session packet received from the client; 0 after created and failed_over.
+        received: id of the last session packet received from the client; 0 if numbering restarts.
         resent: session packets the server resends now.
         lost: session packets to the client that can not be resent; None if the server can not know.
         conflated: updates that were replaced by newer ones of their topic while the session was away or slow; None if
@@ -138,7 +143,8 @@ class Welcome:
     principal: str
     node: NodeId
     token: str = field(repr=False)
-    outcome: Outcome
+    outcome: Outcome | str
+    numbering: Numbering | None
     reason: FailoverReason | None = None
     received: PacketId = PacketId(0)
     resent: int = 0
@@ -205,17 +211,19 @@ class GoAway:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Both: something about the connection went wrong; a close with a code follows unless it concerns one packet.
+    """Both: something about the connection went wrong; a close with a code follows.
 
     Attributes:
         code: which error.
         message: a sentence for people: what was wrong and what to do.
         retry_after: seconds after which trying again makes sense, or None.
+        request: the request because of which the connection is closed, or None (protocol 4.8.1).
     """
 
     code: ErrorCode
     message: str
     retry_after: float | None = None
+    request: RequestNumber | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,10 +318,12 @@ class Malformed:
     Attributes:
         request: the request's number.
         message: what was wrong.
+        code: of the reply.
     """
 
     request: RequestNumber
     message: str
+    code: ErrorCode = ErrorCode.BAD_REQUEST
 
 
 # --- Session packets of the server --------------------------------------------------------------------------------

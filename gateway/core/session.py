@@ -168,6 +168,16 @@ class SessionMachine(Sender):
         self._sent = self._acknowledged = self.received = PacketId(0)
         self.discarded = 0
 
+    def forget_kept(self) -> None:
+        """Keep nothing that was numbered, because a packet of it must not be sent again (protocol 4.8.1).
+
+        The numbers stay: ``oldest`` says from now on that what the peer misses cannot be resent.
+        """
+        self._buffer = ResendBuffer(
+            packets=self.policy.resend_packets, size=self.policy.resend_bytes, next_id=self._buffer.next
+        )
+        self._sent = self.last_numbered
+
     def adopt(self, policy: SessionPolicy) -> None:
         """Work with other numbers from now on, as the peer's welcome says."""
         self.policy = policy

@@ -12,6 +12,14 @@ class Receiver(Protocol):
     def received(self, message: bytes) -> None:
         """A text message has come; *message* is its UTF-8 bytes."""
 
+    def oversized(self, beginning: bytes, reason: str) -> None:
+        """A text message is larger than this connection takes, which closes it next; what is written now goes before.
+
+        Args:
+            beginning: of the message, as far as it has come; perhaps nothing.
+            reason: for people.
+        """
+
     def ended(self) -> None:
         """The connection is over; called once, after the last message."""
 

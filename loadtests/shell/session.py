@@ -18,23 +18,24 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
+from gateway.client.blame import Blame
 from gateway.client.errors import GatewayError, SessionClosed, SessionEnded, SessionFailed
-from gateway.client.options import LEAVE_TIMEOUT, Options
+from gateway.client.options import LEAVE_TIMEOUT, SUPPORTS, Options
 from gateway.client.promises import Promises
 from gateway.client.reconnect import Ending, ReconnectPlan
-from gateway.client.requests import Answer, ClientAsk, RequestTable
+from gateway.client.requests import Answer, ClientAsk, RequestTable, encode_within
 from gateway.client.transport import AttemptFailed
 from gateway.client.types import Recovery
 from gateway.core import packets
-from gateway.core.codec import encode_request
-from gateway.core.codes import GOING_AWAY, NORMAL, PROTOCOL_ERROR, Outcome
-from gateway.core.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.codec import MAX_NUMBER
+from gateway.core.codes import GOING_AWAY, NORMAL, PROTOCOL_ERROR, Numbering
+from gateway.core.errors import InvalidSelector, RemoteProtocolError, RequestRefused
 from gateway.core.frozen import SessionPolicy
 from gateway.core.packets import Ack, Bye, Error, GoAway, Hello, Ping, Reply, Resume, Update, Welcome
 from gateway.core.runs import Outgoing
 from gateway.core.session import Received, SessionMachine
 from gateway.core.transitions import Role
-from gateway.core.types import Attempt
+from gateway.core.types import Attempt, PacketId
 from loadtests.greenlets import Flag, Greenlet, later, sleep, spawn
 from loadtests.greenlets import Outcome as Awaited
 from loadtests.shell.connection import Connection, part, shake_hands
@@ -117,6 +118,8 @@ class GatewaySession:
         self._machine: SessionMachine | None = None
         self._promises = Promises({})
         self._table = RequestTable(limit=1)
+        self._blame = Blame(self._table)
+        self._numbering_unknown = False
         self._connection: Connection | None = None
         self._token = ""
         self._attempt = 0
@@ -221,7 +224,7 @@ class GatewaySession:
         if self._closing:
             self._say_bye()
         else:
-            restarted = welcome.outcome is Outcome.FAILED_OVER
+            restarted = welcome.numbering is Numbering.RESTARTED
             self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=self._clock())
             self._pump()
         return connection
@@ -233,6 +236,11 @@ class GatewaySession:
         self.recovering = True
         self._attached.detach()
         self._table.freeze()
+        culprit, ending = self._blame.find(ending)
+        if culprit is not None:
+            self._observer.violated(f"request {culprit.request} ended a connection: {culprit.error}")
+            self._table.drop(*culprit)
+            self._attached.forget_kept()
         self._plan.lost(ending, self._lost_at)
         self._cause = ending.message
         broken = ending.message if ending.violation or ending.code == PROTOCOL_ERROR.code else connection.violation
@@ -245,6 +253,7 @@ class GatewaySession:
         self._observer.recovered(
             Recovery(
                 outcome=welcome.outcome,
+                numbering=welcome.numbering or Numbering.RESTARTED,
                 reason=welcome.reason,
                 node=welcome.node,
                 gap_seconds=self._clock() - self._lost_at,
@@ -335,12 +344,17 @@ class GatewaySession:
                 properties=dict(options.properties),
                 client=CLIENT_NAME,
                 window=options.window,
+                supports=SUPPORTS,
             )
         self._attempt += 1
         machine = self._machine
         machine.resume()
         return Resume(
-            token=self._token, attempt=Attempt(self._attempt), received=machine.received, oldest=machine.oldest
+            token=self._token,
+            attempt=Attempt(self._attempt),
+            received=PacketId(0) if self._numbering_unknown else machine.received,
+            oldest=PacketId(MAX_NUMBER) if self._numbering_unknown else machine.oldest,
+            supports=SUPPORTS,
         )
 
     def _accept(self, welcome: Welcome) -> None:
@@ -351,24 +365,31 @@ class GatewaySession:
         """
         machine = self._machine
         if machine is None or self._welcome is None:
-            if welcome.outcome is not Outcome.CREATED:
-                raise RemoteProtocolError(f"a new session was asked for, and the outcome is {welcome.outcome.value}")
+            if welcome.numbering is Numbering.KEPT:
+                raise RemoteProtocolError(f"a new session was asked for, and the outcome is {welcome.outcome}")
             self._machine = SessionMachine(Role.CLIENT, _policy(welcome))
             self._machine.open(self._clock())
             self._promises = Promises(welcome.properties)
         else:
             if welcome.session != self._welcome.session:
                 raise RemoteProtocolError("it is for another session")
-            match welcome.outcome:
-                case Outcome.REATTACHED:
+            match welcome.numbering:
+                case Numbering.KEPT if self._numbering_unknown:
+                    raise RemoteProtocolError("it goes on with a numbering that this client has given up")
+                case Numbering.KEPT:
                     self._resent = machine.reattach(received=welcome.received, now=self._clock())
-                case Outcome.FAILED_OVER:
+                case Numbering.RESTARTED:
                     missing = self._missing(welcome)
                     self._resent = self._table.unanswered
                     machine.restart(self._clock())
                     self._restore(missing)
-                case _:
-                    raise RemoteProtocolError(f"the outcome of a resume cannot be {welcome.outcome.value}")
+                case None:
+                    # Nobody can tell whose numbers count (protocol 4.3.1).
+                    self._numbering_unknown = True
+                    self._token = welcome.token
+                    message = f"the node does not say whether numbers go on after {welcome.outcome!r}"
+                    raise AttemptFailed(Ending(message=message, code=GOING_AWAY.code))
+            self._numbering_unknown = False
             machine.adopt(_policy(welcome))
         self._welcome = welcome
         self._token = welcome.token
@@ -393,10 +414,12 @@ class GatewaySession:
     def _pump(self) -> None:
         """Hand what may be sent now to the machine, and come again when more may."""
         now = self._clock()
-        asks = self._table.ready(now)
-        for ask in asks:
-            self._attached.submit(Outgoing(None, encode_request(ask)))
-        if asks:
+        while asks := self._table.ready(now):
+            for ask in asks:
+                try:
+                    self._attached.submit(Outgoing(None, encode_within(ask, self._attached.policy.message_bytes)))
+                except RequestRefused as refused:
+                    self._table.drop(ask.request, refused)
             self._idle.clear()
             self._wake()
         if self._retry is not None:
@@ -434,6 +457,7 @@ class GatewaySession:
             case GoAway() if self._connection is not None:
                 spawn(self._leave, self._connection, received)
             case Error():
+                self._blame.told(received)
                 self._observer.violated(f"a node reports an error: {received.code.value}: {received.message}")
             case Bye(reason) if self._connection is not None:
                 message = f"the node ended the session: {reason or 'no reason given'}"

@@ -69,7 +69,7 @@ class Client:
 
     async def _follow_recoveries(self) -> None:
         async for each in self.session.recoveries():
-            self.seen.append(Seen(self.node, each.node, each.outcome.value, each.gap_seconds * 1000, each.lost))
+            self.seen.append(Seen(self.node, each.node, each.outcome, each.gap_seconds * 1000, each.lost))
             self.node = each.node
 
     async def close(self) -> None:

@@ -290,10 +290,14 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
+        self.too_big: list[bytes] = []
         self.over = 0
 
     def received(self, message: bytes) -> None:
         self.heard.append(message)
+
+    def oversized(self, beginning: bytes, reason: str) -> None:
+        self.too_big.append(beginning)
 
     def ended(self) -> None:
         self.over += 1

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from gateway.core import codec
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.codes import FailoverReason, Numbering, Outcome
 from gateway.core.packets import (
     Authenticate,
     Backoff,
@@ -44,6 +44,7 @@ from gateway.core.types import (
 
 PLENTY: Final = 1 << 20
 TOPIC: Final = "prices/ACME"
+SUPPORTS: Final = frozenset({"handed_over", "mirrored"})
 
 POLICY: Final = SessionPolicy(
     resend_packets=1024,
@@ -61,6 +62,7 @@ WELCOME: Final = Welcome(
     node=NodeId("n1"),
     token="token-1",
     outcome=Outcome.CREATED,
+    numbering=Numbering.RESTARTED,
     window=60.0,
     ping_interval=20.0,
     ping_timeout=45.0,
@@ -159,7 +161,14 @@ class Exchange:
         yield from self._ended()
 
     def _opened(self) -> Iterator[Step]:
-        hello = Hello(principal="alice", secret="s3cret", properties={"team": "fx"}, client="example/1", window=60.0)
+        hello = Hello(
+            principal="alice",
+            secret="s3cret",
+            properties={"team": "fx"},
+            client="example/1",
+            window=60.0,
+            supports=SUPPORTS,
+        )
         message = codec.encode_link(hello)
         assert codec.decode_from_client(message) == [hello]
         yield Step("client", message, [])
@@ -178,7 +187,7 @@ class Exchange:
         yield self.from_server()
         self.submit(self.client, publish(2, 100))
         yield self.from_client()
-        self.submit(self.server, published(2, 8), price(8, 100))
+        self.submit(self.server, price(8, 100), published(2, 8))
         yield self.from_server()
         self.now += POLICY.ack_delay
         self.client.tick(self.now)
@@ -200,7 +209,13 @@ class Exchange:
             machine.resume()
         self.now += 1.0
 
-        resume = Resume(token="token-1b", attempt=Attempt(1), received=self.client.received, oldest=self.client.oldest)
+        resume = Resume(
+            token="token-1b",
+            attempt=Attempt(1),
+            received=self.client.received,
+            oldest=self.client.oldest,
+            supports=SUPPORTS,
+        )
         self.client.send_link(resume)
         (message,) = self.client.flush(PLENTY)
         assert codec.decode_from_client(message) == [resume]
@@ -212,6 +227,7 @@ class Exchange:
             WELCOME,
             token="token-2",
             outcome=Outcome.REATTACHED,
+            numbering=Numbering.KEPT,
             received=self.server.received,
             resent=resent,
             selections=("+prices/**",),
@@ -224,7 +240,7 @@ class Exchange:
         yield Step("server", message, self.client.receive(rest, self.now))
 
         yield self.from_client()
-        self.submit(self.server, published(3, 10), price(10, 102))
+        self.submit(self.server, price(10, 102), published(3, 10))
         yield self.from_server()
 
     def _failed_over(self) -> Iterator[Step]:
@@ -235,7 +251,13 @@ class Exchange:
         self.now += 1.0
         self.server = SessionMachine(Role.SERVER, POLICY)
 
-        resume = Resume(token="token-2", attempt=Attempt(2), received=self.client.received, oldest=self.client.oldest)
+        resume = Resume(
+            token="token-2",
+            attempt=Attempt(2),
+            received=self.client.received,
+            oldest=self.client.oldest,
+            supports=SUPPORTS,
+        )
         self.client.send_link(resume)
         (message,) = self.client.flush(PLENTY)
         assert codec.decode_from_client(message) == [resume]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from gateway.core.codes import Outcome
+from gateway.core.codes import Numbering
 from gateway.core.packets import Update
 from gateway.core.types import EventId, JsonValue, Version
 from loadtests.integrity import PublicationWatch, SubscriptionWatch
@@ -113,14 +113,14 @@ def test_a_hole_that_nothing_declares_is_a_violation_at_the_end(seen: Seen) -> N
 def test_the_next_welcome_declares_what_was_folded(seen: Seen, conflated: int, undeclared: int) -> None:
     seen.update(1)
     seen.update(4)
-    seen.watch.recovered(Outcome.REATTACHED, conflated)
+    seen.watch.recovered(Numbering.KEPT, conflated)
     assert (seen.tally.replaced, seen.tally.undeclared) == (2 - undeclared, undeclared)
     assert len(seen.violations) == bool(undeclared)
 
 
 def test_a_failover_lets_one_snapshot_per_topic_skip_values(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Outcome.FAILED_OVER, None)
+    seen.watch.recovered(Numbering.RESTARTED, None)
     assert seen.update(5, snapshot=True, late=0.1) is not None
     assert (seen.tally.replaced, seen.tally.fresh, seen.tally.owed) == (3, 2, 5)
     seen.update(7, snapshot=True)
@@ -130,7 +130,7 @@ def test_a_failover_lets_one_snapshot_per_topic_skip_values(seen: Seen) -> None:
 
 def test_a_reattach_excuses_no_hole(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Outcome.REATTACHED, 0)
+    seen.watch.recovered(Numbering.KEPT, 0)
     seen.update(3)
     seen.watch.finish(10.0)
     assert seen.tally.undeclared == 1
@@ -138,7 +138,7 @@ def test_a_reattach_excuses_no_hole(seen: Seen) -> None:
 
 def test_a_failover_without_a_snapshot_flag_excuses_nothing(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Outcome.FAILED_OVER, 0)
+    seen.watch.recovered(Numbering.RESTARTED, 0)
     seen.update(3)
     seen.watch.finish(10.0)
     assert seen.tally.undeclared == 1

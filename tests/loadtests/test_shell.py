@@ -77,6 +77,7 @@ async def test_a_session_asks_and_listens_and_says_good_bye() -> None:
             "secret": "s3cret",
             "properties": {},
             "client": "locust",
+            "supports": ["handed_over", "mirrored"],
         }
         assert peer.query == {}
         assert "Origin" not in peer.headers
@@ -108,7 +109,14 @@ async def test_a_cut_connection_is_resumed_and_nothing_is_lost_or_doubled() -> N
         assert (await driver.event("cut"))["connected"] is True
         again = await server.connection()
         await again.greet(outcome="reattached", token="token-2", received=0, node="n2", resent=1)
-        assert again.first == {"type": "resume", "token": "token-1", "attempt": 1, "received": 1, "oldest": 1}
+        assert again.first == {
+            "type": "resume",
+            "token": "token-1",
+            "attempt": 1,
+            "received": 1,
+            "oldest": 1,
+            "supports": ["handed_over", "mirrored"],
+        }
         assert again.query == {"node": "n2"}
         assert (await driver.event("recovered"))["outcome"] == "reattached"
         resent = await again.expect("publish")
@@ -238,3 +246,57 @@ async def test_a_server_that_speaks_something_else_is_no_gateway() -> None:
             assert "HTTP status 403" in (await driver.event("attempt_failed"))["message"]
             assert "HTTP status 403" in (await driver.event("failed"))["message"]
             assert server.upgrades == 1
+
+
+# --- Servers of later releases (protocol 4.3.1), and requests that end connections (4.8) ---------------------------
+
+
+async def test_an_outcome_that_nobody_knows_means_what_its_numbering_says() -> None:
+    async with session() as (server, driver, first):
+        peer = first
+        await driver.tell("publish load/1 7")
+        sent = await peer.expect("publish")
+        for attempt in (1, 2):
+            peer.cut()
+            peer = await server.connection()
+            await peer.greet(outcome="handed_over", numbering="kept", token=f"t{attempt}")
+            assert await peer.expect("publish") == sent
+            assert (await driver.event("recovered"))["outcome"] == "handed_over"
+        peer.cut()
+        peer = await server.connection()
+        await peer.greet(outcome="beamed_up", numbering="restarted")
+        assert (await peer.expect("publish"))["resubmitted"] is True
+        assert (await driver.event("recovered"))["outcome"] == "beamed_up"
+
+
+async def test_without_a_numbering_an_unknown_outcome_leads_to_a_failover() -> None:
+    async with session() as (server, driver, first):
+        peer = first
+        peer.cut()
+        peer = await server.connection()
+        await peer.greet(outcome="beamed_up", token="t1")
+        assert await peer.closed() == 4000
+        assert "beamed_up" in (await driver.event("attempt_failed"))["message"]
+        peer = await server.connection()
+        await peer.greet(outcome="failed_over", reason="gap")
+        assert (peer.first["received"], peer.first["oldest"], peer.first["token"]) == (0, 2**53 - 1, "t1")
+        assert (await driver.event("recovered"))["outcome"] == "failed_over"
+
+
+async def test_a_request_that_a_node_closes_for_is_reported_and_not_sent_again() -> None:
+    async with session() as (server, driver, first):
+        peer = first
+        await driver.tell("publish load/1 7")
+        await driver.tell("publish load/2 8")
+        for _ in range(2):
+            await peer.expect("publish")
+        await peer.send({"type": "error", "code": "message_too_big", "message": "too much", "request": 1})
+        await peer.close(1009)
+        peer = await server.connection()
+        await peer.greet(outcome="failed_over", reason="gap")
+        assert peer.first["oldest"] == 3
+        assert (await peer.expect("publish"))["topic"] == "load/2"
+        assert "too much" in (await driver.event("violated"))["message"]
+        assert "request 1 ended a connection" in (await driver.event("violated"))["message"]
+        assert (await driver.event("refused"))["kind"] == "RequestRefused"
+        await driver.event("recovered")

@@ -23,7 +23,7 @@ from gateway.core.codec import (
     number,
 )
 from gateway.core.codec.fields import MAX_MEASURE
-from gateway.core.codes import ErrorCode, FailoverReason, Outcome
+from gateway.core.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.errors import RemoteProtocolError, RequestRefused
 from gateway.core.packets import (
     Ack,
@@ -65,13 +65,14 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),
     max_leaves=10,
 )
+words = st.frozensets(st.text(max_size=16), max_size=3)
 texts = st.dictionaries(text, text, max_size=3)
 
 both_links: st.SearchStrategy[LinkPacket] = st.one_of(
     st.builds(Ack, counts),
     st.builds(Ping, st.none() | text),
     st.builds(Pong, counts),
-    st.builds(Error, st.sampled_from(ErrorCode), text, st.none() | seconds),
+    st.builds(Error, st.sampled_from(ErrorCode), text, st.none() | seconds, st.none() | ids),
     st.builds(Bye, text),
 )
 client_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
@@ -82,6 +83,7 @@ client_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         properties=texts,
         client=text.filter(bool),
         window=st.none() | seconds,
+        supports=words,
     ),
     st.builds(
         Resume,
@@ -92,6 +94,7 @@ client_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         principal=st.none() | text,
         secret=st.none() | text,
         away=st.none() | st.integers(0, MAX_MEASURE),
+        supports=words,
     ),
 )
 server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
@@ -102,7 +105,8 @@ server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         principal=text,
         node=text,
         token=text,
-        outcome=st.sampled_from(Outcome),
+        outcome=st.sampled_from(Outcome) | text,
+        numbering=st.sampled_from(Numbering),
         reason=st.none() | st.sampled_from(FailoverReason),
         received=counts,
         resent=counts,

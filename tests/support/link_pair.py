@@ -18,7 +18,7 @@ from collections import Counter, deque
 from typing import Final
 
 from gateway.core import codec
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.codes import FailoverReason, Numbering, Outcome
 from gateway.core.packets import Ack, Backoff, Limits, Resume, Welcome
 from gateway.core.session import SessionMachine, SessionPolicy
 from gateway.core.transitions import Role, State
@@ -92,6 +92,7 @@ class LinkPair:
             node=NodeId("n"),
             token=str(self.generation),
             outcome=outcome,
+            numbering=Numbering.KEPT if outcome is Outcome.REATTACHED else Numbering.RESTARTED,
             reason=reason,
             received=server.machine.received,
             resent=resent,

@@ -62,6 +62,10 @@ Frame: TypeAlias = tuple[int, bytes]
 """Opcode and payload: of a whole message, or of a control frame."""
 
 
+BEGINNING: Final = 256
+"""Bytes of a message that is too big which are read all the same, if they have come: they may say what it is."""
+
+
 class Breach(IntEnum):
     """Close codes that tell a client which rule of RFC 6455 it broke (section 7.4.1)."""
 
@@ -131,12 +135,14 @@ class FrameError(Exception):
     Attributes:
         rule: that it broke.
         code: with which to close.
+        beginning: of a message that is too big, as far as it has come; None for other rules.
     """
 
-    def __init__(self, rule: Rule, code: Breach, message: str) -> None:
+    def __init__(self, rule: Rule, code: Breach, message: str, beginning: bytes | None = None) -> None:
         super().__init__(message)
         self.rule = rule
         self.code = code
+        self.beginning = beginning
 
 
 class FrameReader:
@@ -205,6 +211,8 @@ class FrameReader:
             return None
         self._check(first, second, size)
         body = at + _MASK_BYTES
+        if not first & _CONTROL and size + (0 if self._fragments is None else len(self._fragments)) > self._most:
+            raise self._too_big(data[body : min(body + BEGINNING, end)], data[at:body])
         following = body + size
         if following > end:
             return None
@@ -240,8 +248,13 @@ class FrameReader:
             raise FrameError(
                 Rule.ORDER, Breach.PROTOCOL_ERROR, "a message begins within another, or goes on without one"
             )
-        if size + (0 if self._fragments is None else len(self._fragments)) > self._most:
-            raise FrameError(Rule.TOO_BIG, Breach.MESSAGE_TOO_BIG, f"a message has at most {self._most} bytes")
+
+    def _too_big(self, payload: bytes, mask: bytes) -> FrameError:
+        beginning = _unmask(payload, mask, len(payload)) if len(mask) == _MASK_BYTES else b""
+        if self._fragments is not None:
+            beginning = bytes(self._fragments[:BEGINNING]) + beginning
+        message = f"a message has at most {self._most} bytes"
+        return FrameError(Rule.TOO_BIG, Breach.MESSAGE_TOO_BIG, message, beginning[:BEGINNING])
 
     def _take(self, first: int, payload: bytes, frames: list[Frame]) -> None:
         opcode = first & 0x0F

@@ -269,13 +269,19 @@ class WebSocketLink(FrameWriter):
     def _fail(self, error: FrameError) -> None:
         if self._state is State.OPEN:
             self._violated(error.rule)
-            self._code = error.code
-            self._begin_close(State.FAILED, close_frame(error.code, str(error)))
+            if error.beginning is not None and self._receiver is not None:
+                self._receiver.oversized(error.beginning, str(error))
+            self._close_failed(error)
         elif self._state is State.CLOSING:
             # It is told to close already, and must get the chance to read that.
             self._state = State.FAILED
             if not self._unsent:
                 self._sent_all()
+
+    def _close_failed(self, error: FrameError) -> None:
+        if self._state is State.OPEN:  # what the receiver has written may have met a broken connection
+            self._code = error.code
+            self._begin_close(State.FAILED, close_frame(error.code, str(error)))
 
     def _begin_close(self, state: State, frame: bytes) -> None:
         self._state = state

@@ -77,7 +77,9 @@ class Conversations:
         try:
             packets = codec.decode_from_client(message)
         except RemoteProtocolError as violation:
-            self.failures.violated(link, violation)
+            # What came before it in the same message counts (protocol 2.6.2).
+            if self._take_in(session, link, violation.before):
+                self.failures.violated(link, violation)
             return
         if not self._take_in(session, link, packets):
             return
@@ -201,6 +203,10 @@ class Conversation:
             self._conversations.hear(self._session, self._link, self._meter, message)
         except Exception as bug:  # noqa: BLE001 - it must not harm other connections
             self._conversations.failures.met(self._link, self._session, bug)
+
+    def oversized(self, beginning: bytes, reason: str) -> None:
+        """See ``Receiver``."""
+        self._conversations.failures.too_big(self._link, beginning, reason)
 
     def ended(self) -> None:
         """See ``Receiver``."""

@@ -33,7 +33,12 @@ class Failures:
     def violated(self, link: Link, violation: RemoteProtocolError) -> None:
         """The client has broken the protocol."""
         self._log.emit(events.PROTOCOL_VIOLATED, address=link.address, error=str(violation))
-        self.end(link, violation.close, Error(violation.code, str(violation)))
+        self.end(link, violation.close, Error(violation.code, str(violation), request=violation.request))
+
+    def too_big(self, link: Link, beginning: bytes, reason: str) -> None:
+        """A message was larger than the connection takes, which closes it; tell the client which it was (4.8.1)."""
+        error = Error(ErrorCode.MESSAGE_TOO_BIG, reason, request=codec.request_of(beginning))
+        link.write(codec.encode_link(error))
 
     def end(self, link: Link, close: CloseCode, error: Error) -> None:
         """Tell the client why, and close."""

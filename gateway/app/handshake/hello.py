@@ -10,7 +10,6 @@ from gateway.app.greeter import Greeter
 from gateway.app.handshake.authorities import Authorities
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
-from gateway.app.requests import check_properties
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -18,6 +17,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcome
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Hello
+from gateway.core.properties import check_properties
 from gateway.ports import Authenticator, Credentials, Fenced, GridUnavailable, Link, SessionRecord
 
 MAX_CLIENT_TYPE: Final = 64
@@ -108,7 +108,7 @@ class Hellos:
         self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
-        self._greeter.welcome(session, link, Outcome.CREATED)
+        self._greeter.welcome(session, link, Outcome.CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)
         self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)

@@ -194,7 +194,13 @@ class Resumes:
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
             self._greeter.welcome(
-                session, link, Outcome.REATTACHED, resent=resent, conflated=conflated, withdrawn=withdrawn
+                session,
+                link,
+                Outcome.REATTACHED,
+                supports=packet.supports,
+                resent=resent,
+                conflated=conflated,
+                withdrawn=withdrawn,
             )
             self._sessions.flusher.flush(session)
             away = self._away(packet, heard)
@@ -212,7 +218,14 @@ class Resumes:
         session.lane = self._requests.lane()
         session.forget_answers()
         self._greeter.welcome(
-            session, link, Outcome.FAILED_OVER, reason=reason, lost=lost, conflated=None, withdrawn=withdrawn
+            session,
+            link,
+            Outcome.FAILED_OVER,
+            supports=packet.supports,
+            reason=reason,
+            lost=lost,
+            conflated=None,
+            withdrawn=withdrawn,
         )
         self._sessions.flusher.flush(session)
         previous = claimed.previous if claimed else self._me
@@ -278,6 +291,7 @@ class Resumes:
             session,
             link,
             Outcome.FAILED_OVER,
+            supports=packet.supports,
             reason=FailoverReason.OTHER_NODE,
             lost=None,
             conflated=None,

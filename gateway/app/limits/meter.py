@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gateway.core.codec import Salvaged
 from gateway.core.packets import Packet, Publish, SessionPacket
 from gateway.core.rates import TokenBucket
 
@@ -35,7 +36,9 @@ class Meter:
         Returns:
             Seconds for which no further ones should be read.
         """
-        pause = self.packets(now, len(packets))
+        # What takes long to read is charged for the time that it takes (P20).
+        effort = packets.effort if isinstance(packets, Salvaged) else 0
+        pause = self.packets(now, len(packets) + effort)
         if self.publishes:
             size = 0
             for packet in packets:

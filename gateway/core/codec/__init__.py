@@ -6,18 +6,23 @@ number: a body is made once, however many sessions it goes to, and ``head`` make
 
 from typing import Final
 
+from gateway.core.codec.beginning import BEGINNING_BYTES, request_of
 from gateway.core.codec.decoding import decode_from_client, decode_from_server
 from gateway.core.codec.encoding import encode_link, encode_notice, encode_reply, encode_request, encode_update
 from gateway.core.codec.fields import MAX_NUMBER
 from gateway.core.codec.numbering import apart, follow, head, number
-from gateway.core.codec.values import encode_value, json_text
+from gateway.core.codec.salvage import Salvaged
+from gateway.core.codec.values import MAX_NESTING, encode_value, json_text
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 """The WebSocket subprotocol; its version changes when an old client would misunderstand (protocol 1.1)."""
 
 __all__ = [
+    "BEGINNING_BYTES",
+    "MAX_NESTING",
     "MAX_NUMBER",
     "SUBPROTOCOL",
+    "Salvaged",
     "apart",
     "decode_from_client",
     "decode_from_server",
@@ -31,4 +36,5 @@ __all__ = [
     "head",
     "json_text",
     "number",
+    "request_of",
 ]

@@ -6,20 +6,24 @@ from collections.abc import Callable
 
 import orjson
 
+from gateway.core.codec.beginning import request_of
 from gateway.core.codec.fields import BadField, Object, read_count
 from gateway.core.codec.readers import (
     BODIES_FROM_CLIENT,
     BODIES_FROM_SERVER,
     LINK_FROM_CLIENT,
     LINK_FROM_SERVER,
+    LONG_BODIES_FROM_CLIENT,
     BodyReaders,
     LinkReaders,
     request_number,
 )
+from gateway.core.codec.salvage import Salvaged, salvage
+from gateway.core.codec.values import LONG
 from gateway.core.codes import ErrorCode
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Malformed, Packet, SessionBody, SessionPacket
-from gateway.core.types import PacketId
+from gateway.core.types import PacketId, RequestNumber
 
 
 def decode_from_client(message: str | bytes) -> list[Packet]:
@@ -29,13 +33,18 @@ def decode_from_client(message: str | bytes) -> list[Packet]:
         message: JSON text, one packet or an array of packets.
 
     Returns:
-        The packets in order. A request of which only the number could be read is a ``Malformed`` body.
+        The packets in order. A request that can only be refused is a ``Malformed`` body; what cannot be passed on in
+        one packet does no harm to the others (protocol 2.6).
 
     Raises:
         RemoteProtocolError: the message is not JSON, not a packet, of an unknown type, or lacks a field that the
             connection depends on. No other exception escapes, whatever the bytes are.
     """
-    return _decode(message, LINK_FROM_CLIENT, BODIES_FROM_CLIENT)
+    try:
+        content = orjson.loads(message)
+    except orjson.JSONDecodeError as error:
+        return Salvaged(_packets(_salvage(message, error), LINK_FROM_CLIENT, LONG_BODIES_FROM_CLIENT), message)
+    return _packets(content, LINK_FROM_CLIENT, BODIES_FROM_CLIENT if len(message) <= LONG else LONG_BODIES_FROM_CLIENT)
 
 
 def decode_from_server(message: str | bytes) -> list[Packet]:
@@ -44,20 +53,36 @@ def decode_from_server(message: str | bytes) -> list[Packet]:
     Raises:
         RemoteProtocolError: as there.
     """
-    return _decode(message, LINK_FROM_SERVER, BODIES_FROM_SERVER)
-
-
-def _decode(message: str | bytes, links: LinkReaders, bodies: BodyReaders) -> list[Packet]:
     try:
         content = orjson.loads(message)
     except orjson.JSONDecodeError as error:
-        raise RemoteProtocolError(f"the message is not JSON: {error}") from None
+        raise _not_json(error) from None
+    return _packets(content, LINK_FROM_SERVER, BODIES_FROM_SERVER)
+
+
+def _salvage(message: str | bytes, error: orjson.JSONDecodeError) -> object:
+    """Read what the usual parser does not; see ``salvage``."""
+    try:
+        return salvage(message)
+    except ValueError:
+        raise _not_json(error, request=request_of(message)) from None
+
+
+def _not_json(error: orjson.JSONDecodeError, *, request: RequestNumber | None = None) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the message is not JSON: {error}", request=request)
+
+
+def _packets(content: object, links: LinkReaders, bodies: BodyReaders) -> list[Packet]:
     if not isinstance(content, list):
         return [_packet(content, links, bodies, None)]
     packets: list[Packet] = []
     following: PacketId | None = None
     for each in content:
-        packet = _packet(each, links, bodies, following)
+        try:
+            packet = _packet(each, links, bodies, following)
+        except RemoteProtocolError as violation:
+            violation.before = packets
+            raise
         if isinstance(packet, SessionPacket):
             following = PacketId(packet.id + 1)
         packets.append(packet)
@@ -76,7 +101,8 @@ def _packet(content: object, links: LinkReaders, bodies: BodyReaders, following:
         if read_link := links.get(kind):
             return read_link(content)
     except BadField as error:
-        raise RemoteProtocolError(f"{kind} packet: {error}") from None
+        code = error.code or ErrorCode.PROTOCOL_ERROR
+        raise RemoteProtocolError(f"{kind} packet: {error}", code=code, request=_to_blame(content, kind)) from None
     raise RemoteProtocolError(f"unknown packet type {kind[:40]!r}", code=ErrorCode.UNKNOWN_PACKET_TYPE)
 
 
@@ -95,5 +121,13 @@ def _session_packet(
         # Only what is wrong inside one request may be answered by a reply; without its number there is no reply.
         if "request" not in content or kind not in BODIES_FROM_CLIENT:
             raise
-        body = Malformed(request_number(content), f"{kind} packet: {error}")
+        body = Malformed(request_number(content), f"{kind} packet: {error}", error.code or ErrorCode.BAD_REQUEST)
     return SessionPacket(number, received, body)
+
+
+def _to_blame(content: Object, kind: str) -> RequestNumber | None:
+    """Tell the number of a request that breaks the protocol, if it can be read."""
+    try:
+        return request_number(content) if kind in BODIES_FROM_CLIENT else None
+    except BadField:
+        return None

@@ -14,6 +14,7 @@ from gateway.core.codec.fields import (
     read_failover_reason,
     read_flag,
     read_measure,
+    read_numbering,
     read_object,
     read_optional_count,
     read_optional_seconds,
@@ -22,8 +23,9 @@ from gateway.core.codec.fields import (
     read_seconds,
     read_text,
     read_texts,
+    read_words,
 )
-from gateway.core.codec.values import encode_value
+from gateway.core.codec.values import encode_long_value, encode_value
 from gateway.core.packets import (
     Ack,
     Authenticate,
@@ -59,6 +61,7 @@ def _hello(packet: Object) -> Hello:
         properties=read_texts(packet, "properties"),
         client=read_optional_text(packet, "client") or "unknown",
         window=read_optional_seconds(packet, "window"),
+        supports=read_words(packet, "supports"),
     )
 
 
@@ -71,6 +74,7 @@ def _resume(packet: Object) -> Resume:
         principal=read_optional_text(packet, "principal"),
         secret=read_optional_text(packet, "secret"),
         away=read_measure(packet, "away"),
+        supports=read_words(packet, "supports"),
     )
 
 
@@ -91,7 +95,13 @@ def _bye(packet: Object) -> Bye:
 
 
 def _error(packet: Object) -> Error:
-    return Error(read_error_code(packet), read_text(packet, "message"), read_optional_seconds(packet, "retry_after"))
+    request = packet.get("request")
+    return Error(
+        read_error_code(packet),
+        read_text(packet, "message"),
+        read_optional_seconds(packet, "retry_after"),
+        None if request is None else request_number(packet),
+    )
 
 
 def request_number(packet: Object) -> RequestNumber:
@@ -115,6 +125,13 @@ def _publish(packet: Object) -> Publish:
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_value(packet["value"])
+    return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
+
+
+def _long_publish(packet: Object) -> Publish:
+    if "value" not in packet:
+        raise BadField("'value' is missing")
+    value = encode_long_value(packet["value"])
     return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
 
 
@@ -154,6 +171,7 @@ def _welcome(packet: Object) -> Welcome:
         node=NodeId(read_text(packet, "node")),
         token=read_text(packet, "token"),
         outcome=read_outcome(packet),
+        numbering=read_numbering(packet),
         reason=read_failover_reason(packet),
         received=PacketId(read_count(packet, "received")),
         resent=read_count(packet, "resent"),
@@ -272,5 +290,7 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "properties": _properties,
     "authenticate": _authenticate,
 }
+LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {**BODIES_FROM_CLIENT, "publish": _long_publish}
+"""The same, for messages in which there is room for values with too many levels."""
 BODIES_FROM_SERVER: Final[BodyReaders] = {"update": _update, "reply": _reply, "notice": _notice}
 """Who may send what (protocol 3): a packet that stands in none of a side's two tables is unknown from that side."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.codes import FailoverReason, Numbering, Outcome
 from tests.integration.client.conftest import OpenSession
 from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, Packet, Peer, ScriptedServer, welcome
@@ -35,7 +35,14 @@ async def test_a_lost_connection_is_resumed_where_both_sides_were(server: Script
     resume = await again.greet(**REATTACHED, received=1, resent=1)
     assert again.query == {"node": "n1"}
     away = resume.pop("away")
-    assert resume == {"type": "resume", "token": "token-1", "attempt": 1, "received": 3, "oldest": 2}
+    assert resume == {
+        "type": "resume",
+        "token": "token-1",
+        "attempt": 1,
+        "received": 3,
+        "oldest": 2,
+        "supports": ["handed_over", "mirrored"],
+    }
     assert isinstance(away, int)
     assert 0 <= away < 60_000
     assert await again.packet() == {"type": "ack", "received": 3}, "it proves that the client holds the new token"
@@ -51,6 +58,7 @@ async def test_a_lost_connection_is_resumed_where_both_sides_were(server: Script
     assert 0 <= recovery.gap_seconds < 5
     assert recovery == Recovery(
         outcome=Outcome.REATTACHED,
+        numbering=Numbering.KEPT,
         reason=None,
         node="n1",
         gap_seconds=recovery.gap_seconds,
@@ -208,8 +216,8 @@ async def test_a_welcome_that_does_not_fit_is_not_believed(server: ScriptedServe
     peer.cut()
     for wrong in (
         {"session": "s2", "outcome": "reattached"},
-        {"outcome": "created"},
         {"outcome": "reattached", "received": 99},
+        {"outcome": "beamed_up", "numbering": "kept", "received": 99},
         {"outcome": "failed_over", "selections": ["no sign"]},
     ):
         other = await server.connection()

@@ -13,6 +13,7 @@ from gateway.client import (
     InvalidProperties,
     InvalidSelector,
     InvalidTopic,
+    InvalidValue,
     Receipt,
     RequestFailed,
     RequestRefused,
@@ -25,6 +26,7 @@ from gateway.client import (
     ValueTooLarge,
     connect,
 )
+from gateway.core.codes import ErrorCode
 from tests.integration.client.conftest import OpenSession, first
 from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, ScriptedServer
@@ -47,6 +49,7 @@ async def test_the_hello_says_who_and_the_welcome_becomes_the_session(server: Sc
             "secret": "secret",
             "properties": {"team": "fx"},
             "window": 12.5,
+            "supports": ["handed_over", "mirrored"],
         }
         assert peer.query == {}
         assert (session.id, session.principal, session.node) == ("s1", "alice", "n1")
@@ -168,6 +171,14 @@ async def test_a_refusal_raises_the_error_of_its_code(opened: OpenSession, code:
     assert caught.value.code == code
 
 
+def nested(levels: int) -> object:
+    """Make a value of so many arrays within each other."""
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 async def test_what_cannot_be_right_is_refused_without_asking(opened: OpenSession) -> None:
     session, peer = await opened()
 
@@ -177,16 +188,35 @@ async def test_what_cannot_be_right_is_refused_without_asking(opened: OpenSessio
         await session.subscribe("a/x*")
     with pytest.raises(InvalidSelector):
         await session.unsubscribe("")
-    with pytest.raises(RequestRefused, match="JSON"):
+    with pytest.raises(InvalidValue, match="JSON"):
         await session.publish("a", object())
+    with pytest.raises(InvalidValue, match="surrogates"):
+        await session.publish("a", {"face": "\ud83d"})
+    with pytest.raises(InvalidValue, match="128 arrays and objects"):
+        await session.publish("a", nested(129))
+    with pytest.raises(InvalidTopic, match="surrogate"):
+        await session.publish("a/\ud83d", 1)
+    with pytest.raises(InvalidSelector, match="surrogate"):
+        await session.subscribe("a/\ud83d/**")
     with pytest.raises(ValueTooLarge):
         await session.publish("a", "x" * LIMITS["value_bytes"])
     with pytest.raises(InvalidProperties, match=r"\$node"):
         await session.set_properties({"$node": "mine"})
     with pytest.raises(InvalidProperties):
         await session.set_properties({"count": 1})  # type: ignore[dict-item]
+    with pytest.raises(InvalidProperties, match="1024"):
+        await session.set_properties({"note": "x" * 1025})
+    with pytest.raises(InvalidProperties, match="1 to 64"):
+        await session.set_properties({"": "nameless"})
+    with pytest.raises(InvalidProperties, match="surrogate"):
+        await session.set_properties({"face": "\ud83d"})
     with pytest.raises(InvalidProperties, match="bytes"):
-        await session.set_properties({"note": "x" * LIMITS["message_bytes"]})
+        await session.set_properties({f"note{number}": "€" * 1024 for number in range(64)})
+    with pytest.raises(RequestRefused, match="bytes") as refused:
+        await session.authenticate("x" * LIMITS["message_bytes"])
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_BIG
+    with pytest.raises(RequestRefused, match="surrogates"):
+        await session.authenticate("\ud83d")
     peer.answer_all()
     assert (await session.publish("a", 1)).version == 1, "the first request that was ever sent"
 

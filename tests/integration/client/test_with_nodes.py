@@ -98,7 +98,7 @@ async def test_publishes_survive_thirty_cuts_in_order_and_exactly_once(cluster: 
     await watching
 
     assert [update.value for update in seen] == list(range(1, total + 1))
-    outcomes = [recovery.outcome.value for recovery in session._supervisor.recoveries._kept]
+    outcomes = [recovery.outcome for recovery in session._supervisor.recoveries._kept]
     assert len(outcomes) >= 5
     assert set(outcomes) == {"reattached"}
 
@@ -122,7 +122,7 @@ async def test_pipelined_publishes_survive_moves_between_nodes_exactly_once(clus
 
     assert [update.value for update in seen] == list(range(1, total + 1))
     assert [receipt.version for receipt in receipts] == list(range(1, total + 1))
-    assert "failed_over" in {recovery.outcome.value for recovery in session._supervisor.recoveries._kept}
+    assert "failed_over" in {recovery.outcome for recovery in session._supervisor.recoveries._kept}
 
 
 async def test_a_dead_node_takes_nothing_with_it(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from typing import Self
 import pytest
 
 from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, Update
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.codes import FailoverReason, Numbering, Outcome
 from gateway.core.errors import GatewayError
 from gateway.core.types import JsonValue
 from tests.unit.cli.conftest import Run
@@ -21,6 +21,7 @@ UPDATES = [
 ]
 RECOVERY = Recovery(
     outcome=Outcome.FAILED_OVER,
+    numbering=Numbering.RESTARTED,
     reason=FailoverReason.OTHER_NODE,
     node="n2",
     gap_seconds=0.4213,

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from gateway.core import packets
-from gateway.core.codes import Outcome
+from gateway.core.codes import Numbering, Outcome
 from gateway.core.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
 from gateway.core.types import Attempt, Incarnation, NodeId, NodeRef, PacketId, SessionId
 
@@ -17,6 +17,7 @@ WELCOME = Welcome(
     node=NodeId("n1"),
     token=SECRET,
     outcome=Outcome.CREATED,
+    numbering=Numbering.RESTARTED,
     window=60.0,
     ping_interval=10.0,
     ping_timeout=30.0,

@@ -42,6 +42,7 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
+        self.too_big: list[bytes] = []
         self.over = 0
         self.on_message: Callable[[bytes], None] | None = None
 
@@ -50,6 +51,9 @@ class Ear:
         self.heard.append(message)
         if self.on_message is not None:
             self.on_message(message)
+
+    def oversized(self, beginning: bytes, reason: str) -> None:
+        self.too_big.append(beginning)
 
     def ended(self) -> None:
         self.over += 1

@@ -146,6 +146,25 @@ def test_a_message_may_have_as_many_bytes_as_allowed_and_not_one_more() -> None:
     assert read(from_client(1, b"x" * 100, final=False) + from_client(0, b"x" * 100), most=200)[1] is None
 
 
+def beginning(*pieces: bytes, most: int) -> bytes | None:
+    _, error = read(*pieces, most=most)
+    assert error is not None
+    return error.beginning
+
+
+def test_of_a_message_that_is_too_big_the_beginning_is_told_as_far_as_it_has_come() -> None:
+    message = b"".join(b"%03d," % number for number in range(100))
+    whole = from_client(1, message)
+    head = len(whole) - len(message)
+    assert beginning(whole, most=200) == message[:256]
+    assert beginning(whole[: head + 10], most=200) == message[:10]
+    assert beginning(whole[:head], most=200) == b""
+    assert beginning(whole[: head - 2], most=200) == b"", "the mask is not whole"
+    halves = from_client(1, message[:150], final=False) + from_client(0, message[150:])
+    assert beginning(halves, most=200) == message[:256]
+    assert beginning(from_client(1, message, mask=False), most=500) is None
+
+
 @pytest.mark.parametrize("size", [126 + MOST, 2**31, 2**63, 2**64 - 1])
 def test_a_message_that_is_too_long_is_refused_by_its_head(size: int) -> None:
     assert refused(b"\x81\xff" + size.to_bytes(8, "big")) == Breach.MESSAGE_TOO_BIG

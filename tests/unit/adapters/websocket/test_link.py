@@ -183,6 +183,7 @@ async def test_a_message_that_is_announced_too_long_is_refused_before_it_takes_m
 
     assert await closed_with(peer) == Breach.MESSAGE_TOO_BIG
     await eventually(lambda: ear.over == 1)
+    assert ear.too_big == [b""]
 
 
 async def test_a_message_of_many_small_fragments_takes_no_more_than_its_size(port: Port) -> None:
