@@ -1,4 +1,4 @@
-"""A planned stop: every client is moved to another node, and nothing is lost by it (P12)."""
+"""A planned stop: every client is moved to another node, and no session and no request is lost by it (P12)."""
 
 from __future__ import annotations
 

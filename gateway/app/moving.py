@@ -1,4 +1,4 @@
-"""Moving one connected session to another node without a gap (protocol 4.6, P12)."""
+"""Moving one connected session to another node, where current values take the place of what it missed (4.6, P12)."""
 
 from __future__ import annotations
 

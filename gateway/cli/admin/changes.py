@@ -63,7 +63,7 @@ def close(sessions: tuple[str, ...], *, asker: Asker, yes: bool) -> None:
 @as_json_option
 @asker_options
 def move(session: str, *, asker: Asker, node: str | None, as_json: bool) -> None:
-    """Have the client of SESSION go to another node, without a gap."""
+    """Have the client of SESSION go to another node; it keeps its session."""
     found = asker.ask("POST", "sessions", session, "move", body={} if node is None else {"node": node})
     _told(found, as_json=as_json, text=f"{plain(session)} is sent to {plain(found['node'])}")
 

@@ -124,7 +124,7 @@ class SessionAdministration(Protocol):
         """
 
     async def move(self, session: SessionId, to: str | None) -> str:
-        """Have a connected client go to another node, without a gap (P12).
+        """Have a connected client go to another node; it keeps its session (P12).
 
         Args:
             session: which.

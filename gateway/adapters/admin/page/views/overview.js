@@ -255,7 +255,7 @@ class NodeRow {
       title: `${this.#draining ? "Undrain" : "Drain"} ${plain(this.#name)}?`,
       text: this.#draining
         ? "It takes new sessions again. Moves that have begun are finished."
-        : "Its clients are moved to other nodes, without a gap, and it takes no new sessions until it is undrained or started again.",
+        : "Its clients are moved to other nodes with their sessions, and it takes no new sessions until it is undrained or started again.",
       action: this.#draining ? "Undrain" : "Drain",
       act: () => this.#context.api.nodeAction(this.#name, what),
       done: `${plain(this.#name)}: ${what} has begun`,

@@ -195,7 +195,7 @@ export class SessionPanel {
     );
     void confirm({
       title: "Move this session?",
-      text: `The client of the ${this.#who} is sent to another node, without a gap.`,
+      text: `The client of the ${this.#who} is sent to another node with its session.`,
       action: "Move",
       field: el("p", { class: "field" }, el("label", { for: "move-to" }, "To"), select),
       act: () => this.#context.api.moveSession(this.id, select.value || null),
