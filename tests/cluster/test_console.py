@@ -10,8 +10,9 @@ from playwright.async_api import expect
 
 from gateway.client import SessionClosed, connect
 from tests.cluster.crowds import Figures
-from tests.console.browser import chromium, page_of, sign_in
+from tests.console.browser import sign_in
 from tests.integration.admin.support import Admins
+from tests.support.browser import chromium, page_of
 from tests.support.stack import cluster
 from tests.support.times import scaled, time_limit
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from gateway.client import Session, connect
-from tests.console.browser import chromium
 from tests.integration.admin.support import Pair, running_pair
+from tests.support.browser import chromium
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from playwright.async_api import Browser, Route, expect
 
 from gateway.client import Session, connect
 from tests.cluster.crowds import Figures
-from tests.console.browser import PATIENCE, console, page_of, sign_in, tab_until
+from tests.console.browser import console, sign_in, tab_until
 from tests.integration.admin.support import Pair
+from tests.support.browser import PATIENCE, page_of
 from tests.support.nodes import eventually
 from tests.support.times import time_limit
 

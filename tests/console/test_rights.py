@@ -11,8 +11,9 @@ from gateway.client import Session, connect
 from gateway.core.revocations import RevocationKind
 from gateway.core.system_roles import CONSOLE
 from gateway.settings.admin_tokens import tokens_line
-from tests.console.browser import console, page_of, sign_in, tab_until
+from tests.console.browser import console, sign_in, tab_until
 from tests.integration.admin.support import Admins, Pair
+from tests.support.browser import page_of
 from tests.support.nodes import eventually, running_node
 from tests.support.times import time_limit
 
