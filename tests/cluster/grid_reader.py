@@ -132,6 +132,18 @@ class GridReader:
                 entries.append(LogEntry(f"{partition}-{number}", int(version), int(value)))
         return entries
 
+    async def logs(self, *roots: str) -> dict[str, list[LogEntry]]:
+        """Read the entries of all topics below some roots (first segments), each partition once, the oldest first."""
+        found: dict[str, list[LogEntry]] = {}
+        for partition in sorted({topic_partition(TopicPath(root), TOPIC_DEPTH) for root in roots}):
+            for number, fields in await self._redis.xrange(self._keys.stream[partition]):
+                for topic, stored in fields.items():
+                    if topic.partition("/")[0] in roots:
+                        version, _, value = stored.partition(" ")
+                        entry = LogEntry(f"{partition}-{number}", int(version), int(value))
+                        found.setdefault(topic, []).append(entry)
+        return found
+
     async def nodes(self) -> set[str]:
         """Tell the names of the nodes that hold a lease, lapsed or not."""
         return {name.rpartition(":")[0] for name in await self._redis.zrange(self._keys.leases, 0, -1)}

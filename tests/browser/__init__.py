@@ -1,0 +1,1 @@
+"""The JavaScript client in Chromium under faults, with an account of its own."""
