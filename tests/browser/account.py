@@ -116,7 +116,7 @@ class Figures:
         folded: updates that others took the place of, and said so.
         acknowledged: publishes.
         recoveries: by outcome.
-        gaps: seconds until a session was back, of all recoveries.
+        gaps: seconds until a session was back; a page that was reloaded cannot know.
         notices: by code.
     """
 
@@ -158,7 +158,8 @@ def figures_of(lives: Iterable[Life]) -> Figures:
                     figures.notices[entry["code"]] += 1
                 case "recovery":
                     figures.recoveries[entry["outcome"]] += 1
-                    figures.gaps.append(entry["gapSeconds"])
+                    if entry["gapSeconds"] is not None:
+                        figures.gaps.append(entry["gapSeconds"])
     return figures
 
 

@@ -49,7 +49,8 @@ export class Board {
   recovery({ outcome, reason, node, gapSeconds, attempts, lost, cause }) {
     this.count("recoveries");
     const at = new Date().toLocaleTimeString();
-    const row = [at, outcome, reason ?? "", node, `${gapSeconds.toFixed(2)} s`, attempts, lost ?? "unknown", cause];
+    const gap = gapSeconds === null ? "unknown" : `${gapSeconds.toFixed(2)} s`;
+    const row = [at, outcome, reason ?? "", node, gap, attempts, lost ?? "unknown", cause];
     this.#recoveries = [row.map(String), ...this.#recoveries].slice(0, SHOWN);
   }
 

@@ -82,19 +82,20 @@ async function subscribe(session, config) {
     record.add("subscribing", { stream, selector });
     const updates = await session.subscribe(selector, listen ? { listener: deliver } : {});
     record.add("subscribed", { stream, selector });
-    if (!listen) void follow(updates, deliver);
+    if (!listen) void follow(session, updates, deliver);
   }
 }
 
 /**
- * @param {AsyncIterable<unknown>} values
+ * @param {import("/client/index.js").Session} session
+ * @param {AsyncIterable<unknown>} values - Of the session; their iteration ends with it.
  * @param {(value: any) => void} deliver
  */
-async function follow(values, deliver) {
+async function follow(session, values, deliver) {
   try {
     for await (const value of values) deliver(value);
   } catch (error) {
-    record.add("iteration_ended", describe(error)); // with the session, which tells why
+    if (error !== session.closedReason) failed("iteration", error);
   }
 }
 
@@ -154,12 +155,12 @@ function listen(session) {
     board.session(session);
   });
   // By iteration: what happened before anybody could listen is among them.
-  void follow(session.recoveries, (recovery) => {
+  void follow(session, session.recoveries, (recovery) => {
     record.add("recovery", { session: session.id, ...recovery });
     board.recovery(recovery);
     board.session(session);
   });
-  void follow(session.notices, ({ code, message }) => {
+  void follow(session, session.notices, ({ code, message }) => {
     record.add("notice", { session: session.id, code });
     board.message(`${code}: ${message}`);
   });
