@@ -1,12 +1,13 @@
 """What a client asks for when streams begin and end: one table for both clients.
 
 **The rule.** A selection lasts as long as one stream that asked for it. What a session selects follows from its living
-streams and its deselections, in the order in which they were made; a stream that has ended counts as if it had never been.
+streams and its deselections, in the order in which they were made; a stream that has ended counts as if it had never
+been.
 
 * ``subscribe`` always asks, because the new stream wants the current values.
 * The end of a stream asks for no more than it takes, and for nothing if other streams want all that it wanted.
-* ``unsubscribe`` of a selector that streams have ends these streams, and takes nothing from others. Of any other selector
-  it is a deselection: a hole in everything selected before it, for as long as there is something to cut out of.
+* ``unsubscribe`` of a selector that streams have ends these streams, and takes nothing from others. Of any other
+  selector it is a deselection: a hole in everything selected before it, for as long as there is something to cut from.
 * What is asked for together goes in one message, in order.
 """
 
@@ -16,8 +17,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Step: TypeAlias = tuple[str, str, list[str]]
-"""What the application does: ``+name`` subscribes a stream of that name to a selector, ``-name`` closes that stream, and
-``unsubscribe`` does so; then the selector; then what the client asks for, ``+selector`` or ``-selector``."""
+"""What the application does: ``+name`` subscribes a stream of that name to a selector, ``-name`` closes that stream,
+and ``unsubscribe`` does so; then the selector; then what the client asks for, ``+selector`` or ``-selector``."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,11 @@ CASES: tuple[Case, ...] = (
         "the last of two streams",
         (("+one", "a", ["+a"]), ("+two", "a", ["+a"]), ("-one", "a", []), ("-two", "a", ["-a"])),
     ),
-    Case("equal selectors, written otherwise", (("+one", "**/*", ["+**"]), ("+two", "**", ["+**"]), ("-one", "", [])), frozenset({"two"})),
+    Case(
+        "equal selectors, written otherwise",
+        (("+one", "**/*", ["+**"]), ("+two", "**", ["+**"]), ("-one", "", [])),
+        frozenset({"two"}),
+    ),
     Case("strangers", (("+one", "a/*", ["+a/*"]), ("+two", "b", ["+b"]), ("-one", "", ["-a/*"])), frozenset({"two"})),
     Case(
         "a narrow one ends within a wide one",
@@ -55,11 +60,21 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "a wide one ends around a narrow one",
-        (("+wide", "p/**", ["+p/**"]), ("+narrow", "p/A", ["+p/A"]), ("-wide", "", ["-p/**", "+p/A"]), ("-narrow", "", ["-p/A"])),
+        (
+            ("+wide", "p/**", ["+p/**"]),
+            ("+narrow", "p/A", ["+p/A"]),
+            ("-wide", "", ["-p/**", "+p/A"]),
+            ("-narrow", "", ["-p/A"]),
+        ),
     ),
     Case(
         "a wide one ends around a narrow one that was there before",
-        (("+narrow", "p/A", ["+p/A"]), ("+wide", "p/**", ["+p/**"]), ("-wide", "", ["-p/**", "+p/A"]), ("-narrow", "", ["-p/A"])),
+        (
+            ("+narrow", "p/A", ["+p/A"]),
+            ("+wide", "p/**", ["+p/**"]),
+            ("-wide", "", ["-p/**", "+p/A"]),
+            ("-narrow", "", ["-p/A"]),
+        ),
     ),
     Case(
         "only what was within is asked for again",
@@ -82,11 +97,19 @@ CASES: tuple[Case, ...] = (
         (("+wide", "p/**", ["+p/**"]), ("+narrow", "p/A", ["+p/A"]), ("unsubscribe", "p/A", [])),
         frozenset({"wide"}),
     ),
-    Case("unsubscribing ends every stream of the selector", (("+one", "a", ["+a"]), ("+two", "a", ["+a"]), ("unsubscribe", "a", ["-a"]))),
+    Case(
+        "unsubscribing ends every stream of the selector",
+        (("+one", "a", ["+a"]), ("+two", "a", ["+a"]), ("unsubscribe", "a", ["-a"])),
+    ),
     Case("unsubscribing what nobody has is a deselection", (("unsubscribe", "a", ["-a"]),)),
     Case(
         "a hole ends with what it is in",
-        (("+one", "p/**", ["+p/**"]), ("unsubscribe", "p/s/**", ["-p/s/**"]), ("-one", "", ["-p/**"]), ("+two", "p/**", ["+p/**"])),
+        (
+            ("+one", "p/**", ["+p/**"]),
+            ("unsubscribe", "p/s/**", ["-p/s/**"]),
+            ("-one", "", ["-p/**"]),
+            ("+two", "p/**", ["+p/**"]),
+        ),
         frozenset({"two"}),
     ),
     Case(
@@ -130,4 +153,4 @@ CASES: tuple[Case, ...] = (
         ),
         frozenset({"wide", "one"}),
     ),
-)  # fmt: skip
+)
