@@ -46,6 +46,30 @@ export const Outcome = Object.freeze({
   FAILED_OVER: "failed_over",
 });
 
+/** What this client understands beyond the first version of the protocol; told in every hello and resume (protocol 4.1). */
+export const SUPPORTS = Object.freeze(["handed_over", "mirrored"]);
+
+/** Whether packet numbers go on over a welcome; what a client acts by, whatever the outcome is called (protocol 4.3). */
+export const Numbering = Object.freeze({ KEPT: "kept", RESTARTED: "restarted" });
+
+/** What the outcomes meant before servers said it. @type {ReadonlyMap<string, string>} */
+const NUMBERING_BY_OUTCOME = new Map([
+  [Outcome.CREATED, Numbering.RESTARTED],
+  [Outcome.REATTACHED, Numbering.KEPT],
+  [Outcome.FAILED_OVER, Numbering.RESTARTED],
+]);
+
+/**
+ * Tell whether packet numbers go on.
+ *
+ * @param {{outcome: string, numbering: string | null}} welcome
+ * @returns {"kept" | "restarted" | null} Null if this client cannot know (protocol 5.4.4).
+ */
+export function numberingOf({ outcome, numbering }) {
+  const told = numbering ?? NUMBERING_BY_OUTCOME.get(outcome) ?? null;
+  return told === Numbering.KEPT || told === Numbering.RESTARTED ? told : null;
+}
+
 /** Error codes after which the same request, sent again later as a new one, can succeed. */
 export const RETRYABLE_ERRORS = Object.freeze([
   "grid_unavailable",

@@ -17,6 +17,15 @@ const WRITE_ROOM = 256 * 1024;
 /** Seconds between two looks whether a network that pushed back takes more: WebSockets do not tell. */
 const POLL_BLOCKED = 0.05;
 
+/** Seconds that a node has to answer where there is reason to doubt that it is still there. */
+export const PROBE_PATIENCE = 3;
+
+/** Seconds between two such questions; more would be impolite (protocol 5.6.3). */
+const PROBE_PAUSE = 1;
+
+/** Seconds by which a timer fires late if the page or the machine has slept. */
+const LATE = 2;
+
 /**
  * @typedef {import("./reconnect.js").Ending} Ending
  */
@@ -36,6 +45,7 @@ export class Connection {
   /** @type {(() => void) | null} */
   #cancelTimer = null;
   #timerAt = 0;
+  #probedAt = -Infinity;
   /** @type {(() => void) | null} */
   #cancelPoll = null;
 
@@ -74,6 +84,16 @@ export class Connection {
       this.#woken = false;
       this.#write();
     });
+  }
+
+  /** Find out in a short time whether the node is still there. */
+  look() {
+    const now = this.#environment.now();
+    if (this.#over || now - this.#probedAt < PROBE_PAUSE) return;
+    this.#probedAt = now;
+    this.#machine.probe(now, PROBE_PATIENCE);
+    this.wake();
+    this.#watch();
   }
 
   /**
@@ -158,6 +178,8 @@ export class Connection {
     this.#timerAt = deadline;
     this.#cancelTimer = this.#environment.after(() => {
       this.#cancelTimer = null;
+      // Who has slept could not hear: what the node said may be about to be read.
+      if (this.#environment.now() - this.#timerAt > LATE) this.look();
       this.#watch();
     }, deadline - now);
   }

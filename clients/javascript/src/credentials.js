@@ -4,8 +4,10 @@
  * @module
  */
 
+import { checkCredential, PACKET_OVERHEAD } from "./content.js";
 import { sleep } from "./environment.js";
 import { SessionEnded } from "./errors.js";
+import { byteLength } from "./packets.js";
 import { AttemptFailed } from "./transport.js";
 
 /** Code of the notice that asks for fresh credentials. */
@@ -51,26 +53,36 @@ export class Credentials {
   /**
    * Have the application fetch a fresh one.
    *
+   * @param {import("./packets.js").Limits} limits - What a node reads at most.
    * @returns {Promise<string>}
-   * @throws {AttemptFailed} It failed, or took too long; what it said is not repeated, as it may be secret.
+   * @throws {AttemptFailed} It failed, took too long, or cannot be sent; what it said is not repeated, as it may be secret.
    */
-  async fresh() {
+  async fresh({ message_bytes: most }) {
     const source = /** @type {() => string | Promise<string>} */ (this.#source);
     const done = new AbortController();
     const late = sleep(this.#environment, FETCH_TIMEOUT, done.signal).then(() => null);
     const secret = await Promise.race([new Promise((resolve) => resolve(source())), late]).catch(() => null);
     done.abort();
-    if (typeof secret !== "string") throw new AttemptFailed({ message: "fresh credentials could not be had" });
+    try {
+      checkCredential("the secret", secret);
+    } catch {
+      throw new AttemptFailed({ message: "fresh credentials could not be had" });
+    }
+    // It shares its message with a token and a principal, so it gets the half.
+    if (2 * byteLength(JSON.stringify(secret)) + PACKET_OVERHEAD > most) {
+      throw new AttemptFailed({ message: `fresh credentials are too long for the ${most} bytes that the node accepts` });
+    }
     return secret;
   }
 
   /**
    * The credentials end soon: show fresh ones, over any number of connections, until they are accepted.
    *
+   * @param {() => Promise<string>} fresh - Fetches some.
    * @param {(secret: string) => Promise<unknown>} show - Asks the server, and waits for its answer.
    * @param {AbortSignal} over - Aborted when nobody waits any more.
    */
-  async refresh(show, over) {
+  async refresh(fresh, show, over) {
     this.stale = true;
     this.#notices += 1;
     if (this.#refreshing) return;
@@ -80,7 +92,7 @@ export class Credentials {
     while (this.stale && !over.aborted) {
       const before = this.#notices;
       try {
-        await show(await this.fresh());
+        await show(await fresh());
         // A notice that came meanwhile may already speak of those that were shown just now.
         if (before === this.#notices) this.stale = false;
       } catch (error) {

@@ -13,7 +13,7 @@
  * ├── RequestTimedOut             the caller's own time limit; .sent
  * ├── RemoteProtocolError         used inside: the node sent what the protocol does not allow; .closeCode
  * └── RequestRefused              one request was refused, nothing else is harmed; .code
- *     ├── InvalidTopic, InvalidSelector, InvalidProperties
+ *     ├── InvalidTopic, InvalidSelector, InvalidProperties, InvalidValue
  *     ├── ValueTooLarge, TooManySelections, Forbidden
  *     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
  * ```
@@ -146,6 +146,14 @@ export class InvalidProperties extends RequestRefused {
   }
 }
 
+/** The value is no JSON, or none that can be passed on. */
+export class InvalidValue extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "bad_value");
+  }
+}
+
 /** The value is larger than the node accepts. */
 export class ValueTooLarge extends RequestRefused {
   /** @param {string} message */
@@ -183,6 +191,7 @@ const REFUSALS = new Map([
   ["bad_topic", InvalidTopic],
   ["bad_selector", InvalidSelector],
   ["bad_properties", InvalidProperties],
+  ["bad_value", InvalidValue],
   ["value_too_large", ValueTooLarge],
   ["too_many_selections", TooManySelections],
   ["forbidden", Forbidden],
@@ -199,4 +208,28 @@ const REFUSALS = new Map([
 export function refusal(code, message) {
   const Kind = REFUSALS.get(code);
   return Kind ? new Kind(message || code) : new RequestRefused(message || code, code);
+}
+
+/**
+ * Report a bug of the application like any other of it; it harms neither the session nor the process.
+ *
+ * @param {unknown} error
+ */
+export function report(error) {
+  if (typeof reportError === "function") reportError(error);
+  else console.error(error);
+}
+
+/**
+ * Call what the application gave, and report what it throws, at once or later.
+ *
+ * @param {() => unknown} call
+ */
+export function guarded(call) {
+  try {
+    const result = call();
+    if (typeof result === "object" && result !== null && "then" in result) Promise.resolve(result).catch(report);
+  } catch (error) {
+    report(error);
+  }
 }

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { iterate } from "./iteration.js";
+
 /** Values kept for listeners that come later. */
 export const KEPT = 256;
 
@@ -21,8 +23,8 @@ export class History {
   #ended = false;
   /** @type {Error | null} */
   #error = null;
-  /** @type {(() => void)[]} */
-  #readers = [];
+  /** @type {Set<() => void>} */
+  #readers = new Set();
 
   /** All values there ever were. */
   get count() {
@@ -50,24 +52,32 @@ export class History {
     this.#wake();
   }
 
-  /** @returns {AsyncGenerator<T, void, undefined>} */
-  async *[Symbol.asyncIterator]() {
+  /** @returns {AsyncIterableIterator<T>} */
+  [Symbol.asyncIterator]() {
     let place = 0;
-    for (;;) {
-      place = Math.max(place, this.#count - this.#kept.length);
-      if (place < this.#count) {
-        yield /** @type {T} */ (this.#kept.at(place - this.#count));
-        place += 1;
-      } else if (this.#ended) {
+    return iterate(
+      () => {
+        place = Math.max(place, this.#count - this.#kept.length);
+        if (place < this.#count) {
+          const value = /** @type {T} */ (this.#kept.at(place - this.#count));
+          place += 1;
+          return { done: false, value };
+        }
+        if (!this.#ended) return null;
         if (this.#error !== null) throw this.#error;
-        return;
-      } else {
-        await new Promise((/** @type {(value: void) => void} */ resolve) => this.#readers.push(resolve));
-      }
-    }
+        return { done: true, value: undefined };
+      },
+      (wake) => {
+        this.#readers.add(wake);
+        return () => this.#readers.delete(wake);
+      },
+    );
   }
 
   #wake() {
-    for (const wake of this.#readers.splice(0)) wake();
+    for (const wake of [...this.#readers]) {
+      this.#readers.delete(wake);
+      wake();
+    }
   }
 }

@@ -23,6 +23,7 @@ export {
   InvalidProperties,
   InvalidSelector,
   InvalidTopic,
+  InvalidValue,
   RequestFailed,
   RequestRefused,
   RequestTimedOut,
@@ -35,6 +36,7 @@ export {
   Unauthenticated,
   ValueTooLarge,
 } from "./errors.js";
-export { connect, Session } from "./session.js";
+export { connect } from "./connect.js";
+export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";
 export { VERSION } from "./version.js";

@@ -39,7 +39,8 @@ const OVERHEAD_BYTES = 64;
  * @property {number} ackPackets
  * @property {number} pingTimeout
  *
- * @typedef {{body: string, size: number}} Outgoing - A session packet without `id` and `received`.
+ * @typedef {{body: string, size: number, request: number | null}} Outgoing - A session packet without `id` and `received`;
+ *   the number of the request that it carries.
  *
  * @typedef {import("./packets.js").SessionBody | import("./packets.js").Ping | import("./packets.js").GoAway
  *   | import("./packets.js").Bye | import("./packets.js").ErrorPacket} Received
@@ -80,7 +81,8 @@ export class SessionMachine {
   #received = 0;
   /** Id of the last received packet that the node has been told of. */
   #told = 0;
-  #heard = 0;
+  /** When the node counts as silent. */
+  #silentAt = 0;
   /** @type {number | null} */
   #ackDue = null;
   #ackOwed = false;
@@ -204,11 +206,27 @@ export class SessionMachine {
   /**
    * Hand in the body of a session packet; it is numbered when it is first sent.
    *
-   * @param {object} body - With its `type`, without `id` and `received`.
+   * @param {string} body - As it is written, with its `type`, without `id` and `received`.
+   * @param {number | null} [request] - The number of the request that it carries.
    */
-  submit(body) {
-    const text = JSON.stringify(body);
-    this.#waiting.push({ body: text, size: byteLength(text) });
+  submit(body, request = null) {
+    this.#waiting.push({ body, size: byteLength(body), request });
+  }
+
+  /**
+   * Never send a request again; where the node waits for its packet, resuming leads to a failover (protocol 4.8.1).
+   *
+   * @param {number} request
+   */
+  drop(request) {
+    this.#waiting = this.#waiting.filter((each) => each.request !== request);
+    const index = this.#kept.findIndex((each) => each.request === request);
+    for (const each of this.#kept.splice(0, index + 1)) this.#keptBytes -= each.size;
+  }
+
+  /** The node's numbering is not known: resume like a client without its buffers (protocol 5.4.4). */
+  forget() {
+    this.#forgetful = true;
   }
 
   /**
@@ -294,7 +312,7 @@ export class SessionMachine {
    * @throws {RemoteProtocolError} A packet had no place here, or one in between is missing. What came before counts.
    */
   receive(packets, now, handOn) {
-    this.#heard = now;
+    this.#silentAt = now + this.#policy.pingTimeout;
     for (const packet of packets) {
       switch (packet.type) {
         case "session":
@@ -361,8 +379,19 @@ export class SessionMachine {
    */
   nextDeadline() {
     if (this.#state !== "attached") return null;
-    const silence = this.#heard + this.#policy.pingTimeout;
-    return this.#ackDue === null ? silence : Math.min(silence, this.#ackDue);
+    return this.#ackDue === null ? this.#silentAt : Math.min(this.#silentAt, this.#ackDue);
+  }
+
+  /**
+   * Ask the node for a sign of life; whether it was silent before counts no more.
+   *
+   * @param {number} now
+   * @param {number} patience - Seconds until it counts as silent.
+   */
+  probe(now, patience) {
+    if (this.#state !== "attached") return;
+    this.#silentAt = now + patience;
+    this.sendLink({ type: "ping" });
   }
 
   /**
@@ -373,7 +402,7 @@ export class SessionMachine {
    */
   tick(now) {
     if (this.#state !== "attached") return false;
-    if (now >= this.#heard + this.#policy.pingTimeout) return true;
+    if (now >= this.#silentAt) return true;
     if (this.#ackDue !== null && now >= this.#ackDue) {
       this.#ackDue = null;
       this.#ackOwed = true;
@@ -384,7 +413,7 @@ export class SessionMachine {
   /** @param {number} now */
   #attach(now) {
     this.#state = "attached";
-    this.#heard = now;
+    this.#silentAt = now + this.#policy.pingTimeout;
     this.#pongOwed = false;
     // What was received before was told by the resume packet itself.
     this.#tell();

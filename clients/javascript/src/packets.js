@@ -37,6 +37,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string} node
  * @property {string} token
  * @property {string} outcome
+ * @property {string | null} numbering - `kept` or `restarted`; null from a server that does not say.
  * @property {string | null} reason
  * @property {number} received
  * @property {number} resent
@@ -56,7 +57,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @typedef {{type: "ping", token: string | null, backoff: BackoffAdvice | null}} Ping
  * @typedef {{type: "go-away", reason: string, delay: number, node: string | null, backoff: BackoffAdvice | null}} GoAway
  * @typedef {{type: "bye", reason: string}} Bye
- * @typedef {{type: "error", code: string, message: string, retryAfter: number | null}} ErrorPacket
+ * @typedef {{type: "error", code: string, message: string, retryAfter: number | null, request: number | null}} ErrorPacket
  *
  * @typedef {object} UpdateBody - See protocol 6.4.
  * @property {"update"} type
@@ -65,6 +66,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string} event
  * @property {boolean} snapshot
  * @property {boolean} removed
+ * @property {number} folded
  * @property {JsonValue} value
  *
  * @typedef {object} ReplyBody - See protocol 5.2.2.
@@ -74,7 +76,8 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string | null} event
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  *
- * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[]}} NoticeBody
+ * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[],
+ *   partitions: number[] | null}} NoticeBody
  * @typedef {UpdateBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
  * @typedef {Welcome | Ack | Ping | GoAway | Bye | ErrorPacket | SessionPacket} Packet
@@ -158,6 +161,7 @@ const BODIES = new Map(
           event: text(packet, "event"),
           snapshot: optional(packet, "snapshot", flag) ?? false,
           removed: optional(packet, "removed", flag) ?? false,
+          folded: optional(packet, "folded", (_, name) => count(packet, name, 1)) ?? 0,
           value: packet.value,
         };
       },
@@ -183,6 +187,7 @@ const BODIES = new Map(
         message: text(packet, "message"),
         withdrawn: list(packet, "withdrawn"),
         selections: list(packet, "selections"),
+        partitions: optional(packet, "partitions", counts),
       }),
     ],
   ]),
@@ -216,6 +221,7 @@ const LINKS = new Map(
         code: text(packet, "code"),
         message: text(packet, "message"),
         retryAfter: retryAfter(packet),
+        request: optional(packet, "request", (_, name) => count(packet, name, 1)),
       }),
     ],
   ]),
@@ -234,6 +240,7 @@ function readWelcome(packet) {
     node: text(packet, "node"),
     token: text(packet, "token"),
     outcome: text(packet, "outcome"),
+    numbering: optional(packet, "numbering", text),
     reason: optional(packet, "reason", text),
     received: count(packet, "received"),
     resent: count(packet, "resent"),
@@ -374,6 +381,19 @@ function list(packet, name) {
   const value = packet[name] ?? [];
   if (!Array.isArray(value) || !value.every((each) => typeof each === "string")) {
     throw bad(packet, `'${name}' must be an array of strings`);
+  }
+  return value;
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {number[]}
+ */
+function counts(packet, name) {
+  const value = packet[name];
+  if (!Array.isArray(value) || !value.every((each) => Number.isSafeInteger(each) && each >= 0)) {
+    throw bad(packet, `'${name}' must be an array of integers from 0`);
   }
   return value;
 }

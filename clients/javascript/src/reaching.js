@@ -5,7 +5,7 @@
  */
 
 import { CloseCode } from "./codes.js";
-import { sleep } from "./environment.js";
+import { sleep, unlessAborted } from "./environment.js";
 import { RemoteProtocolError } from "./errors.js";
 import { decode } from "./packets.js";
 import { AttemptFailed, openTransport } from "./transport.js";
@@ -18,6 +18,9 @@ export const WELCOME_TIMEOUT = 5;
 
 /** Seconds that an attempt has even if it begins at the very end of the window. */
 const LEAST_ATTEMPT = 0.25;
+
+/** Seconds within which an attempt is made at random, once the network seems to be back. */
+const HURRY_SPREAD = 0.25;
 
 /**
  * Who wants a welcome: the opening of a session, or a session that resumes.
@@ -44,15 +47,16 @@ const LEAST_ATTEMPT = 0.25;
  * @param {import("./reconnect.js").ReconnectPlan} plan
  * @param {Applicant} applicant
  * @param {AbortSignal} signal - Gives up.
+ * @param {() => AbortSignal | null} [hurry] - What is aborted when waiting longer makes no sense.
  * @returns {Promise<Reached>}
  * @throws {Error} What the plan says if it cannot be done; `AbortError` if it was given up.
  */
-export async function reach(environment, plan, applicant, signal) {
+export async function reach(environment, plan, applicant, signal, hurry = () => null) {
   for (;;) {
     const following = plan.next(environment.now(), environment.random());
     if (following instanceof Error) throw following;
     if (following.delay > 0) {
-      await sleep(environment, following.delay, signal);
+      await pause(environment, following.delay, plan.leastDelay, signal, hurry());
       if (plan.remaining(environment.now()) === 0) continue;
     }
     signal.throwIfAborted();
@@ -64,6 +68,24 @@ export async function reach(environment, plan, applicant, signal) {
       plan.failed(applicant.refused?.(error.ending) ?? error.ending, environment.now());
     }
   }
+}
+
+/**
+ * Wait before an attempt. Whoever is in a hurry waits no longer than a node has asked for, and a moment that is drawn.
+ *
+ * @param {import("./environment.js").Environment} environment
+ * @param {number} delay
+ * @param {number} advised - The part of it that a node has asked for.
+ * @param {AbortSignal} signal
+ * @param {AbortSignal | null} hurry
+ */
+async function pause(environment, delay, advised, signal, hurry) {
+  const begin = environment.now();
+  await sleep(environment, delay, signal, ...(hurry === null ? [] : [hurry]));
+  const passed = environment.now() - begin;
+  if (!hurry?.aborted || signal.aborted || passed >= delay) return;
+  const rest = Math.max(0, advised - passed) + environment.random() * HURRY_SPREAD;
+  await sleep(environment, Math.min(delay - passed, rest), signal);
 }
 
 /**
@@ -81,8 +103,8 @@ async function attempt(environment, plan, url, applicant, signal) {
     return remaining === null ? seconds : Math.min(seconds, Math.max(LEAST_ATTEMPT, remaining));
   };
 
-  await applicant.prepare?.();
-  const transport = await openTransport(environment, url, within(ATTEMPT_TIMEOUT));
+  await unlessAborted(Promise.resolve(applicant.prepare?.()), signal);
+  const transport = await openTransport(environment, url, within(ATTEMPT_TIMEOUT), signal);
   const first = applicant.firstPacket();
   try {
     signal.throwIfAborted();

@@ -61,6 +61,7 @@ const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_B
  * @property {boolean} [planned] - The client left because the node had asked it to.
  * @property {string | null} [node] - Where the node that asked to leave wants the client to go; null for anywhere.
  * @property {boolean} [violation] - One of the two sides broke the protocol.
+ * @property {boolean} [remedied] - What the node closed the connection for will not be sent again.
  *
  * @typedef {{delay: number, url: string}} Attempt - Seconds to wait before, and where to.
  */
@@ -153,6 +154,8 @@ export class ReconnectPlan {
   #bound = null;
   /** Seconds that the next delay has at least. */
   #earliest = 0;
+  /** Seconds of the delay handed out last that a node has asked for. */
+  leastDelay = 0;
   /** @type {number | null} */
   #connectedAt = null;
   /** @type {number | null} */
@@ -260,7 +263,10 @@ export class ReconnectPlan {
       this.#bound = null;
     }
     let reconnect = reconnectAfter(ending);
-    if (reconnect === "never") {
+    if (ending.remedied) {
+      this.#violations = 0;
+      reconnect = "at_once";
+    } else if (reconnect === "never") {
       if (this.#opened && NODE_SAYS_BUG.has(ending.code ?? 0) && !ending.violation) {
         this.#countViolation(ending);
       } else if (!ending.violation) {
@@ -297,6 +303,7 @@ export class ReconnectPlan {
     if (this.#over !== null) return this.#over;
     const remaining = this.remaining(now);
     if (remaining !== null && remaining <= 0) return this.#tooLate();
+    this.leastDelay = this.#atOnce ? 0 : this.#earliest;
     let delay = this.#atOnce ? 0 : this.#delay(random);
     if (remaining !== null && delay >= remaining) {
       if (remaining <= LEAST_BOUND) return this.#tooLate();
@@ -346,10 +353,17 @@ function openingOver(ending) {
   return new ConnectFailed(ending.message, { code: ending.error ?? null, retryable: false });
 }
 
+/** Codes of the errors of sessions that end on an open connection, where no error packet names one. @type {ReadonlyMap<number, string>} */
+const SAID_BY_CLOSE_CODE = new Map(/** @type {[number, string][]} */ ([
+  [CloseCode.REVOKED, "revoked"],
+  // Another holder of the token has the session: mostly a duplicate of the tab.
+  [CloseCode.SUPERSEDED, "superseded"],
+]));
+
 /** @param {Ending} ending */
 function sessionOver(ending) {
   // A connection that is closed while it is in use tells by its close code alone.
-  const details = { code: ending.code === CloseCode.REVOKED ? "revoked" : (ending.error ?? null) };
+  const details = { code: ending.error ?? SAID_BY_CLOSE_CODE.get(ending.code ?? 0) ?? null };
   if (ending.error === "session_expired" || ending.code === CloseCode.SESSION_EXPIRED) {
     return new SessionExpired(ending.message, details);
   }

@@ -35,12 +35,24 @@ export const RETRY_MAXIMUM = 5;
  * A request without its number, as it is written.
  *
  * @typedef {{type: "subscribe" | "unsubscribe", selector: string}
- *   | {type: "publish", topic: string, value: unknown}
+ *   | {type: "publish", topic: string, text: string}
  *   | {type: "properties", set: Record<string, string | null>}
  *   | {type: "authenticate", secret: string, principal: string}} Ask
  *
  * @typedef {import("./packets.js").ReplyBody} Reply
+ * @typedef {import("./packets.js").Limits} Limits
  */
+
+/**
+ * Write the fields of a request, without braces; of a publish the value as it was when the application asked.
+ *
+ * @param {Ask} ask
+ */
+function written(ask) {
+  if (ask.type === "publish") return `"topic":${JSON.stringify(ask.topic)},"value":${ask.text}`;
+  const { type, ...fields } = ask;
+  return JSON.stringify(fields).slice(1, -1);
+}
 
 /** One call of the application, over all the times it is sent. */
 export class PendingRequest {
@@ -51,6 +63,7 @@ export class PendingRequest {
    */
   constructor(ask, order, repairs) {
     this.ask = ask;
+    this.fields = written(ask);
     this.order = order;
     this.repairs = repairs;
     this.number = 0;
@@ -73,10 +86,10 @@ export class PendingRequest {
     });
   }
 
-  /** @returns {object} What goes into a session packet. */
+  /** @returns {string} What goes into a session packet. */
   packet(resubmitted = false) {
-    const { type, ...rest } = this.ask;
-    return { type, request: this.number, ...(resubmitted ? { resubmitted: true } : {}), ...rest };
+    const mark = resubmitted ? '"resubmitted":true,' : "";
+    return `{"type":"${this.ask.type}","request":${this.number},${mark}${this.fields}}`;
   }
 }
 
@@ -114,6 +127,17 @@ export class RequestTable {
   /** The requests sent and not answered, in the order of their numbers. */
   get unansweredAsks() {
     return [...this.#unanswered.values()].map(({ ask }) => ask);
+  }
+
+  /** All requests without an answer, in order: those sent, then those that wait and are still wanted. */
+  get openAsks() {
+    return [...this.unansweredAsks, ...this.#waiting.filter(({ done }) => !done).map(({ ask }) => ask)];
+  }
+
+  /** The lowest number without an answer; null if there is none. */
+  get oldest() {
+    const [oldest] = this.#unanswered.keys();
+    return oldest ?? null;
   }
 
   /** The highest number handed out so far. */
@@ -156,15 +180,16 @@ export class RequestTable {
    * Number the requests that may be sent now.
    *
    * @param {number} now
-   * @returns {object[]} Bodies of session packets, in order.
+   * @returns {{request: number, body: string}[]} Bodies of session packets, in order.
    */
   ready(now) {
-    /** @type {object[]} */
+    /** @type {{request: number, body: string}[]} */
     const bodies = [];
     if (this.#frozen) return bodies;
     let inFlight = this.#unanswered.size - this.#again.length;
     while (this.#again.length > 0 && inFlight < this.#limit) {
-      bodies.push(/** @type {PendingRequest} */ (this.#again.shift()).packet(true));
+      const again = /** @type {PendingRequest} */ (this.#again.shift());
+      bodies.push({ request: again.number, body: again.packet(true) });
       inFlight += 1;
     }
     if (this.#again.length > 0 || (this.#refusals > 0 && now < this.#notBefore)) return bodies;
@@ -180,7 +205,7 @@ export class RequestTable {
       this.#nextNumber += 1;
       pending.sent = true;
       this.#unanswered.set(pending.number, pending);
-      bodies.push(pending.packet());
+      bodies.push({ request: pending.number, body: pending.packet() });
       inFlight += 1;
     }
     this.#waiting.splice(0, taken);
@@ -239,6 +264,37 @@ export class RequestTable {
   }
 
   // --- The connection -----------------------------------------------------------------------------------------------
+
+  /**
+   * Give a request up that was sent; nothing is known of its fate but that it is not sent again.
+   *
+   * @param {number} number
+   * @param {Error} error - For its caller.
+   * @returns {boolean} Whether there was one.
+   */
+  drop(number, error) {
+    const pending = this.#unanswered.get(number);
+    if (pending === undefined) return false;
+    this.#unanswered.delete(number);
+    this.#again = this.#again.filter((each) => each !== pending);
+    pending.reject?.(error);
+    return true;
+  }
+
+  /**
+   * Give up what a node would refuse to read, before it is sent to it.
+   *
+   * @param {(pending: PendingRequest) => Error | null} obstacle
+   */
+  sift(obstacle) {
+    for (const pending of [...this.#again, ...this.#waiting]) {
+      const error = obstacle(pending);
+      if (error === null) continue;
+      pending.reject?.(error);
+      this.#unanswered.delete(pending.number);
+    }
+    this.#again = this.#again.filter(({ number }) => this.#unanswered.has(number));
+  }
 
   /** Hand out nothing until `resume`: the connection is lost, or about to be left. */
   freeze() {

@@ -65,7 +65,7 @@ export class Selections {
    */
   after(ask) {
     if (ask.type !== "subscribe" && ask.type !== "unsubscribe") return this;
-    return this.#append({ selects: ask.type === "subscribe", selector: parseSelector(ask.selector) });
+    return this.with({ selects: ask.type === "subscribe", selector: parseSelector(ask.selector) });
   }
 
   /**
@@ -76,8 +76,36 @@ export class Selections {
     return sameTexts(this.toWire(), other.toWire());
   }
 
-  /** @param {Entry} entry */
-  #append(entry) {
+  /**
+   * Tell whether two lists have the same entries in orders that mean the same: two entries may change places unless one
+   * selects what the other deselects.
+   *
+   * @param {Selections} other
+   * @returns {boolean}
+   */
+  means(other) {
+    const places = new Map(other.toWire().map((text, index) => [text, index]));
+    const found = this.toWire().map((text) => places.get(text));
+    if (places.size !== found.length || found.includes(undefined)) return false;
+    return this.entries.every(
+      (entry, index) =>
+        entry.selects ||
+        this.entries.every(
+          (each, place) =>
+            !each.selects ||
+            place < index === /** @type {number} */ (found[place]) < /** @type {number} */ (found[index]) ||
+            !overlaps(each.selector, entry.selector),
+        ),
+    );
+  }
+
+  /**
+   * Return the list with one more entry; this very object if that changes nothing.
+   *
+   * @param {Entry} entry
+   * @returns {Selections}
+   */
+  with(entry) {
     if (this.#isIdle(entry)) return this;
     const kept = this.entries.filter(({ selector }) => !covers(entry.selector, selector));
     const first = kept.findIndex(({ selects }) => selects);
@@ -158,6 +186,11 @@ function sameTexts(one, other) {
 export class Promises {
   #selections;
   #properties;
+
+  /** What replies have confirmed to be selected. */
+  get selections() {
+    return this.#selections;
+  }
 
   /** @param {import("./packets.js").Welcome} welcome - The one with which this client begins. */
   constructor(welcome) {

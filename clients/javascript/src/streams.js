@@ -8,20 +8,27 @@
  *                                                └── listener, at once
  * ```
  *
- * **Versions** (protocol 6.4). A stream remembers the version of every topic it has delivered. A live update passes if its
+ * **Versions** (protocol 6.4). A stream remembers the versions of the topics it delivered last. A live update passes if its
  * version is higher. A snapshot passes also with an equal version, if the stream has not delivered that topic since it
  * began or since the last failover. A lower version never passes.
  *
- * **Slow consumers.** Up to a bound every update is kept, in order. Beyond, what waits is folded to the newest update per
- * topic until the queue has been emptied: reading late gives current values and not old ones.
+ * **Slow consumers.** Up to its bounds every update is kept, in order. Beyond, what waits is folded to the newest update per
+ * topic until the queue has been emptied: reading late gives current values and not old ones. What was folded, here or by a
+ * node (protocol 5.7.3), is marked on the update that took its place, and counted.
  *
  * @module
  */
 
+import { guarded } from "./errors.js";
+import { iterate } from "./iteration.js";
+import { ConflatingQueue, Versions } from "./queue.js";
 import { matches } from "./selectors.js";
 
 /** Updates a stream keeps before it conflates. */
 export const QUEUE_SIZE = 10_000;
+
+/** Bytes of updates a stream keeps before it conflates: some seconds of a busy connection. */
+export const QUEUE_BYTES = 16 * 1024 * 1024;
 
 /** Topics for which it is remembered which streams match; beyond, the memory is emptied and fills again. */
 const ROUTES_KEPT = 16_384;
@@ -35,41 +42,51 @@ const ROUTES_KEPT = 16_384;
  * @property {number} version - Grows with every publish to the topic; a stream never yields a lower one than before.
  * @property {string} eventId - Identifies the publish in the whole cluster.
  * @property {boolean} snapshot - Not the successor of the value before: the first one after subscribing, the current one
- *   after a failover, the newest of several that came faster than they could be sent.
+ *   after a failover.
  * @property {boolean} removed - The topic was removed, and `value` is null; a later publish makes it anew.
+ * @property {number} folded - How many updates of the topic this one took the place of since the one before, because they
+ *   came faster than they could be sent or read; 0 if none.
  *
- * @typedef {(update: Update) => void} UpdateListener
+ * @typedef {(update: Update) => unknown} UpdateListener
+ *
+ * @typedef {object} StreamOptions
+ * @property {number} [queueSize] - Updates kept before they are conflated.
+ * @property {number} [queueBytes] - Bytes of them, likewise.
+ * @property {UpdateListener | null} [listener] - Called at once with each update, in place of an iteration.
+ * @property {(stream: UpdateStream) => void} [released] - Told once that the application wants no more of it.
  */
 
 /** The updates of the topics that one selector matches; iterate over it with `for await`, or give it a listener. */
 export class UpdateStream {
   #selector;
-  #size;
   #listener;
-  /** @type {Update[]} */
-  #queue = [];
-  /** @type {Map<string, Update> | null} */
-  #folded = null;
-  /** @type {Map<string, {version: number, epoch: number}>} */
-  #seen = new Map();
-  #epoch = 0;
-  /** @type {(() => void)[]} */
-  #readers = [];
+  #released;
+  #queue;
+  #versions = new Versions();
+  /** Updates that nodes had folded. */
+  #foldedByNodes = 0;
+  /** @type {Set<() => void>} */
+  #readers = new Set();
   #closed = false;
   /** @type {Error | null} */
   #error = null;
 
   /**
    * @param {import("./selectors.js").Selector} selector
-   * @param {{queueSize?: number, listener?: UpdateListener | null}} [options]
+   * @param {StreamOptions} [options]
+   * @throws {TypeError} An option makes no sense.
    */
-  constructor(selector, { queueSize = QUEUE_SIZE, listener = null } = {}) {
-    if (!(queueSize >= 1)) throw new TypeError(`a stream keeps at least 1 update, not ${queueSize}`);
+  constructor(selector, { queueSize = QUEUE_SIZE, queueBytes = QUEUE_BYTES, listener = null, released = () => {} } = {}) {
+    for (const [name, value] of Object.entries({ queueSize, queueBytes })) {
+      if (typeof value !== "number" || !(value >= 1)) throw new TypeError(`${name} is a number from 1, not ${String(value)}`);
+    }
+    if (listener !== null && typeof listener !== "function") {
+      throw new TypeError(`listener is a function that takes an update, not a ${typeof listener}`);
+    }
     this.#selector = selector;
-    this.#size = queueSize;
+    this.#queue = new ConflatingQueue(queueSize, queueBytes);
     this.#listener = listener;
-    /** Updates that were replaced by newer ones of their topic because this stream was read too slowly. */
-    this.conflated = 0;
+    this.#released = released;
   }
 
   /** The selector in canonical form. */
@@ -79,7 +96,12 @@ export class UpdateStream {
 
   /** Updates that wait to be read. */
   get waiting() {
-    return this.#queue.length + (this.#folded?.size ?? 0);
+    return this.#queue.length;
+  }
+
+  /** Updates that newer ones of their topic took the place of, at a node or here. */
+  get conflated() {
+    return this.#foldedByNodes + this.#queue.conflated;
   }
 
   /** Whether no further update will be added. */
@@ -87,44 +109,37 @@ export class UpdateStream {
     return this.#closed;
   }
 
-  /** Drop what waits and end the iteration. The session keeps its selection; see `Session.unsubscribe`. */
+  /**
+   * Drop what waits and end the iteration. If it is the last stream of its selector, the session's selection ends, too;
+   * what other streams want stays selected.
+   */
   close() {
-    this.#queue = [];
-    this.#folded = null;
+    this.#queue.clear();
+    if (this.#closed) return;
     this.end(null);
+    this.#released(this);
   }
 
   /**
    * Iterate; each update goes to one of several iterations. Leaving the loop closes the stream.
    *
-   * @returns {AsyncGenerator<Update, void, undefined>}
+   * @returns {AsyncIterableIterator<Update>}
    */
-  async *[Symbol.asyncIterator]() {
-    try {
-      for (;;) {
-        const update = this.#take();
-        if (update !== null) {
-          yield update;
-        } else if (this.#closed) {
-          if (this.#error !== null) throw this.#error;
-          return;
-        } else {
-          await new Promise((/** @type {(value: void) => void} */ resolve) => this.#readers.push(resolve));
-        }
-      }
-    } finally {
-      this.close();
-    }
-  }
-
-  #take() {
-    if (this.#folded !== null) {
-      const [[topic, update]] = /** @type {[[string, Update]]} */ ([this.#folded.entries().next().value]);
-      this.#folded.delete(topic);
-      if (this.#folded.size === 0) this.#folded = null;
-      return update;
-    }
-    return this.#queue.shift() ?? null;
+  [Symbol.asyncIterator]() {
+    return iterate(
+      () => {
+        const update = this.#queue.take();
+        if (update !== null) return { done: false, value: update };
+        if (!this.#closed) return null;
+        if (this.#error !== null) throw this.#error;
+        return { done: true, value: undefined };
+      },
+      (wake) => {
+        this.#readers.add(wake);
+        return () => this.#readers.delete(wake);
+      },
+      () => this.close(),
+    );
   }
 
   // --- For the session ----------------------------------------------------------------------------------------------
@@ -135,41 +150,15 @@ export class UpdateStream {
    * @param {Update} update
    */
   offer(update) {
-    if (this.#closed || !this.#passes(update)) return;
-    if (this.#listener !== null) {
-      try {
-        this.#listener(update);
-      } catch (error) {
-        report(error);
-      }
-      return;
-    }
-    this.#push(update);
-    this.#wake();
-  }
-
-  /** @param {Update} update */
-  #push(update) {
-    if (this.#folded === null && this.#queue.length < this.#size) {
+    if (this.#closed || !this.#versions.passes(update)) return;
+    this.#foldedByNodes += update.folded;
+    const listener = this.#listener;
+    if (listener === null) {
       this.#queue.push(update);
-      return;
+      this.#wake();
+    } else {
+      guarded(() => listener(update));
     }
-    this.#folded ??= new Map();
-    for (const each of [...this.#queue.splice(0), update]) {
-      if (this.#folded.has(each.topic)) this.conflated += 1;
-      this.#folded.set(each.topic, each);
-    }
-  }
-
-  /** @param {Update} update */
-  #passes({ topic, version, snapshot }) {
-    const seen = this.#seen.get(topic);
-    if (seen !== undefined) {
-      if (version < seen.version) return false;
-      if (version === seen.version && !(snapshot && seen.epoch < this.#epoch)) return false;
-    }
-    this.#seen.set(topic, { version, epoch: this.#epoch });
-    return true;
   }
 
   /**
@@ -182,7 +171,7 @@ export class UpdateStream {
 
   /** Another node serves the session: the current values follow. */
   failedOver() {
-    this.#epoch += 1;
+    this.#versions.failedOver();
   }
 
   /**
@@ -194,26 +183,15 @@ export class UpdateStream {
     if (this.#closed) return;
     this.#closed = true;
     this.#error = error;
+    this.#versions.clear();
     this.#wake();
   }
 
   #wake() {
-    for (const wake of this.#readers.splice(0)) wake();
-  }
-}
-
-/**
- * Report a bug of the application like any other of it; it must not harm the session.
- *
- * @param {unknown} error
- */
-function report(error) {
-  if (typeof reportError === "function") {
-    reportError(error);
-  } else {
-    queueMicrotask(() => {
-      throw error;
-    });
+    for (const wake of [...this.#readers]) {
+      this.#readers.delete(wake);
+      wake();
+    }
   }
 }
 
@@ -226,7 +204,6 @@ export class Streams {
 
   /** @param {UpdateStream} stream */
   add(stream) {
-    this.#streams = this.#streams.filter(({ closed }) => !closed);
     this.#streams.push(stream);
     this.#routes.clear();
   }
@@ -239,12 +216,11 @@ export class Streams {
   }
 
   /**
-   * End the streams of exactly this selector.
-   *
    * @param {string} selector - In canonical form.
+   * @returns {UpdateStream[]} The streams of exactly this selector.
    */
-  unsubscribe(selector) {
-    for (const stream of this.#streams.filter((each) => each.selector === selector)) this.discard(stream);
+  of(selector) {
+    return this.#streams.filter((each) => each.selector === selector);
   }
 
   /** @param {Update} update */

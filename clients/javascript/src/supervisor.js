@@ -7,49 +7,47 @@
  *              └────── bye ────────┴── window over, refused ──► closed
  * ```
  *
- * Where and when to connect is decided by `ReconnectPlan`, what is sent and received by `SessionMachine`, what is asked when
- * by `RequestTable`; this module connects them with the clock, chance and the network.
+ * Where and when to connect is decided by `ReconnectPlan`, what is sent and received by `SessionMachine`, what is asked by
+ * `RequestSender`; this module connects them with the clock, chance and the network.
  *
  * @module
  */
 
-import { CloseCode, Outcome } from "./codes.js";
+import { CloseCode, Numbering, numberingOf, SUPPORTS } from "./codes.js";
 import { Connection } from "./connection.js";
 import { EXPIRED, EXPIRING } from "./credentials.js";
 import { sleep } from "./environment.js";
-import { Forbidden, RemoteProtocolError, RequestTimedOut, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
+import { RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
 import { policyOf, SessionMachine } from "./machine.js";
 import { reach } from "./reaching.js";
-import { RequestTable } from "./requests.js";
-import { changed, Promises } from "./selections.js";
-import { parseSelector } from "./selectors.js";
-import { Streams } from "./streams.js";
+import { PERMISSIONS_WITHDRAWN, RequestSender } from "./sender.js";
+import { AttemptFailed } from "./transport.js";
+import { watchOver } from "./watch.js";
 
 /** Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away. */
 export const LEAVE_TIMEOUT = 2;
 
-/** Code of the notice with which this client itself declares that a grid had forgotten what it had promised. */
-export const PROMISES_RESTORED = "promises_restored";
-
-/** Code of the notice that a right was withdrawn (protocol 6.5.4), and of what stands in for updates lost by it. */
-const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
+/** Code of the notice that stands in for updates lost by a withdrawn right (protocol 6.5.4). */
 const WITHHELD = "withheld";
+
+/** Close codes with which a node refuses a packet; without a word about which, the oldest unanswered one is suspected. @type {ReadonlySet<number>} */
+const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ERROR]);
 
 /**
  * @typedef {import("./packets.js").Welcome} Welcome
  * @typedef {import("./reconnect.js").Ending} Ending
  * @typedef {import("./credentials.js").Credentials} Credentials
- * @typedef {import("./requests.js").Ask} Ask
- * @typedef {import("./requests.js").Reply} Reply
  *
  * @typedef {"connected" | "recovering" | "closed"} SessionState
  *
  * @typedef {object} Recovery - The session got a connection again, and this is what came of it.
- * @property {string} outcome - `reattached` (nothing was lost) or `failed_over` (state from the grid, values follow).
+ * @property {string} outcome - `reattached` (nothing was lost), `failed_over` (state from the grid, values follow), or the
+ *   name of another that a later server has.
  * @property {string | null} reason - Of a failover: `other_node` or `gap`.
  * @property {string} node - Who serves the session now.
- * @property {number} gapSeconds - From the moment the client noticed the loss, or left its node on request, to the welcome.
+ * @property {number | null} gapSeconds - From the moment the client noticed the loss, or left its node on request, to the
+ *   welcome; null after a reload, as the page before took its clock along.
  * @property {number} resent - Packets sent again, both directions together; after a failover, the requests asked again.
  * @property {number | null} lost - Packets to this client that will never come; null if the node cannot know.
  * @property {number | null} conflated - Updates replaced by newer ones before they were sent; null likewise.
@@ -61,6 +59,7 @@ const WITHHELD = "withheld";
  * @property {string} message - For people.
  * @property {string[]} [withdrawn] - With `permissions_withdrawn`: selectors taken out; of each, a part may be left.
  * @property {string[]} [selections] - Likewise: all selections of the session since then.
+ * @property {number[]} [partitions] - With `values_reread`: the partitions of topics that it is about.
  *
  * @typedef {object} Listener - Who is told what happens.
  * @property {(state: SessionState) => void} state
@@ -75,6 +74,7 @@ const WITHHELD = "withheld";
  * @property {number} firstRequest - The number of the first request.
  * @property {number | null} requestTimeout - Seconds a request may take if its caller does not say.
  * @property {Credentials} credentials - What it was opened with, and goes on with.
+ * @property {Recovery | null} recovery - How it was gone on with, if it was not opened anew.
  */
 
 /** A session that has been opened; `Session` is its public face. It is the `Applicant` of its own resumes. */
@@ -82,25 +82,25 @@ export class Supervisor {
   #environment;
   #plan;
   #keeper;
-  #requestTimeout;
   #credentials;
   /** What the resume under way carries. @type {string | null} */
   #shown = null;
   #token;
   #attempt;
   #machine;
-  #table;
-  #promises;
   /** @type {Connection | null} */
   #connection = null;
   #lostAt = 0;
   #resent = 0;
+  /** What the node closes the connection for, as it said. @type {import("./packets.js").ErrorPacket | null} */
+  #blamed = null;
+  /** The request that was the oldest when the node refused a packet without saying which. @type {number | null} */
+  #suspect = null;
   #closing = false;
+  #over = false;
   #abandon = new AbortController();
-  /** @type {(() => void) | null} */
-  #cancelRetry = null;
-  /** @type {(() => void)[]} */
-  #idle = [];
+  #hurry = new AbortController();
+  #stopWatching;
   /** @type {Listener | null} */
   #listener = null;
 
@@ -108,11 +108,10 @@ export class Supervisor {
    * @param {import("./environment.js").Environment} environment
    * @param {Beginning} beginning
    */
-  constructor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials }) {
+  constructor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials, recovery }) {
     this.#environment = environment;
     this.#plan = plan;
     this.#keeper = keeper;
-    this.#requestTimeout = requestTimeout;
     this.#credentials = credentials;
     const { welcome } = reached;
     this.welcome = welcome;
@@ -120,19 +119,27 @@ export class Supervisor {
     this.#attempt = attempt;
     this.#machine = new SessionMachine(policyOf(welcome));
     this.#machine.open(environment.now());
-    this.#table = new RequestTable(welcome.limits.requests, firstRequest);
-    this.#promises = new Promises(welcome);
-    /** All properties, as of the last welcome and the changes since. */
-    this.properties = welcome.properties;
-    this.streams = new Streams();
+    /** What the application asks for. */
+    this.sender = new RequestSender(environment, {
+      welcome,
+      firstRequest,
+      requestTimeout,
+      send: (requests) => this.#submit(requests),
+      declare: (notice) => this.#declare(notice),
+    });
     /** @type {History<Recovery>} */
     this.recoveries = new History();
+    if (recovery !== null) this.recoveries.append(recovery);
+    /** Whether a session from before was gone on with. */
+    this.resumed = recovery !== null;
     /** @type {History<Notice>} */
     this.notices = new History();
     /** @type {SessionState} */
     this.state = "connected";
     /** Why it is over; null while it is not. @type {SessionEnded | null} */
     this.ended = null;
+    keeper?.take(this.#counters);
+    this.#stopWatching = watchOver(environment, () => this.#look());
     /** Settled when it is over, for whatever reason. @type {Promise<void>} */
     this.over = this.#run(this.#attach(reached));
   }
@@ -149,6 +156,7 @@ export class Supervisor {
     try {
       for (;;) {
         const ending = await connection.ended;
+        if (this.#over) return;
         this.#lost(ending);
         connection = await this.#recover(ending);
       }
@@ -169,15 +177,11 @@ export class Supervisor {
     this.#keep();
     const connection = new Connection(this.#environment, reached, this.#machine, (received) => this.#handle(received));
     this.#connection = connection;
+    this.#blamed = null;
     // Whatever comes first proves to the node that the client holds the new token (protocol 4.3).
     this.#machine.sendLink({ type: "ack", received: this.#machine.received });
-    if (this.#closing) {
-      this.#sayBye();
-    } else {
-      const restarted = welcome.outcome === Outcome.FAILED_OVER;
-      this.#table.resume({ limit: welcome.limits.requests, restarted, now: this.#environment.now() });
-      this.#pump();
-    }
+    if (this.#closing) this.#sayBye();
+    else this.sender.resume(welcome, numberingOf(welcome) === Numbering.RESTARTED);
     return connection;
   }
 
@@ -186,11 +190,42 @@ export class Supervisor {
     const now = this.#environment.now();
     this.#lostAt = now;
     this.#connection = null;
+    const remedied = this.#dropRefused(ending);
     this.#machine.detach();
-    this.#table.freeze();
-    this.#plan.lost(ending, now);
+    this.sender.freeze();
+    this.#plan.lost(remedied ? { ...ending, remedied } : ending, now);
     if (ending.code === CloseCode.CREDENTIALS_EXPIRED) this.#credentials.stale = true;
     this.#enter("recovering");
+  }
+
+  /**
+   * Give up the request for which the node closed the connection: sent again, it would close the next one, too.
+   *
+   * @param {Ending} ending
+   * @returns {boolean} Whether there was one.
+   */
+  #dropRefused(ending) {
+    const blamed = this.#blamed;
+    const { oldest } = this.sender;
+    const suspect = this.#suspect;
+    this.#suspect = null;
+    if (blamed?.request && this.#drop(blamed.request, blamed)) return true;
+    if (ending.violation || !REFUSES_PACKET.has(ending.code ?? 0)) return false;
+    if (oldest !== null && oldest === suspect) {
+      const message = `the node closed two connections in a row after this request: ${ending.message}`;
+      return this.#drop(oldest, blamed ?? { code: nameOf(ending), message });
+    }
+    this.#suspect = oldest;
+    return false;
+  }
+
+  /**
+   * @param {number} request
+   * @param {{code: string, message: string}} why
+   */
+  #drop(request, why) {
+    this.#machine.drop(request);
+    return this.sender.drop(request, why);
   }
 
   /**
@@ -200,9 +235,14 @@ export class Supervisor {
    * @returns {Promise<Connection>}
    */
   async #recover(cause) {
-    const reached = await reach(this.#environment, this.#plan, this, this.#abandon.signal).catch((error) => {
-      throw this.#abandon.signal.aborted ? this.#abandon.signal.reason : error;
+    const { signal } = this.#abandon;
+    const reached = await reach(this.#environment, this.#plan, this, signal, () => this.#hurry.signal).catch((error) => {
+      throw signal.aborted ? signal.reason : error;
     });
+    if (this.#over) {
+      reached.transport.close(CloseCode.GOING_AWAY, "the client stops");
+      throw this.ended;
+    }
     const { outcome, reason, node, resent, lost, conflated } = reached.welcome;
     /** @type {Recovery} */
     const recovery = {
@@ -225,14 +265,16 @@ export class Supervisor {
 
   /** @param {SessionEnded} error */
   #end(error) {
+    if (this.#over) return;
+    this.#over = true;
     const told = this.#closing ? null : error;
     this.ended = this.#closing ? new SessionClosed("the session was closed by this client") : error;
     this.#connection = null;
+    this.#abandon.abort(this.ended);
+    this.#stopWatching();
     this.#keeper?.forget();
-    this.#cancelRetry?.();
-    this.#table.fail(this.ended);
-    this.#wakeIdle();
-    this.streams.end(told);
+    this.sender.fail(this.ended);
+    this.sender.streams.end(told);
     this.recoveries.end(told);
     this.notices.end(told);
     this.#enter("closed");
@@ -244,37 +286,36 @@ export class Supervisor {
     this.#listener?.state(state);
   }
 
+  get #counters() {
+    return { token: this.#token, attempt: this.#attempt, request: this.sender.lastNumber };
+  }
+
   #keep() {
-    this.#keeper?.write({ token: this.#token, attempt: this.#attempt, request: this.#table.lastNumber });
+    this.#keeper?.write(this.#counters);
+  }
+
+  /** There is reason to doubt the connection, or to hope for one: find out now. */
+  #look() {
+    if (this.#connection !== null) {
+      this.#connection.look();
+    } else {
+      this.#hurry.abort();
+      this.#hurry = new AbortController();
+    }
   }
 
   // --- What the application does with it ----------------------------------------------------------------------------
 
   /**
-   * Ask something and wait for the answer, however many connections it takes.
+   * Show fresh credentials.
    *
-   * @param {Ask} ask
-   * @param {number | null | undefined} seconds - How long it may take; null or undefined for the session's default.
-   * @returns {Promise<Reply>}
+   * @param {string} secret
+   * @param {string} principal
+   * @param {import("./sender.js").CallOptions} options
    */
-  async request(ask, seconds) {
-    if (this.ended !== null) throw this.ended;
-    if (this.#closing) throw new SessionClosed("the session is being closed");
-    const limit = seconds ?? this.#requestTimeout;
-    const pending = this.#table.add(ask);
-    const cancel =
-      limit === null
-        ? null
-        : this.#environment.after(() => {
-            const fate = pending.sent ? "it may have been executed" : "it was not sent";
-            pending.reject?.(new RequestTimedOut(`no answer within ${limit} s; ${fate}`, pending.sent));
-          }, limit);
-    this.#pump();
-    try {
-      return await pending.answer;
-    } finally {
-      cancel?.();
-    }
+  async authenticate(secret, principal, options) {
+    await this.sender.request({ type: "authenticate", secret, principal }, options);
+    await this.#keeper?.renew(secret);
   }
 
   /**
@@ -283,17 +324,19 @@ export class Supervisor {
    * @param {number} seconds - To wait until a node has confirmed the end.
    */
   async close(seconds) {
-    if (!this.#closing && this.ended === null) {
+    if (!this.#closing && !this.#over) {
       this.#closing = true;
-      this.#table.fail(new SessionClosed("the session was closed before this request was answered"));
+      this.sender.fail(new SessionClosed("the session was closed before this request was answered"));
       if (this.#connection !== null) this.#sayBye();
     }
-    const cancel = this.#environment.after(() => {
-      this.#abandon.abort(new SessionClosed("the session was abandoned before a node confirmed its end"));
-      this.#connection?.end({ message: "the client stops" });
-    }, seconds);
+    const late = new AbortController();
+    await Promise.race([this.over, sleep(this.#environment, seconds, late.signal)]);
+    late.abort();
+    if (this.#over) return;
+    const connection = this.#connection;
+    this.#end(new SessionClosed("the session was abandoned before a node confirmed its end"));
+    connection?.end({ message: "the client stops" });
     await this.over;
-    cancel();
   }
 
   #sayBye() {
@@ -301,26 +344,18 @@ export class Supervisor {
     this.#connection?.wake();
   }
 
-  /** Hand what may be sent now to the machine, and come again when more may. */
-  #pump() {
-    const bodies = this.#table.ready(this.#environment.now());
-    for (const body of bodies) this.#machine.submit(body);
-    if (bodies.length > 0) {
-      this.#keep();
-      this.#connection?.wake();
-    }
-    this.#cancelRetry?.();
-    this.#cancelRetry = null;
-    const deadline = this.#table.nextDeadline;
-    const wait = deadline === null ? 0 : deadline - this.#environment.now();
-    if (wait > 0) this.#cancelRetry = this.#environment.after(() => this.#pump(), wait);
+  /** @param {{request: number, body: string}[]} requests */
+  #submit(requests) {
+    for (const { request, body } of requests) this.#machine.submit(body, request);
+    this.#keep();
+    this.#connection?.wake();
   }
 
   // --- Resuming: the `Applicant` ------------------------------------------------------------------------------------
 
   async prepare() {
     const { stale, renewable } = this.#credentials;
-    this.#shown = stale && renewable ? await this.#credentials.fresh() : null;
+    this.#shown = stale && renewable ? await this.#credentials.fresh(this.welcome.limits) : null;
   }
 
   firstPacket() {
@@ -329,7 +364,15 @@ export class Supervisor {
     this.#machine.resume();
     const { received, oldest } = this.#machine;
     const away = Math.round((this.#environment.now() - this.#lostAt) * 1000);
-    const resume = { type: "resume", token: this.#token, attempt: this.#attempt, received, oldest, away };
+    const resume = {
+      type: "resume",
+      token: this.#token,
+      attempt: this.#attempt,
+      received,
+      oldest,
+      away,
+      supports: SUPPORTS,
+    };
     return this.#shown === null ? resume : { ...resume, principal: this.#credentials.principal, secret: this.#shown };
   }
 
@@ -348,46 +391,27 @@ export class Supervisor {
   accept(welcome) {
     const now = this.#environment.now();
     if (welcome.session !== this.welcome.session) throw new RemoteProtocolError("it is for another session");
-    if (welcome.outcome === Outcome.REATTACHED) {
+    const numbering = numberingOf(welcome);
+    if (numbering === null) {
+      this.#machine.forget();
+      throw unknownNumbering(welcome);
+    }
+    if (numbering === Numbering.KEPT) {
       this.#resent = this.#machine.reattach(welcome.received, now);
-    } else if (welcome.outcome === Outcome.FAILED_OVER) {
-      if (welcome.withdrawn.length > 0) this.#promises.withdrawn(welcome.selections);
-      const missing = this.#promises.missing(welcome, this.#table.unansweredAsks);
-      this.#resent = this.#table.unanswered;
-      this.#machine.restart(now);
-      this.streams.failedOver();
-      if (missing.length > 0) this.#restore(missing, welcome.selections);
     } else {
-      throw new RemoteProtocolError(`the outcome of a resume cannot be ${welcome.outcome}`);
+      this.sender.failedOver(welcome);
+      this.#resent = this.sender.unanswered;
+      this.#machine.restart(now);
     }
     this.#machine.adopt(policyOf(welcome));
     if (this.#shown !== null) {
       this.#credentials.stale = false;
+      void this.#keeper?.renew(this.#shown);
       this.#shown = null;
     }
     this.welcome = welcome;
     this.#token = welcome.token;
-    this.properties = welcome.properties;
-  }
-
-  /**
-   * @param {Ask[]} missing
-   * @param {string[]} selections - What the node has instead.
-   */
-  #restore(missing, selections) {
-    this.#declare({
-      code: PROMISES_RESTORED,
-      message: `the grid had forgotten what it had promised to this session; ${missing.length} requests restore it`,
-    });
-    for (const repair of this.#table.addRepairs(missing)) {
-      // Nobody waits for it; should the node refuse for another reason, the notice has said what is missing.
-      repair.answer.catch((error) => {
-        if (!(error instanceof Forbidden) || repair.ask.type !== "subscribe") return;
-        const { selector } = repair.ask;
-        this.#promises.forbidden(selector, selections);
-        this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
-      });
-    }
+    this.sender.properties = welcome.properties;
   }
 
   // --- What comes in ------------------------------------------------------------------------------------------------
@@ -396,12 +420,12 @@ export class Supervisor {
   #handle(received) {
     switch (received.type) {
       case "update": {
-        const { topic, value, version, event: eventId, snapshot, removed } = received;
-        this.streams.dispatch({ topic, value, version, eventId, snapshot, removed });
+        const { topic, value, version, event: eventId, snapshot, removed, folded } = received;
+        this.sender.streams.dispatch({ topic, value, version, eventId, snapshot, removed, folded });
         break;
       }
       case "reply":
-        this.#answered(received);
+        this.sender.answered(received);
         break;
       case "notice":
         this.#noticed(received);
@@ -424,36 +448,25 @@ export class Supervisor {
         });
         break;
       case "error":
-        break; // the close that follows says what to do
+        this.#blamed = received; // the close that follows says what to do
+        break;
     }
-  }
-
-  /** @param {Reply} reply */
-  #answered(reply) {
-    const executed = this.#table.answer(reply, this.#environment.now(), this.#environment.random());
-    if (executed !== null && !executed.repairs) {
-      const { ask } = executed;
-      this.#promises.executed(ask);
-      if (ask.type === "unsubscribe") this.streams.unsubscribe(parseSelector(ask.selector).text);
-      if (ask.type === "properties") this.properties = changed(this.properties, ask.set);
-    }
-    if (this.#table.unanswered === 0) this.#wakeIdle();
-    this.#pump();
   }
 
   /** @param {import("./packets.js").NoticeBody} notice */
-  #noticed({ code, message, withdrawn, selections }) {
+  #noticed({ code, message, withdrawn, selections, partitions }) {
     if (code === WITHHELD) return; // what they are about is declared by the notice that follows
     if (code === EXPIRING && this.#credentials.renewable) {
       const { principal } = this.#credentials;
-      const show = (/** @type {string} */ secret) => this.request({ type: "authenticate", secret, principal }, null);
-      void this.#credentials.refresh(show, this.#abandon.signal);
+      const show = (/** @type {string} */ secret) => this.authenticate(secret, principal, { timeout: Infinity });
+      const fresh = () => this.#credentials.fresh(this.welcome.limits);
+      void this.#credentials.refresh(fresh, show, this.#abandon.signal);
     }
     if (code === PERMISSIONS_WITHDRAWN) {
-      this.#promises.withdrawn(selections);
+      this.sender.withdrawn(withdrawn, selections);
       this.#declare({ code, message, withdrawn, selections });
     } else {
-      this.#declare({ code, message });
+      this.#declare({ code, message, ...(partitions === null ? {} : { partitions }) });
     }
   }
 
@@ -472,11 +485,8 @@ export class Supervisor {
   async #leave(connection, goAway) {
     await sleep(this.#environment, this.#environment.random() * goAway.delay);
     if (this.#connection !== connection) return;
-    this.#table.freeze();
-    if (this.#table.unanswered > 0) {
-      const answered = new Promise((/** @type {(value: void) => void} */ resolve) => this.#idle.push(resolve));
-      await Promise.race([answered, sleep(this.#environment, LEAVE_TIMEOUT)]);
-    }
+    this.sender.freeze();
+    await Promise.race([this.sender.idle(), sleep(this.#environment, LEAVE_TIMEOUT)]);
     if (this.#connection !== connection) return;
     this.#machine.sendLink({ type: "ack", received: this.#machine.received });
     connection.end({
@@ -486,8 +496,24 @@ export class Supervisor {
       node: goAway.node,
     });
   }
+}
 
-  #wakeIdle() {
-    for (const wake of this.#idle.splice(0)) wake();
-  }
+/**
+ * Make the end of an attempt whose welcome says nothing that this client understands about packet numbers. It is no reason
+ * to give the session up: the next resume makes the numbering begin anew.
+ *
+ * @param {Welcome} welcome
+ * @returns {AttemptFailed}
+ */
+export function unknownNumbering({ outcome, numbering }) {
+  const told = `outcome ${JSON.stringify(outcome)}, numbering ${JSON.stringify(numbering)}`;
+  return new AttemptFailed({
+    message: `this client does not know whether packet numbers go on after ${told}`,
+    code: CloseCode.GOING_AWAY,
+  });
+}
+
+/** @param {Ending} ending */
+function nameOf({ code }) {
+  return code === CloseCode.MESSAGE_TOO_BIG ? "message_too_big" : "protocol_error";
 }

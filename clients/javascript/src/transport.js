@@ -115,10 +115,11 @@ function cut(reason) {
  * @param {import("./environment.js").Environment} environment
  * @param {string} url - With the route hint.
  * @param {number} seconds - Time for the name look-up, TCP, TLS and the HTTP upgrade together.
+ * @param {AbortSignal} signal - Gives up.
  * @returns {Promise<Transport>}
  * @throws {AttemptFailed}
  */
-export function openTransport(environment, url, seconds) {
+export function openTransport(environment, url, seconds, signal) {
   const where = describeUrl(url);
   return new Promise((resolve, reject) => {
     const socket = new environment.WebSocket(url, [SUBPROTOCOL]);
@@ -128,9 +129,18 @@ export function openTransport(environment, url, seconds) {
     const fail = (ending) => {
       if (settled) return;
       settled = true;
-      cancel();
+      stopWaiting();
       reject(new AttemptFailed(ending));
     };
+    const abort = () => {
+      fail({ message: "the client stops" });
+      socket.close();
+    };
+    const stopWaiting = () => {
+      cancel();
+      signal.removeEventListener("abort", abort);
+    };
+    signal.addEventListener("abort", abort);
     const cancel = environment.after(() => {
       fail({ message: `${where} did not answer within ${seconds} s`, hung: true });
       socket.close();
@@ -144,7 +154,7 @@ export function openTransport(environment, url, seconds) {
         return;
       }
       settled = true;
-      cancel();
+      stopWaiting();
       resolve(new Transport(socket));
     });
     // The event tells nothing, so that scripts cannot find out about a network behind the browser.

@@ -23,8 +23,8 @@ const receive = (machine, now, ...said) => {
 
 test("what is sent together is numbered once and joined", () => {
   const machine = attached();
-  machine.submit({ type: "subscribe", request: 1, selector: "a" });
-  machine.submit({ type: "subscribe", request: 2, selector: "b" });
+  machine.submit(JSON.stringify({ type: "subscribe", request: 1, selector: "a" }));
+  machine.submit(JSON.stringify({ type: "subscribe", request: 2, selector: "b" }));
   const messages = machine.flush(PLENTY);
   assert.equal(messages.length, 1);
   assert.deepEqual(JSON.parse(messages[0]), [
@@ -36,7 +36,7 @@ test("what is sent together is numbered once and joined", () => {
 
 test("messages are not larger than the node accepts, and each begins with a number", () => {
   const machine = attached({ messageBytes: 200, resendPackets: 100 });
-  for (let request = 1; request <= 9; request += 1) machine.submit({ type: "publish", request, topic: "t", value: "é".repeat(20) });
+  for (let request = 1; request <= 9; request += 1) machine.submit(JSON.stringify({ type: "publish", request, topic: "t", value: "é".repeat(20) }));
   const messages = machine.flush(PLENTY);
   assert.ok(messages.length > 2);
   for (const message of messages) {
@@ -48,7 +48,7 @@ test("messages are not larger than the node accepts, and each begins with a numb
 
 test("nothing is numbered beyond the bound until something is acknowledged", () => {
   const machine = attached();
-  for (let request = 1; request <= 6; request += 1) machine.submit({ type: "publish", request, topic: "t", value: 0 });
+  for (let request = 1; request <= 6; request += 1) machine.submit(JSON.stringify({ type: "publish", request, topic: "t", value: 0 }));
   assert.equal(packets(machine).length, 4);
   assert.equal(machine.hasOutput, false);
   receive(machine, 1, { type: "ack", received: 3 });
@@ -57,7 +57,7 @@ test("nothing is numbered beyond the bound until something is acknowledged", () 
 
 test("a transport that pushes back is given nothing new", () => {
   const machine = attached();
-  machine.submit({ type: "publish", request: 1, topic: "t", value: 0 });
+  machine.submit(JSON.stringify({ type: "publish", request: 1, topic: "t", value: 0 }));
   machine.sendLink({ type: "bye" });
   assert.deepEqual(packets(machine, 0), [{ type: "bye" }]);
   assert.equal(packets(machine).length, 1);
@@ -67,7 +67,7 @@ test("every packet is handed on once and in order, and its number acknowledged w
   const machine = attached();
   const bodies = receive(machine, 1, update(1), update(1), { type: "update", topic: "a", version: 2, event: "e", value: 0 }, update(2));
   assert.deepEqual(bodies.map(({ version }) => version), [1, 2]);
-  machine.submit({ type: "publish", request: 1, topic: "t", value: 0 });
+  machine.submit(JSON.stringify({ type: "publish", request: 1, topic: "t", value: 0 }));
   assert.equal(packets(machine)[0].received, 2);
 });
 
@@ -84,7 +84,7 @@ test("a number that is missing is a gap, which resuming mends", () => {
 
 test("an acknowledgement of what was never sent is a violation, an old one means nothing", () => {
   const machine = attached();
-  machine.submit({ type: "publish", request: 1, topic: "t", value: 0 });
+  machine.submit(JSON.stringify({ type: "publish", request: 1, topic: "t", value: 0 }));
   packets(machine);
   assert.throws(() => receive(machine, 1, { type: "ack", received: 2 }), RemoteProtocolError);
   receive(machine, 1, { type: "ack", received: 1 }, { type: "ack", received: 0 });
@@ -114,11 +114,11 @@ test("a ping is answered, silence is noticed", () => {
 
 test("reattaching sends again what the node has not received, with the same numbers, and no more", () => {
   const machine = attached();
-  for (let request = 1; request <= 3; request += 1) machine.submit({ type: "publish", request, topic: "t", value: 0 });
+  for (let request = 1; request <= 3; request += 1) machine.submit(JSON.stringify({ type: "publish", request, topic: "t", value: 0 }));
   packets(machine);
   receive(machine, 1, update(1));
   machine.detach();
-  machine.submit({ type: "publish", request: 4, topic: "t", value: 0 });
+  machine.submit(JSON.stringify({ type: "publish", request: 4, topic: "t", value: 0 }));
   machine.resume();
   assert.deepEqual([machine.received, machine.oldest], [1, 1]);
   assert.equal(machine.reattach(2, 2), 1);
@@ -130,7 +130,7 @@ test("reattaching sends again what the node has not received, with the same numb
 
 test("a node that claims what cannot be is not believed", () => {
   const machine = attached();
-  machine.submit({ type: "publish", request: 1, topic: "t", value: 0 });
+  machine.submit(JSON.stringify({ type: "publish", request: 1, topic: "t", value: 0 }));
   packets(machine);
   receive(machine, 1, { type: "ack", received: 1 });
   machine.detach();
@@ -142,7 +142,7 @@ test("a node that claims what cannot be is not believed", () => {
 
 test("after a failover both sides count from 1", () => {
   const machine = attached();
-  machine.submit({ type: "publish", request: 1, topic: "t", value: 0 });
+  machine.submit(JSON.stringify({ type: "publish", request: 1, topic: "t", value: 0 }));
   packets(machine);
   receive(machine, 1, update(1));
   machine.detach();
@@ -150,7 +150,7 @@ test("after a failover both sides count from 1", () => {
   machine.restart(2);
   assert.deepEqual([machine.received, machine.oldest, machine.unacknowledged], [0, 1, 0]);
   assert.equal(receive(machine, 3, update(1)).length, 1);
-  machine.submit({ type: "publish", request: 1, topic: "t", value: 0, resubmitted: true });
+  machine.submit(JSON.stringify({ type: "publish", request: 1, topic: "t", value: 0, resubmitted: true }));
   assert.equal(packets(machine)[0].id, 1);
 });
 

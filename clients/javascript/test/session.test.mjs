@@ -5,6 +5,7 @@ import {
   connect,
   Forbidden,
   InvalidProperties,
+  InvalidValue,
   RequestTimedOut,
   SessionClosed,
   SessionExpired,
@@ -43,6 +44,7 @@ test("a session is opened with a hello and proves at once that it holds its toke
   const [hello, proof] = network.last.packets;
   assert.deepEqual({ ...hello, client: "" }, {
     type: "hello", principal: "alice", secret: "s3cret", properties: { team: "fx" }, client: "", window: 30,
+    supports: ["handed_over", "mirrored"],
   });
   assert.deepEqual(proof, { type: "ack", received: 0 });
   assert.equal(network.last.url, "wss://gateway.example/v1/connect");
@@ -58,7 +60,7 @@ test("the secret is never part of a URL, an error or what is kept", async () => 
     keep: "tab",
     store: { getItem: (name) => store.get(name) ?? null, setItem: (name, value) => store.set(name, value), removeItem: (name) => store.delete(name) },
   });
-  await network.clock.pass(0.2);
+  await network.until(() => network.last?.sent.length > 0);
   network.last.say({ type: "error", code: "unauthenticated", message: "not accepted" });
   network.last.drop(4201);
   const error = await opening.catch((each) => each);
@@ -143,7 +145,8 @@ test("a cut connection is taken up where it was: the same numbers, once", async 
   const recovered = new Promise((resolve) => session.addEventListener("recovery", ({ detail }) => resolve(detail), { once: true }));
   const connection = await comeBack(network, { outcome: "reattached", token: "token-2", received: 1, resent: 2 });
   assert.equal(connection.url, "wss://gateway.example/v1/connect?node=n1");
-  const { away, ...resume } = connection.packets[0];
+  const { away, supports, ...resume } = connection.packets[0];
+  assert.deepEqual(supports, ["handed_over", "mirrored"]);
   assert.deepEqual(resume, { type: "resume", token: "token-1", attempt: 1, received: 1, oldest: 2 });
   assert.ok(Number.isInteger(away) && away > 0 && away < 60_000, `milliseconds since the loss, not ${away}`);
   assert.deepEqual(connection.packets.slice(1), [
@@ -210,7 +213,7 @@ test("what cannot be is refused before it is sent", async () => {
   const network = new Network();
   const session = await open(network);
   await assert.rejects(session.publish("t", "x".repeat(40_000)), ValueTooLarge);
-  await assert.rejects(session.publish("t", undefined), TypeError);
+  await assert.rejects(session.publish("t", undefined), InvalidValue);
   await assert.rejects(session.setProperties({ $node: "n9" }), InvalidProperties);
   await assert.rejects(session.setProperties({ a: 1 }), InvalidProperties);
   await assert.rejects(connect("ftp://gateway.example", { environment: network.environment }), TypeError);

@@ -4,7 +4,7 @@ import { History, KEPT } from "../src/history.js";
 import { parseSelector } from "../src/selectors.js";
 import { UpdateStream } from "../src/streams.js";
 
-const update = (topic, version, snapshot = false) => ({ topic, version, snapshot, value: version, eventId: "e" });
+const update = (topic, version, snapshot = false) => ({ topic, version, snapshot, value: version, eventId: "e", folded: 0 });
 
 test("beyond its size a stream keeps the newest of each topic", async () => {
   const stream = new UpdateStream(parseSelector("**"), { queueSize: 2 });

@@ -14,6 +14,9 @@ const tell = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
 let session = null;
 
+/** Streams that were given a name. */
+const streams = new Map();
+
 const COMMANDS = {
   async connect({ urls, options }) {
     session = await connect(urls, options);
@@ -22,9 +25,13 @@ const COMMANDS = {
     }
     return { id: session.id, node: session.node, properties: session.properties };
   },
-  async subscribe({ selector }) {
-    await session.subscribe(selector, { listener: (update) => tell({ event: "update", detail: update }) });
+  async subscribe({ selector, name, options }) {
+    const listener = (update) => tell({ event: "update", detail: update });
+    const stream = await session.subscribe(selector, { listener, ...options });
+    if (name !== undefined) streams.set(name, stream);
   },
+  closeStream: ({ name }) => streams.get(name).close(),
+  openStreams: () => [...streams].filter(([, { closed }]) => !closed).map(([name]) => name),
   unsubscribe: ({ selector }) => session.unsubscribe(selector),
   publish: ({ topic, value }) => session.publish(topic, value),
   publishMany: ({ topic, values }) => Promise.all(values.map((value) => session.publish(topic, value))),

@@ -122,6 +122,16 @@ export class Network {
     };
   }
 
+  /** Let time pass until something is true; what takes real time, as a digest does, goes on meanwhile. */
+  async until(condition, what = String(condition)) {
+    const deadline = Date.now() + 20_000;
+    while (!condition()) {
+      if (Date.now() > deadline) throw new Error(`not in time: ${what}`);
+      await this.clock.pass(0.01);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+
   /** The newest connection. */
   get last() {
     return this.connections.at(-1);

@@ -1,0 +1,374 @@
+/**
+ * What the application asks for, until it is answered: requests, and the selections that its streams need.
+ *
+ * It knows nothing of connections: `RequestTable` decides what is sent when, `Promises` what a node has confirmed, `Wanted`
+ * what is to be selected; this module connects them with the clock and with those who wait.
+ *
+ * @module
+ */
+
+import { obstacle } from "./content.js";
+import { checkSeconds, checkSignal, unlessAborted } from "./environment.js";
+import { Forbidden, refusal, RequestTimedOut, SessionEnded } from "./errors.js";
+import { RequestTable } from "./requests.js";
+import { changed, Promises, Selections } from "./selections.js";
+import { Streams } from "./streams.js";
+import { Wanted } from "./wanted.js";
+
+/** Code of the notice with which this client itself declares that a grid had forgotten what it had promised. */
+export const PROMISES_RESTORED = "promises_restored";
+
+/** Code of the notice that a right was withdrawn (protocol 6.5.4). */
+export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
+
+/**
+ * @typedef {import("./packets.js").Welcome} Welcome
+ * @typedef {import("./requests.js").Ask} Ask
+ * @typedef {import("./requests.js").Reply} Reply
+ * @typedef {import("./requests.js").PendingRequest} PendingRequest
+ * @typedef {import("./selectors.js").Selector} Selector
+ * @typedef {import("./streams.js").UpdateStream} UpdateStream
+ *
+ * @typedef {object} CallOptions
+ * @property {number | null | undefined} [timeout] - Seconds it may take; `Infinity` for as long as the session lives.
+ * @property {AbortSignal | undefined} [signal] - Gives up; a request that was sent may be executed nevertheless.
+ *
+ * @typedef {object} Beginning
+ * @property {Welcome} welcome
+ * @property {number} firstRequest - The number of the first request.
+ * @property {number | null} requestTimeout - Seconds a request may take if its caller does not say.
+ * @property {(requests: {request: number, body: string}[]) => void} send - Takes bodies of session packets, in order.
+ * @property {(notice: import("./supervisor.js").Notice) => void} declare - Tells the application.
+ */
+
+/** The requests of one session. */
+export class RequestSender {
+  #environment;
+  #table;
+  #promises;
+  #wanted;
+  #limits;
+  #requestTimeout;
+  #send;
+  #declare;
+  /** Why nothing can be asked any more. @type {SessionEnded | null} */
+  #ended = null;
+  /** @type {(() => void) | null} */
+  #cancelRetry = null;
+  /** @type {(() => void)[]} */
+  #idle = [];
+
+  /**
+   * @param {import("./environment.js").Environment} environment
+   * @param {Beginning} beginning
+   */
+  constructor(environment, { welcome, firstRequest, requestTimeout, send, declare }) {
+    this.#environment = environment;
+    this.#table = new RequestTable(welcome.limits.requests, firstRequest);
+    this.#promises = new Promises(welcome);
+    this.#wanted = new Wanted(this.#promises.selections);
+    this.#limits = welcome.limits;
+    this.#requestTimeout = requestTimeout;
+    this.#send = send;
+    this.#declare = declare;
+    /** All properties, as of the last welcome and the changes since. */
+    this.properties = welcome.properties;
+    this.streams = new Streams();
+  }
+
+  /** The highest number of a request so far. */
+  get lastNumber() {
+    return this.#table.lastNumber;
+  }
+
+  /** Requests sent and not answered. */
+  get unanswered() {
+    return this.#table.unanswered;
+  }
+
+  /** The lowest number without an answer; null if there is none. */
+  get oldest() {
+    return this.#table.oldest;
+  }
+
+  /** The selections that a node has confirmed, as `+selector` and `-selector`. */
+  get selections() {
+    return this.#promises.selections.toWire();
+  }
+
+  // --- For the application ------------------------------------------------------------------------------------------
+
+  /**
+   * Ask something and wait for the answer, however many connections it takes.
+   *
+   * @param {Ask} ask
+   * @param {CallOptions} [options]
+   * @returns {Promise<Reply>}
+   */
+  async request(ask, options) {
+    const waiting = this.#begin(ask, options);
+    this.#pump();
+    return waiting;
+  }
+
+  /**
+   * Ask for what a stream needs.
+   *
+   * @param {Selector} selector
+   * @param {UpdateStream} stream - Of this selector.
+   * @param {CallOptions} options
+   */
+  async subscribe(selector, stream, options) {
+    if (this.#ended !== null) throw this.#ended;
+    // It listens before it asks, so that no update can come too early for it.
+    this.streams.add(stream);
+    this.#wanted.add(selector, stream);
+    try {
+      await this.request({ type: "subscribe", selector: selector.text }, options);
+    } catch (error) {
+      stream.end(null);
+      this.release(selector, stream);
+      throw error;
+    }
+  }
+
+  /**
+   * A stream has ended: ask for no more than the others need.
+   *
+   * @param {Selector} selector
+   * @param {UpdateStream} stream
+   */
+  release(selector, stream) {
+    this.streams.discard(stream);
+    this.#wanted.remove(stream);
+    for (const answer of this.#settle(selector, {})) answer.catch(() => {});
+  }
+
+  /**
+   * End the streams of exactly this selector; if there are none, deselect what it matches.
+   *
+   * @param {Selector} selector
+   * @param {CallOptions} options
+   */
+  async unsubscribe(selector, options) {
+    checkCall(options);
+    const streams = this.streams.of(selector.text);
+    for (const stream of streams) {
+      this.streams.discard(stream);
+      this.#wanted.remove(stream);
+    }
+    if (streams.length > 0 || this.#wanted.disinherit(selector)) {
+      await Promise.all(this.#settle(selector, options));
+    } else {
+      const undo = this.#wanted.deselect(selector);
+      await this.request({ type: "unsubscribe", selector: selector.text }, options).catch((error) => {
+        undo();
+        throw error;
+      });
+    }
+  }
+
+  /** Wait until every request that was sent is answered. @returns {Promise<void>} */
+  idle() {
+    return this.#table.unanswered === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  /**
+   * Ask for what makes the node hold what is wanted, now that something of *selector* has ended.
+   *
+   * @param {Selector} selector
+   * @param {CallOptions} options
+   * @returns {Promise<unknown>[]}
+   */
+  #settle(selector, options) {
+    if (this.#ended !== null) return [];
+    const held = this.#table.openAsks.reduce((list, ask) => list.after(ask), this.#promises.selections);
+    const answers = this.#wanted.after(selector, held).map((ask) =>
+      this.#begin(ask, options).catch((error) => {
+        if (ask.type === "subscribe" && !(error instanceof SessionEnded)) this.#withheld(ask.selector, error);
+        throw error;
+      }),
+    );
+    // All together, so that they go in one message.
+    this.#pump();
+    return answers;
+  }
+
+  /**
+   * What streams still need was not given back to them: they must not wait for it in vain.
+   *
+   * @param {string} selector
+   * @param {Error} error
+   */
+  #withheld(selector, error) {
+    if (error instanceof Forbidden) {
+      const { selections } = this;
+      this.#wanted.withdrawn([selector], this.#promises.selections);
+      this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
+      return;
+    }
+    for (const stream of this.streams.of(selector)) {
+      stream.end(error);
+      this.streams.discard(stream);
+      this.#wanted.remove(stream);
+    }
+  }
+
+  /**
+   * @param {Ask} ask
+   * @param {CallOptions} [options]
+   * @returns {Promise<Reply>}
+   */
+  async #begin(ask, { timeout, signal } = {}) {
+    checkCall({ timeout, signal });
+    if (this.#ended !== null) throw this.#ended;
+    const limit = timeout ?? this.#requestTimeout;
+    const pending = this.#table.add(ask);
+    const error = obstacle(ask, pending.fields, this.#limits);
+    if (error !== null) pending.reject?.(error);
+    const cancel =
+      limit === null
+        ? null
+        : this.#environment.after(() => {
+            const fate = pending.sent ? "it may have been executed" : "it was not sent";
+            pending.reject?.(new RequestTimedOut(`no answer within ${limit} s; ${fate}`, pending.sent));
+          }, limit);
+    try {
+      return await unlessAborted(pending.answer, signal);
+    } catch (reason) {
+      pending.reject?.(/** @type {Error} */ (reason));
+      throw reason;
+    } finally {
+      cancel?.();
+    }
+  }
+
+  /** Hand out what may be sent now, and come again when more may. */
+  #pump() {
+    const requests = this.#table.ready(this.#environment.now());
+    if (requests.length > 0) this.#send(requests);
+    this.#cancelRetry?.();
+    this.#cancelRetry = null;
+    const deadline = this.#table.nextDeadline;
+    const wait = deadline === null ? 0 : deadline - this.#environment.now();
+    if (wait > 0) this.#cancelRetry = this.#environment.after(() => this.#pump(), wait);
+  }
+
+  // --- For the session ----------------------------------------------------------------------------------------------
+
+  /**
+   * Do what a reply means, before anything that follows it is looked at.
+   *
+   * @param {Reply} reply
+   */
+  answered(reply) {
+    const executed = this.#table.answer(reply, this.#environment.now(), this.#environment.random());
+    if (executed !== null && !executed.repairs) {
+      const { ask } = executed;
+      this.#promises.executed(ask);
+      if (ask.type === "properties") this.properties = changed(this.properties, ask.set);
+    }
+    this.#wakeIdle();
+    this.#pump();
+  }
+
+  /**
+   * A node will not read a request: give it up.
+   *
+   * @param {number} number
+   * @param {{code: string, message: string}} why
+   * @returns {boolean} Whether it was under way.
+   */
+  drop(number, { code, message }) {
+    return this.#table.drop(number, refusal(code, message));
+  }
+
+  /** Send nothing until `resume`. */
+  freeze() {
+    this.#table.freeze();
+  }
+
+  /**
+   * Go on over a new connection.
+   *
+   * @param {Welcome} welcome
+   * @param {boolean} restarted - Whether what is unanswered is to be asked again.
+   */
+  resume({ limits }, restarted) {
+    this.#limits = limits;
+    this.#table.resume({ limit: limits.requests, restarted, now: this.#environment.now() });
+    this.#table.sift(({ ask, fields }) => obstacle(ask, fields, limits));
+    this.#wakeIdle();
+    this.#pump();
+  }
+
+  /**
+   * Another numbering has begun: find out what the node lacks, and ask for it before all that waits.
+   *
+   * @param {Welcome} welcome
+   */
+  failedOver(welcome) {
+    if (welcome.withdrawn.length > 0) this.withdrawn(welcome.withdrawn, welcome.selections);
+    const missing = this.#promises.missing(welcome, this.#table.unansweredAsks);
+    this.streams.failedOver();
+    if (missing.length > 0) this.#restore(missing, welcome.selections);
+  }
+
+  /**
+   * A right was withdrawn.
+   *
+   * @param {string[]} withdrawn - Selectors.
+   * @param {string[]} selections - What the node has left.
+   */
+  withdrawn(withdrawn, selections) {
+    this.#promises.withdrawn(selections);
+    this.#wanted.withdrawn(withdrawn, this.#promises.selections);
+  }
+
+  /**
+   * The session is over, or about to be: every caller gets the error.
+   *
+   * @param {SessionEnded} error
+   */
+  fail(error) {
+    this.#ended ??= error;
+    this.#table.fail(error);
+    this.#cancelRetry?.();
+    this.#wakeIdle();
+  }
+
+  /**
+   * @param {Ask[]} missing
+   * @param {string[]} selections - What the node has instead.
+   */
+  #restore(missing, selections) {
+    this.#declare({
+      code: PROMISES_RESTORED,
+      message: `the grid had forgotten what it had promised to this session; ${missing.length} requests restore it`,
+    });
+    for (const repair of this.#table.addRepairs(missing)) {
+      // Nobody waits for it; should the node refuse for another reason, the notice has said what is missing.
+      repair.answer.catch((error) => {
+        if (!(error instanceof Forbidden) || repair.ask.type !== "subscribe") return;
+        const { selector } = repair.ask;
+        this.#promises.forbidden(selector, selections);
+        this.#wanted.withdrawn([selector], Selections.fromWire(selections));
+        this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
+      });
+    }
+  }
+
+  #wakeIdle() {
+    if (this.#table.unanswered === 0) for (const wake of this.#idle.splice(0)) wake();
+  }
+}
+
+/**
+ * @param {CallOptions} options
+ * @throws {TypeError} They make no sense.
+ * @throws {unknown} The reason of a signal that is aborted.
+ */
+function checkCall({ timeout, signal }) {
+  checkSeconds("timeout", timeout);
+  checkSignal(signal);
+}
