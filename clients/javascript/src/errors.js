@@ -11,6 +11,7 @@
  * │   ├── SessionRefused          a node was reached and will not go on with the session
  * │   └── SessionFailed           this client, or a node, broke the protocol: a bug
  * ├── RequestTimedOut             the caller's own time limit; .sent
+ * ├── StreamOverflow              a stream was read so slowly that not even the newest values can be kept
  * ├── RemoteProtocolError         used inside: the node sent what the protocol does not allow; .closeCode
  * └── RequestRefused              one request was refused, nothing else is harmed; .code
  *     ├── InvalidTopic, InvalidSelector, InvalidProperties, InvalidValue
@@ -109,6 +110,9 @@ export class RemoteProtocolError extends GatewayError {
     this.closeCode = closeCode;
   }
 }
+
+/** A stream was read so slowly that the newest values alone were more than it may keep; it has ended. */
+export class StreamOverflow extends GatewayError {}
 
 /** One request was refused; nothing else is harmed. */
 export class RequestRefused extends GatewayError {

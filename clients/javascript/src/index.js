@@ -32,6 +32,7 @@ export {
   SessionExpired,
   SessionFailed,
   SessionRefused,
+  StreamOverflow,
   TooManySelections,
   Unauthenticated,
   ValueTooLarge,

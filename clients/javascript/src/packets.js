@@ -51,6 +51,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {BackoffAdvice} backoff
  * @property {Record<string, string>} properties
  * @property {string[]} selections
+ * @property {string[]} supports - What the server knows beyond the first release.
  * @property {string[]} withdrawn - Selectors that were taken out, because the session may not select them any more.
  *
  * @typedef {{type: "ack" | "pong", received: number}} Ack
@@ -263,6 +264,8 @@ function readWelcome(packet) {
     properties: texts(packet, "properties"),
     selections: list(packet, "selections"),
     withdrawn: list(packet, "withdrawn"),
+    // Words for what this client may know nothing of; whatever else is there says nothing to it.
+    supports: Array.isArray(packet.supports) ? packet.supports.filter((each) => typeof each === "string") : [],
   };
 }
 

@@ -4,38 +4,38 @@
  * @module
  */
 
-/** Bytes that a text has about it in memory and on the wire, and a number or another plain value altogether. */
-const VALUE_BYTES = 8;
+/** Bytes of a value besides its texts: of a number all, of others what is round them; about as many as on the wire. */
+const VALUE_BYTES = 4;
 
 /** Topics delivered last whose versions are remembered; there may be twice as many for a while. */
-export const VERSIONS_KEPT = 32_768;
+export const VERSIONS_KEPT = 50_000;
 
 /**
  * @typedef {import("./streams.js").Update} Update
+ * @typedef {{update: Update, bytes: number}} Kept
  */
 
 /**
- * First in, first out up to two bounds; beyond either, the newest update per topic until it has been emptied. So it holds at
- * most its bounds or one update per topic, whichever is more.
+ * First in, first out up to two bounds; beyond either, the newest update per topic until it has been emptied.
  */
 export class ConflatingQueue {
   #packets;
-  #limit;
-  /** @type {{update: Update, bytes: number}[]} */
+  /** @type {Kept[]} */
   #queue = [];
   #first = 0;
-  #bytes = 0;
-  /** @type {Map<string, Update> | null} */
+  /** @type {Map<string, Kept> | null} */
   #folded = null;
 
   /**
    * @param {number} packets - Updates to keep before they are folded.
-   * @param {number} bytes - Likewise, about as many as they have as JSON text.
+   * @param {number} limit - Bytes of them, likewise.
    */
-  constructor(packets, bytes) {
+  constructor(packets, limit) {
     this.#packets = packets;
-    this.#limit = bytes;
-    /** Updates that were replaced here. */
+    this.limit = limit;
+    /** Bytes of what is kept. */
+    this.bytes = 0;
+    /** Updates that others took the place of here. */
     this.conflated = 0;
   }
 
@@ -43,70 +43,83 @@ export class ConflatingQueue {
     return this.#queue.length - this.#first + (this.#folded?.size ?? 0);
   }
 
+  /** Whether the newest updates alone are more bytes than may be kept; a single one always may. */
+  get overflows() {
+    return this.#folded !== null && this.#folded.size > 1 && this.bytes > this.limit;
+  }
+
   /** @param {Update} update */
   push(update) {
+    const kept = { update, bytes: sizeOf(update.value) + update.topic.length };
+    this.bytes += kept.bytes;
     if (this.#folded !== null) {
-      this.#fold(update);
+      this.#fold(this.#folded, kept);
       return;
     }
-    const bytes = sizeOf(update.value) + update.topic.length;
-    this.#queue.push({ update, bytes });
-    this.#bytes += bytes;
-    if (this.length <= this.#packets && this.#bytes <= this.#limit) return;
+    this.#queue.push(kept);
+    if (this.length <= this.#packets && this.bytes <= this.limit) return;
     this.#folded = new Map();
-    for (const each of this.#queue.slice(this.#first)) this.#fold(each.update);
-    this.#empty();
+    for (const each of this.#queue.slice(this.#first)) this.#fold(this.#folded, each);
+    this.#queue = [];
+    this.#first = 0;
   }
 
   /** @returns {Update | null} Null if there is none. */
   take() {
-    if (this.#folded !== null) {
-      const [[topic, update]] = /** @type {[[string, Update]]} */ ([this.#folded.entries().next().value]);
-      this.#folded.delete(topic);
-      if (this.#folded.size === 0) this.#folded = null;
-      return update;
-    }
-    const taken = this.#queue[this.#first];
+    const taken = this.#folded === null ? this.#next() : this.#newest(this.#folded);
     if (taken === undefined) return null;
+    this.bytes -= taken.bytes;
+    return taken.update;
+  }
+
+  clear() {
+    this.#queue = [];
+    this.#first = this.bytes = 0;
+    this.#folded = null;
+  }
+
+  #next() {
+    const taken = this.#queue[this.#first];
+    if (taken === undefined) return undefined;
     this.#first += 1;
-    this.#bytes -= taken.bytes;
     // What has been taken is cut off seldom, as that costs as much as what is left is long.
     if (this.#first * 2 > this.#queue.length) {
       this.#queue = this.#queue.slice(this.#first);
       this.#first = 0;
     }
-    return taken.update;
+    return taken;
   }
 
-  clear() {
-    this.#empty();
-    this.#folded = null;
-  }
-
-  #empty() {
-    this.#queue = [];
-    this.#first = this.#bytes = 0;
+  /** @param {Map<string, Kept>} folded */
+  #newest(folded) {
+    const [[topic, taken]] = /** @type {[[string, Kept]]} */ ([folded.entries().next().value]);
+    folded.delete(topic);
+    if (folded.size === 0) this.#folded = null;
+    return taken;
   }
 
   /**
    * The newest takes the place of the oldest in line, and says how many it stands for. If one of them was no successor of
    * what was delivered before, it is none either.
    *
-   * @param {Update} update
+   * @param {Map<string, Kept>} folded
+   * @param {Kept} kept
    */
-  #fold(update) {
-    const folded = /** @type {Map<string, Update>} */ (this.#folded);
+  #fold(folded, kept) {
+    const { update } = kept;
     const before = folded.get(update.topic);
     if (before === undefined) {
-      folded.set(update.topic, update);
+      folded.set(update.topic, kept);
       return;
     }
     this.conflated += 1;
-    folded.set(update.topic, {
+    this.bytes -= before.bytes;
+    kept.update = {
       ...update,
-      snapshot: before.snapshot || update.snapshot,
-      folded: before.folded + 1 + update.folded,
-    });
+      snapshot: before.update.snapshot || update.snapshot,
+      folded: before.update.folded + 1 + update.folded,
+    };
+    folded.set(update.topic, kept);
   }
 }
 

@@ -34,7 +34,8 @@ export const RETRY_MAXIMUM = 5;
 /**
  * A request without its number, as it is written.
  *
- * @typedef {{type: "subscribe" | "unsubscribe", selector: string}
+ * @typedef {{type: "subscribe", selector: string}
+ *   | {type: "unsubscribe", selector: string, keep?: string[]}
  *   | {type: "publish", topic: string, text: string}
  *   | {type: "properties", set: Record<string, string | null>}
  *   | {type: "authenticate", secret: string, principal: string}} Ask
@@ -86,6 +87,13 @@ export class PendingRequest {
     });
   }
 
+  /** @param {Ask} ask */
+  change(ask) {
+    if (ask === this.ask) return;
+    this.ask = ask;
+    this.fields = written(ask);
+  }
+
   /** @returns {string} What goes into a session packet. */
   packet(resubmitted = false) {
     const mark = resubmitted ? '"resubmitted":true,' : "";
@@ -129,9 +137,13 @@ export class RequestTable {
     return [...this.#unanswered.values()].map(({ ask }) => ask);
   }
 
-  /** All requests without an answer, in order: those sent, then those that wait and are still wanted. */
-  get openAsks() {
-    return [...this.unansweredAsks, ...this.#waiting.filter(({ done }) => !done).map(({ ask }) => ask)];
+  /**
+   * Have other requests asked in the place of some, from the next time on that they are sent.
+   *
+   * @param {(ask: Ask) => Ask} change
+   */
+  rewrite(change) {
+    for (const pending of [...this.#unanswered.values(), ...this.#waiting]) pending.change(change(pending.ask));
   }
 
   /** The lowest number without an answer; null if there is none. */

@@ -65,7 +65,9 @@ export class Selections {
    */
   after(ask) {
     if (ask.type !== "subscribe" && ask.type !== "unsubscribe") return this;
-    return this.with({ selects: ask.type === "subscribe", selector: parseSelector(ask.selector) });
+    const changed = this.with({ selects: ask.type === "subscribe", selector: parseSelector(ask.selector) });
+    const stays = ask.type === "unsubscribe" ? (ask.keep ?? []) : [];
+    return stays.reduce((list, each) => list.with({ selects: true, selector: parseSelector(each) }), changed);
   }
 
   /**
@@ -74,29 +76,6 @@ export class Selections {
    */
   equals(other) {
     return sameTexts(this.toWire(), other.toWire());
-  }
-
-  /**
-   * Tell whether two lists have the same entries in orders that mean the same: two entries may change places unless one
-   * selects what the other deselects.
-   *
-   * @param {Selections} other
-   * @returns {boolean}
-   */
-  means(other) {
-    const places = new Map(other.toWire().map((text, index) => [text, index]));
-    const found = this.toWire().map((text) => places.get(text));
-    if (places.size !== found.length || found.includes(undefined)) return false;
-    return this.entries.every(
-      (entry, index) =>
-        entry.selects ||
-        this.entries.every(
-          (each, place) =>
-            !each.selects ||
-            place < index === /** @type {number} */ (found[place]) < /** @type {number} */ (found[index]) ||
-            !overlaps(each.selector, entry.selector),
-        ),
-    );
   }
 
   /**

@@ -9,7 +9,7 @@
 
 import { obstacle } from "./content.js";
 import { checkSeconds, checkSignal, unlessAborted } from "./environment.js";
-import { Forbidden, refusal, RequestTimedOut, SessionEnded } from "./errors.js";
+import { Forbidden, refusal, RequestRefused, RequestTimedOut } from "./errors.js";
 import { RequestTable } from "./requests.js";
 import { changed, Promises, Selections } from "./selections.js";
 import { Streams } from "./streams.js";
@@ -18,11 +18,15 @@ import { Wanted } from "./wanted.js";
 /** Code of the notice with which this client itself declares that a grid had forgotten what it had promised. */
 export const PROMISES_RESTORED = "promises_restored";
 
+/** Word of a server that knows what a deselection leaves (protocol 6.3). */
+const KEEP = "keep";
+
 /** Code of the notice that a right was withdrawn (protocol 6.5.4). */
 export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
 
 /**
  * @typedef {import("./packets.js").Welcome} Welcome
+ * @typedef {import("./errors.js").SessionEnded} SessionEnded
  * @typedef {import("./requests.js").Ask} Ask
  * @typedef {import("./requests.js").Reply} Reply
  * @typedef {import("./requests.js").PendingRequest} PendingRequest
@@ -48,6 +52,8 @@ export class RequestSender {
   #promises;
   #wanted;
   #limits;
+  /** Whether the server knows what a deselection leaves (protocol 6.3). */
+  #keeps = false;
   #requestTimeout;
   #send;
   #declare;
@@ -106,9 +112,9 @@ export class RequestSender {
    * @returns {Promise<Reply>}
    */
   async request(ask, options) {
-    const waiting = this.#begin(ask, options);
+    const { answer } = this.#begin(ask, options);
     this.#pump();
-    return waiting;
+    return answer;
   }
 
   /**
@@ -120,14 +126,18 @@ export class RequestSender {
    */
   async subscribe(selector, stream, options) {
     if (this.#ended !== null) throw this.#ended;
+    checkCall(options);
     // It listens before it asks, so that no update can come too early for it.
     this.streams.add(stream);
     this.#wanted.add(selector, stream);
+    const { pending, answer } = this.#begin({ type: "subscribe", selector: selector.text }, options);
+    this.#pump();
     try {
-      await this.request({ type: "subscribe", selector: selector.text }, options);
+      await answer;
     } catch (error) {
-      stream.end(null);
-      this.release(selector, stream);
+      this.#forget(stream);
+      // Who gave up before the answer may have got the selection all the same.
+      if (pending.sent && !(error instanceof RequestRefused)) this.#giveUp(selector);
       throw error;
     }
   }
@@ -139,13 +149,12 @@ export class RequestSender {
    * @param {UpdateStream} stream
    */
   release(selector, stream) {
-    this.streams.discard(stream);
-    this.#wanted.remove(stream);
-    for (const answer of this.#settle(selector, {})) answer.catch(() => {});
+    this.#forget(stream);
+    this.#giveUp(selector);
   }
 
   /**
-   * End the streams of exactly this selector; if there are none, deselect what it matches.
+   * End the streams of exactly this selector; if there are none, take what it matches out of wider ones.
    *
    * @param {Selector} selector
    * @param {CallOptions} options
@@ -153,19 +162,24 @@ export class RequestSender {
   async unsubscribe(selector, options) {
     checkCall(options);
     const streams = this.streams.of(selector.text);
-    for (const stream of streams) {
-      this.streams.discard(stream);
-      this.#wanted.remove(stream);
+    for (const stream of streams) this.#forget(stream);
+    if (!this.#wanted.disinherit(selector) && streams.length === 0) {
+      const wider = this.#wanted.takeOut(selector);
+      if (wider.length === 0) return;
+      this.streams.takeOut(/** @type {UpdateStream[]} */ (wider.filter((each) => each !== null)), selector);
     }
-    if (streams.length > 0 || this.#wanted.disinherit(selector)) {
-      await Promise.all(this.#settle(selector, options));
-    } else {
-      const undo = this.#wanted.deselect(selector);
-      await this.request({ type: "unsubscribe", selector: selector.text }, options).catch((error) => {
-        undo();
-        throw error;
-      });
-    }
+    await Promise.all(this.#settle(selector, options));
+  }
+
+  /** @param {UpdateStream} stream */
+  #forget(stream) {
+    this.streams.discard(stream);
+    this.#wanted.remove(stream);
+  }
+
+  /** @param {Selector} selector */
+  #giveUp(selector) {
+    for (const answer of this.#settle(selector, {})) answer.catch(() => {});
   }
 
   /** Wait until every request that was sent is answered. @returns {Promise<void>} */
@@ -182,10 +196,10 @@ export class RequestSender {
    */
   #settle(selector, options) {
     if (this.#ended !== null) return [];
-    const held = this.#table.openAsks.reduce((list, ask) => list.after(ask), this.#promises.selections);
-    const answers = this.#wanted.after(selector, held).map((ask) =>
-      this.#begin(ask, options).catch((error) => {
-        if (ask.type === "subscribe" && !(error instanceof SessionEnded)) this.#withheld(ask.selector, error);
+    const asks = this.#wanted.after(selector).flatMap((each) => asksFor(each, this.#keeps));
+    const answers = asks.map((ask) =>
+      this.#begin(ask, options).answer.catch((error) => {
+        if (error instanceof RequestRefused) this.#withheld(ask, error);
         throw error;
       }),
     );
@@ -197,33 +211,44 @@ export class RequestSender {
   /**
    * What streams still need was not given back to them: they must not wait for it in vain.
    *
-   * @param {string} selector
-   * @param {Error} error
+   * @param {Ask} ask
+   * @param {RequestRefused} error
    */
-  #withheld(selector, error) {
+  #withheld(ask, error) {
+    if (ask.type !== "subscribe") return;
     if (error instanceof Forbidden) {
       const { selections } = this;
-      this.#wanted.withdrawn([selector], this.#promises.selections);
-      this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
+      this.#wanted.withdrawn([ask.selector], this.#promises.selections);
+      this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [ask.selector], selections });
       return;
     }
-    for (const stream of this.streams.of(selector)) {
+    for (const stream of this.streams.of(ask.selector)) {
       stream.end(error);
-      this.streams.discard(stream);
-      this.#wanted.remove(stream);
+      this.#forget(stream);
     }
   }
 
   /**
    * @param {Ask} ask
    * @param {CallOptions} [options]
-   * @returns {Promise<Reply>}
+   * @returns {{pending: PendingRequest, answer: Promise<Reply>}}
+   * @throws {SessionEnded | TypeError} It cannot be asked at all.
    */
-  async #begin(ask, { timeout, signal } = {}) {
+  #begin(ask, { timeout, signal } = {}) {
     checkCall({ timeout, signal });
     if (this.#ended !== null) throw this.#ended;
-    const limit = timeout ?? this.#requestTimeout;
     const pending = this.#table.add(ask);
+    return { pending, answer: this.#answerTo(pending, timeout ?? this.#requestTimeout, signal) };
+  }
+
+  /**
+   * @param {PendingRequest} pending
+   * @param {number | null} limit
+   * @param {AbortSignal | undefined} signal
+   * @returns {Promise<Reply>}
+   */
+  async #answerTo(pending, limit, signal) {
+    const { ask } = pending;
     const error = obstacle(ask, pending.fields, this.#limits);
     if (error !== null) pending.reject?.(error);
     const cancel =
@@ -294,12 +319,28 @@ export class RequestSender {
    * @param {Welcome} welcome
    * @param {boolean} restarted - Whether what is unanswered is to be asked again.
    */
-  resume({ limits }, restarted) {
+  resume({ limits, supports }, restarted) {
     this.#limits = limits;
+    this.#keeps = supports.includes(KEEP);
     this.#table.resume({ limit: limits.requests, restarted, now: this.#environment.now() });
     this.#table.sift(({ ask, fields }) => obstacle(ask, fields, limits));
+    if (!this.#keeps) this.#keepOtherwise();
     this.#wakeIdle();
     this.#pump();
+  }
+
+  /** What was to be asked of a server that knows `keep` goes to one that does not. */
+  #keepOtherwise() {
+    /** @type {Set<string>} */
+    const stays = new Set();
+    this.#table.rewrite((ask) => {
+      if (ask.type !== "unsubscribe" || ask.keep === undefined) return ask;
+      for (const each of ask.keep) stays.add(each);
+      return { type: "unsubscribe", selector: ask.selector };
+    });
+    for (const selector of stays) {
+      if (this.streams.of(selector).length > 0) this.#begin({ type: "subscribe", selector }).answer.catch(() => {});
+    }
   }
 
   /**
@@ -361,6 +402,17 @@ export class RequestSender {
   #wakeIdle() {
     if (this.#table.unanswered === 0) for (const wake of this.#idle.splice(0)) wake();
   }
+}
+
+/**
+ * @param {import("./wanted.js").Deselection} deselection
+ * @param {boolean} keeps - Whether the server knows what stays; another one is asked for that anew.
+ * @returns {Ask[]}
+ */
+function asksFor({ selector, keep }, keeps) {
+  if (keep.length === 0) return [{ type: "unsubscribe", selector }];
+  if (keeps) return [{ type: "unsubscribe", selector, keep }];
+  return [{ type: "unsubscribe", selector }, ...keep.map((each) => ({ type: /** @type {const} */ ("subscribe"), selector: each }))];
 }
 
 /**

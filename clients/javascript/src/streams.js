@@ -14,12 +14,13 @@
  *
  * **Slow consumers.** Up to its bounds every update is kept, in order. Beyond, what waits is folded to the newest update per
  * topic until the queue has been emptied: reading late gives current values and not old ones. What was folded, here or by a
- * node (protocol 5.7.3), is marked on the update that took its place, and counted.
+ * node (protocol 5.7.3), is marked on the update that took its place, and counted. If the newest values alone are too many
+ * bytes, nothing can be spared any more, and the stream ends.
  *
  * @module
  */
 
-import { guarded } from "./errors.js";
+import { guarded, StreamOverflow } from "./errors.js";
 import { iterate } from "./iteration.js";
 import { ConflatingQueue, Versions } from "./queue.js";
 import { matches } from "./selectors.js";
@@ -28,7 +29,7 @@ import { matches } from "./selectors.js";
 export const QUEUE_SIZE = 10_000;
 
 /** Bytes of updates a stream keeps before it conflates: some seconds of a busy connection. */
-export const QUEUE_BYTES = 16 * 1024 * 1024;
+export const QUEUE_BYTES = 64 * 1024 * 1024;
 
 /** Topics for which it is remembered which streams match; beyond, the memory is emptied and fills again. */
 const ROUTES_KEPT = 16_384;
@@ -53,7 +54,7 @@ const ROUTES_KEPT = 16_384;
  * @property {number} [queueSize] - Updates kept before they are conflated.
  * @property {number} [queueBytes] - Bytes of them, likewise.
  * @property {UpdateListener | null} [listener] - Called at once with each update, in place of an iteration.
- * @property {(stream: UpdateStream) => void} [released] - Told once that the application wants no more of it.
+ * @property {(stream: UpdateStream) => void} [released] - Told once that it has ended, though the session goes on.
  */
 
 /** The updates of the topics that one selector matches; iterate over it with `for await`, or give it a listener. */
@@ -63,6 +64,8 @@ export class UpdateStream {
   #released;
   #queue;
   #versions = new Versions();
+  /** What was taken out of it. @type {import("./selectors.js").Selector[]} */
+  #without = [];
   /** Updates that nodes had folded. */
   #foldedByNodes = 0;
   /** @type {Set<() => void>} */
@@ -97,6 +100,11 @@ export class UpdateStream {
   /** Updates that wait to be read. */
   get waiting() {
     return this.#queue.length;
+  }
+
+  /** About how many bytes they have: those of their topics, and of their values as JSON text. */
+  get waitingBytes() {
+    return this.#queue.bytes;
   }
 
   /** Updates that newer ones of their topic took the place of, at a node or here. */
@@ -155,6 +163,10 @@ export class UpdateStream {
     const listener = this.#listener;
     if (listener === null) {
       this.#queue.push(update);
+      if (this.#queue.overflows) {
+        this.end(new StreamOverflow(`the newest values that wait to be read have more than ${this.#queue.limit} bytes`));
+        this.#released(this);
+      }
       this.#wake();
     } else {
       guarded(() => listener(update));
@@ -166,7 +178,16 @@ export class UpdateStream {
    * @returns {boolean}
    */
   wants(topic) {
-    return matches(this.#selector, topic);
+    return matches(this.#selector, topic) && !this.#without.some((each) => matches(each, topic));
+  }
+
+  /**
+   * Deliver nothing any more that *selector* matches.
+   *
+   * @param {import("./selectors.js").Selector} selector
+   */
+  takeOut(selector) {
+    this.#without.push(selector);
   }
 
   /** Another node serves the session: the current values follow. */
@@ -221,6 +242,17 @@ export class Streams {
    */
   of(selector) {
     return this.#streams.filter((each) => each.selector === selector);
+  }
+
+  /**
+   * Take topics out of streams that are wider.
+   *
+   * @param {UpdateStream[]} streams
+   * @param {import("./selectors.js").Selector} selector
+   */
+  takeOut(streams, selector) {
+    for (const stream of streams) stream.takeOut(selector);
+    this.#routes.clear();
   }
 
   /** @param {Update} update */

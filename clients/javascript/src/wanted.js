@@ -1,43 +1,41 @@
 /**
- * What the application wants to see: the selections of its living streams and its deselections, in the order in which they
- * were made; and what to ask for when one of them ends.
+ * What the application wants to see, and what to ask for when it wants less.
  *
- * ```text
- * streams, deselections ──▶ wanted list ─┐
- *                                        ├──▶ requests that turn the one into the other
- * promised and asked for ──▶ held list ──┘
- * ```
- *
- * A selection lasts as long as one stream that asked for it, and a stream that has ended counts as if it had never been. As
- * the last entry of a node's list that matches a topic decides (protocol 6.3), what ends is deselected, and what others want
- * of it is selected again behind it, all in one message.
+ * What a session selects at its node is what its living streams want together. A stream wants what its selector matches, but
+ * for what was taken out of it. When something ends, the node is asked to deselect it, and told what stays because other
+ * streams want it (protocol 6.3). It may send more than is wanted for a while; a stream never delivers what was taken out
+ * of it.
  *
  * @module
  */
 
-import { Selections } from "./selections.js";
 import { covers, overlaps, parseSelector } from "./selectors.js";
+
+/** Selectors that may be said to stay; with more, nothing is deselected now, but when streams end later. */
+const MAX_KEPT = 64;
 
 /**
  * @typedef {import("./selectors.js").Selector} Selector
- * @typedef {import("./selections.js").Entry} Entry
- * @typedef {{type: "subscribe" | "unsubscribe", selector: string}} SelectionAsk
+ * @typedef {{selector: string, keep: string[]}} Deselection
  *
- * @typedef {object} Wish - A stream's selection, a deselection, or a selection that was there before this client was.
- * @property {boolean} selects
+ * @typedef {object} Wish - What a stream wants, or what was selected already before this client was.
+ * @property {object | null} owner - The stream; null if nobody here asked for it.
  * @property {Selector} selector
- * @property {object | null} owner - Who asked for it; null if nobody here did.
- * @property {readonly Selector[]} actual - What nodes hold of it: less than `selector` if a right was withdrawn.
+ * @property {readonly Selector[]} actual - What the node selects for it: less than `selector` if a right was withdrawn.
+ * @property {Selector[]} without - What was taken out of it.
  */
 
 /** The wishes of one session. */
 export class Wanted {
-  /** In the order in which they were made. @type {Wish[]} */
-  #wishes;
+  /** @type {Wish[]} */
+  #wishes = [];
 
-  /** @param {Selections} inherited - What the session selects already when this client begins. */
+  /** @param {import("./selections.js").Selections} inherited - What the session selects already when this client begins. */
   constructor(inherited) {
-    this.#wishes = inherited.entries.map(({ selects, selector }) => ({ selects, selector, owner: null, actual: [selector] }));
+    for (const { selects, selector } of inherited.entries) {
+      if (selects) this.#add(selector, null);
+      else for (const wish of this.#wishes) if (covers(wish.selector, selector)) wish.without.push(selector);
+    }
   }
 
   /**
@@ -47,21 +45,8 @@ export class Wanted {
    * @param {object} owner - The stream.
    */
   add(selector, owner) {
-    this.#wishes = this.#wishes.filter((each) => !(each.selects && each.owner === null && each.selector.text === selector.text));
-    this.#wishes.push({ selects: true, selector, owner, actual: [selector] });
-  }
-
-  /**
-   * Nothing that *selector* matches is wanted any more, until something selects it again.
-   *
-   * @param {Selector} selector
-   * @returns {() => void} Takes it back.
-   */
-  deselect(selector) {
-    const owner = {};
-    this.#wishes.push({ selects: false, selector, owner, actual: [selector] });
-    this.#tidy();
-    return () => this.remove(owner);
+    this.disinherit(selector);
+    this.#add(selector, owner);
   }
 
   /**
@@ -71,7 +56,6 @@ export class Wanted {
    */
   remove(owner) {
     this.#wishes = this.#wishes.filter((each) => each.owner !== owner);
-    this.#tidy();
   }
 
   /**
@@ -82,96 +66,101 @@ export class Wanted {
    */
   disinherit(selector) {
     const before = this.#wishes.length;
-    this.#wishes = this.#wishes.filter((each) => !(each.selects && each.owner === null && each.selector.text === selector.text));
-    this.#tidy();
+    this.#wishes = this.#wishes.filter((each) => each.owner !== null || each.selector.text !== selector.text);
     return this.#wishes.length < before;
+  }
+
+  /**
+   * Take what *selector* matches out of all that is wider.
+   *
+   * @param {Selector} selector
+   * @returns {(object | null)[]} Whom it was taken from; null stands for a selection that nobody here asked for.
+   */
+  takeOut(selector) {
+    const wider = this.#wishes.filter((each) => covers(each.selector, selector) && !lacks(each, selector));
+    for (const wish of wider) wish.without.push(selector);
+    return wider.map(({ owner }) => owner);
   }
 
   /**
    * A right was withdrawn: of these selectors no more is wanted than the node has left.
    *
    * @param {readonly string[]} withdrawn - Selectors, as they stood in the node's list.
-   * @param {Selections} left - The node's list since then.
+   * @param {import("./selections.js").Selections} left - The node's list since then.
    */
   withdrawn(withdrawn, left) {
     const gone = withdrawn.map(parseSelector);
+    const rest = left.entries.filter((each) => each.selects).map(({ selector }) => selector);
     for (const wish of this.#wishes) {
-      if (!wish.selects || !wish.actual.some((each) => gone.some((other) => overlaps(each, other)))) continue;
-      const rest = left.entries.filter((each) => each.selects).map(({ selector }) => selector);
+      if (!wish.actual.some((each) => gone.some((other) => overlaps(each, other)))) continue;
       wish.actual = wish.actual.flatMap((each) =>
         rest.some((other) => covers(other, each)) ? [each] : rest.filter((other) => covers(each, other)),
       );
     }
   }
 
-  /** The list that a node should hold. */
-  get list() {
-    let list = new Selections();
-    for (const { selects, actual } of this.#wishes) for (const selector of actual) list = list.with({ selects, selector });
-    return list;
+  /**
+   * Tell what to deselect, now that something has ended.
+   *
+   * @param {Selector} ended
+   * @returns {Deselection[]} In order; none if others want all of it.
+   */
+  after(ended) {
+    /** @type {Deselection[]} */
+    const deselections = [];
+    this.#release(ended, deselections, new Set());
+    return deselections;
   }
 
   /**
-   * Tell what to ask for, now that something has ended.
-   *
-   * @param {Selector} ended - What ended.
-   * @param {Selections} held - What the node holds once it has executed all that it was asked for.
-   * @returns {SelectionAsk[]} In order; as little as is seen to suffice, and none if others want all of it.
+   * @param {Selector} ended
+   * @param {Deselection[]} deselections
+   * @param {Set<string>} released - Selectors that have been looked at.
    */
-  after(ended, held) {
-    const wanted = this.list;
-    const deselect = { selects: false, selector: ended };
-    const entries =
-      [missing(held, wanted), [deselect, ...missing(held.with(deselect), wanted)]].find((each) =>
-        appended(held, each).means(wanted),
-      ) ?? [deselect, ...affected(ended, wanted)];
-    return entries.map(({ selects, selector }) => ({ type: selects ? "subscribe" : "unsubscribe", selector: selector.text }));
-  }
-
-  /** Forget deselections that have nothing before them to cut out of. */
-  #tidy() {
-    this.#wishes = this.#wishes.filter(
-      (each, index) =>
-        each.selects ||
-        this.#wishes.slice(0, index).some((other) => other.selects && overlaps(other.selector, each.selector)),
+  #release(ended, deselections, released) {
+    if (released.has(ended.text)) return;
+    released.add(ended.text);
+    const wishes = this.#wishes.filter(
+      (each) => !lacks(each, ended) && each.actual.some((selector) => overlaps(selector, ended)),
     );
-  }
-}
-
-/**
- * @param {Selections} list
- * @param {readonly Entry[]} entries
- */
-function appended(list, entries) {
-  return entries.reduce((before, entry) => before.with(entry), list);
-}
-
-/**
- * @param {Selections} held
- * @param {Selections} wanted
- * @returns {Entry[]} The entries that are wanted and not held.
- */
-function missing(held, wanted) {
-  const there = new Set(held.toWire());
-  const texts = wanted.toWire();
-  return wanted.entries.filter((_, index) => !there.has(/** @type {string} */ (texts[index])));
-}
-
-/**
- * Tell what must be said again after *ended* was deselected: what selects some of it, and whatever decided after that.
- *
- * @param {Selector} ended
- * @param {Selections} wanted
- * @returns {Entry[]}
- */
-function affected(ended, wanted) {
-  /** @type {Entry[]} */
-  const again = [];
-  for (const entry of wanted.entries) {
-    const undone = entry.selects && overlaps(entry.selector, ended);
-    if (undone || again.some((each) => each.selects !== entry.selects && overlaps(each.selector, entry.selector))) {
-      again.push(entry);
+    const whole = wishes.some((each) => each.actual.some((selector) => covers(selector, ended)));
+    if (!whole) {
+      const keep = widest(wishes.flatMap(({ actual }) => actual.filter((selector) => overlaps(selector, ended))));
+      if (keep.length > MAX_KEPT) return;
+      deselections.push({ selector: ended.text, keep: keep.map(({ text }) => text) });
+    }
+    // What was taken out of those that stay may be wanted by nobody but what has ended, or is back because they stay.
+    for (const { without } of wishes) {
+      for (const each of without) if (!whole || covers(ended, each)) this.#release(each, deselections, released);
     }
   }
-  return again;
+
+  /**
+   * @param {Selector} selector
+   * @param {object | null} owner
+   */
+  #add(selector, owner) {
+    this.#wishes.push({ owner, selector, actual: [selector], without: [] });
+  }
+}
+
+/**
+ * Tell whether all of *selector* was taken out of a wish.
+ *
+ * @param {Wish} wish
+ * @param {Selector} selector
+ */
+function lacks({ without }, selector) {
+  return without.some((each) => covers(each, selector));
+}
+
+/**
+ * Leave out what others cover.
+ *
+ * @param {Selector[]} selectors
+ * @returns {Selector[]}
+ */
+function widest(selectors) {
+  const distinct = [...new Map(selectors.map((each) => [each.text, each])).values()];
+  return distinct.filter((each) => !distinct.some((other) => other !== each && covers(other, each)));
 }
