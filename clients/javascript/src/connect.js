@@ -163,16 +163,19 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
   const plan = new ReconnectPlan(urls, { ...timing, resumes: true });
   // The counters may not have been kept to the last: the clock is above all that was used before (protocol 11.5).
   let attempt = Math.max(kept.attempt, environment.wall());
+  let { token } = kept;
   const applicant = {
     firstPacket: () => {
       attempt += 1;
-      keeper?.take({ ...kept, attempt });
-      const { token } = kept;
+      keeper?.take({ ...kept, token, attempt });
       return { type: "resume", token, attempt, received: 0, oldest: MAX_NUMBER, supports: SUPPORTS, ...shown };
     },
     accept: (/** @type {import("./packets.js").Welcome} */ welcome) => {
       const numbering = numberingOf(welcome);
-      if (numbering === null) throw unknownNumbering(welcome);
+      if (numbering === null) {
+        ({ token } = welcome);
+        throw unknownNumbering(welcome);
+      }
       if (numbering === Numbering.KEPT || welcome.outcome === Outcome.CREATED) {
         throw new RemoteProtocolError(`its outcome is ${welcome.outcome} and not ${Outcome.FAILED_OVER}`);
       }

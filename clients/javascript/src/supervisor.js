@@ -394,6 +394,8 @@ export class Supervisor {
     const numbering = numberingOf(welcome);
     if (numbering === null) {
       this.#machine.forget();
+      this.#token = welcome.token;
+      this.#keep();
       throw unknownNumbering(welcome);
     }
     if (numbering === Numbering.KEPT) {

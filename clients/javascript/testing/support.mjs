@@ -1,5 +1,37 @@
 /** Time that tests move, and a node that tests play. */
 
+import { connect } from "../src/index.js";
+
+export const URL = "wss://gateway.example";
+
+/** Open a session of a network. */
+export async function open(network, options = {}, welcome = {}) {
+  const before = network.connections.length;
+  const opening = connect(URL, { environment: network.environment, ...options });
+  await network.until(() => network.connections.length > before && network.last.sent.length > 0, "a first packet");
+  network.last.say({ ...WELCOME, ...welcome });
+  const session = await opening;
+  await settle();
+  return session;
+}
+
+/** Wait until the client has come back, and welcome it. */
+export async function comeBack(network, welcome) {
+  const before = network.last;
+  await network.until(() => network.last !== before && network.last.sent.length > 0, "a resume");
+  network.last.say({ ...WELCOME, ...welcome });
+  await settle();
+  return network.last;
+}
+
+/** What `sessionStorage` is to a page. */
+export class Store {
+  items = new Map();
+  getItem = (name) => this.items.get(name) ?? null;
+  setItem = (name, value) => this.items.set(name, value);
+  removeItem = (name) => this.items.delete(name);
+}
+
 /** A clock that stands still until it is moved. */
 export class Clock {
   constructor() {

@@ -1,0 +1,152 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { InvalidValue, RequestRefused, SessionFailed } from "../src/index.js";
+import { comeBack, Network, open, settle } from "../testing/support.mjs";
+
+const FAILED_OVER = { outcome: "failed_over", numbering: "restarted", reason: "gap" };
+
+test("a request that the node names when it closes is dropped and refused, and the session goes on", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const [before, bad, after] = [1, 2, 3].map((value) => session.publish("t", value).catch((error) => error));
+  await settle();
+  network.last.say({ type: "error", code: "bad_value", message: "too deep", request: 2 });
+  network.last.drop(4200);
+  const error = await bad;
+  assert.ok(error instanceof InvalidValue);
+  assert.equal(error.message, "too deep");
+  await comeBack(network, { ...FAILED_OVER, token: "token-2" });
+  const [resume, , ...again] = network.last.packets;
+  assert.deepEqual([resume.type, resume.oldest], ["resume", 3], "its packet is missing");
+  assert.deepEqual(again.map(({ request, resubmitted }) => [request, resubmitted]), [[1, true], [3, true]]);
+  network.last.say({ id: 1, type: "reply", request: 1 }, { type: "reply", request: 3 });
+  await Promise.all([before, after]);
+  assert.equal(session.state, "connected");
+});
+
+test("a node that names one request after the other ends no session", async () => {
+  const network = new Network();
+  const session = await open(network);
+  for (let turn = 1; turn <= 4; turn += 1) {
+    const bad = session.publish("t", turn).catch((error) => error);
+    await settle();
+    const { request } = network.last.packets.at(-1);
+    network.last.say({ type: "error", code: "message_too_big", message: "no", request });
+    network.last.drop(1009);
+    assert.equal((await bad).code, "message_too_big");
+    await comeBack(network, { ...FAILED_OVER, token: `token-${turn + 1}` });
+  }
+  assert.equal(session.state, "connected");
+});
+
+test("a request that was received before its node closed for it may stay out of a reattached session", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const bad = session.publish("t", 1).catch((error) => error);
+  await settle();
+  network.last.say({ type: "error", code: "internal", message: "no", request: 1 });
+  network.last.drop(1011);
+  await bad;
+  await comeBack(network, { outcome: "reattached", numbering: "kept", received: 1, token: "token-2" });
+  assert.deepEqual(network.last.packets.slice(1).map(({ type }) => type), ["ack"]);
+  assert.equal(session.state, "connected");
+});
+
+for (const code of [1009, 4200]) {
+  test(`a request that was the oldest at two closes with ${code} in a row is dropped`, async () => {
+    const network = new Network();
+    const session = await open(network);
+    const bad = session.publish("t", 1).catch((error) => error);
+    const good = session.publish("t", 2);
+    await settle();
+    network.last.drop(code, "no");
+    await comeBack(network, { outcome: "reattached", numbering: "kept", received: 0, token: "token-2" });
+    assert.equal(network.last.packets.filter(({ type }) => type === "publish").length, 2);
+    network.last.drop(code, "no");
+    const error = await bad;
+    assert.ok(error instanceof RequestRefused);
+    assert.equal(error.code, code === 1009 ? "message_too_big" : "protocol_error");
+    await comeBack(network, { ...FAILED_OVER, token: "token-3" });
+    const again = network.last.packets.filter(({ type }) => type === "publish");
+    assert.deepEqual(again.map(({ value }) => value), [2]);
+    network.last.say({ id: 1, type: "reply", request: again[0].request });
+    await good;
+    assert.equal(session.state, "connected");
+  });
+}
+
+test("a node that closes twice with nothing under way has another quarrel, and the session is given up", async () => {
+  const network = new Network();
+  const session = await open(network);
+  network.last.drop(4200);
+  await comeBack(network, { outcome: "reattached", numbering: "kept", token: "token-2" });
+  network.last.drop(4200);
+  await session.closed;
+  assert.ok(session.closedReason instanceof SessionFailed);
+});
+
+test("an outcome of the future is taken by its numbering, and shown as it is", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const publishing = session.publish("t", 1);
+  await settle();
+  network.last.drop();
+  const outcomes = [];
+  session.addEventListener("recovery", ({ detail }) => outcomes.push(detail.outcome));
+  await comeBack(network, { outcome: "mirrored", numbering: "kept", received: 0, token: "token-2" });
+  const [again] = network.last.packets.filter(({ type }) => type === "publish");
+  assert.deepEqual([again.id, again.resubmitted], [1, undefined]);
+  network.last.drop();
+  await comeBack(network, { outcome: "beamed_up", numbering: "restarted", token: "token-3" });
+  const [asked] = network.last.packets.filter(({ type }) => type === "publish");
+  assert.deepEqual([asked.id, asked.resubmitted], [1, true]);
+  network.last.say({ id: 1, type: "reply", request: 1 });
+  await publishing;
+  assert.deepEqual(outcomes, ["mirrored", "beamed_up"]);
+});
+
+for (const strange of [{ outcome: "beamed_up" }, { outcome: "beamed_up", numbering: "sideways" }, { outcome: "reattached", numbering: "sideways" }]) {
+  test(`a welcome whose numbering cannot be known ends no session: ${JSON.stringify(strange)}`, async () => {
+    const network = new Network();
+    const session = await open(network);
+    const publishing = session.publish("t", 1);
+    await settle();
+    network.last.drop();
+    const unknown = await comeBack(network, { ...strange, token: "token-2" });
+    assert.equal(unknown.closed.code, 4000);
+    assert.equal(session.state, "recovering");
+    await comeBack(network, { ...FAILED_OVER, token: "token-3" });
+    const [resume, , again] = network.last.packets;
+    assert.deepEqual([resume.token, resume.received, resume.oldest], ["token-2", 0, Number.MAX_SAFE_INTEGER]);
+    assert.deepEqual([again.request, again.resubmitted], [1, true]);
+    network.last.say({ id: 1, type: "reply", request: 1 });
+    await publishing;
+    assert.equal(session.state, "connected");
+  });
+}
+
+test("a hello may be answered by an outcome of the future", async () => {
+  const session = await open(new Network(), {}, { outcome: "conjured", numbering: "restarted" });
+  assert.equal(session.state, "connected");
+});
+
+test("updates say how many they took the place of, and streams count them", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const heard = [];
+  const subscribing = session.subscribe("a", { listener: ({ folded }) => heard.push(folded) });
+  await settle();
+  const update = (id, version, more = {}) => ({ id, type: "update", topic: "a", version, event: "e", value: 0, ...more });
+  network.last.say({ id: 1, type: "reply", request: 1 }, update(2, 1), update(3, 5, { folded: 3 }), update(4, 5, { folded: 9 }), update(5, 8, { folded: 2, snapshot: true }));
+  assert.deepEqual(heard, [0, 3, 2]);
+  assert.equal((await subscribing).conflated, 5);
+});
+
+test("a notice tells the partitions that it is about", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const notices = [];
+  session.addEventListener("notice", ({ detail }) => notices.push(detail));
+  network.last.say({ id: 1, type: "notice", code: "values_reread", message: "m", partitions: [3, 4] }, { type: "notice", code: "x", message: "m" });
+  assert.deepEqual(notices, [{ code: "values_reread", message: "m", partitions: [3, 4] }, { code: "x", message: "m" }]);
+});
