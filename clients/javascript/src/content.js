@@ -27,6 +27,9 @@ export const PACKET_OVERHEAD = 192;
 /** A surrogate without its other half. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
+/** How `JSON.stringify` begins to write one. */
+const ESCAPED_SURROGATE = "\\ud";
+
 /**
  * Tell whether a text cannot be sent because it is not Unicode.
  *
@@ -55,21 +58,21 @@ export function encodeValue(value) {
   }
   if (text === undefined) throw new InvalidValue(`${named(value)} has no JSON text; publish null to say "nothing"`);
   if (text.length > 2 * MAX_NESTING && isTooDeep(text)) throw tooDeep();
+  // Only halves of pairs are written in this way; a backslash of the value's own is written as two.
+  if (text.includes(ESCAPED_SURROGATE) && text.replaceAll("\\\\", "").includes(ESCAPED_SURROGATE)) {
+    throw new InvalidValue("the value has a text that is not Unicode: a surrogate without its other half");
+  }
   return text;
 }
 
 /**
  * Refuse what `JSON.stringify` would leave out or write as something else.
  *
- * @this {any}
- * @param {string} name
+ * @param {string} _name
  * @param {unknown} value - What `toJSON` made of it, if it has that.
  */
-function checked(name, value) {
+function checked(_name, value) {
   switch (typeof value) {
-    case "string":
-      if (hasLoneSurrogate(value)) throw new InvalidValue("the value has a text that is not Unicode: a surrogate without its other half");
-      break;
     case "number":
       if (!Number.isFinite(value)) throw new InvalidValue(`the value cannot be encoded as JSON: it has the number ${value}`);
       break;
@@ -82,7 +85,6 @@ function checked(name, value) {
         throw new InvalidValue(`the value cannot be encoded as JSON: it has ${named(value)}; make an object or an array of it`);
       }
   }
-  if (hasLoneSurrogate(name)) throw new InvalidValue("the value has a name that is not Unicode: a surrogate without its other half");
   return value;
 }
 
@@ -92,7 +94,7 @@ function checked(name, value) {
  * @param {object} value
  */
 function isPlain(value) {
-  if (Array.isArray(value)) return true;
+  if (Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype) return true;
   const kind = Object.prototype.toString.call(value);
   // The last three are texts, numbers and booleans in disguise, which JSON writes as such.
   return kind === "[object Object]" || kind === "[object String]" || kind === "[object Number]" || kind === "[object Boolean]";

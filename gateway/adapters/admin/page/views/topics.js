@@ -202,19 +202,15 @@ export class Topics {
       .subscribe(selector, { listener: (update) => this.#updated(update) })
       .then((stream) => {
         if (branch.open && !this.#stop.signal.aborted) branch.stream = stream;
-        else void this.#context.live.session.unsubscribe(selector);
+        else stream.close();
       })
       .catch((error) => say(this.#summary, error.message));
   }
 
   /** @param {Branch} branch */
   #unfollow(branch) {
-    if (branch.stream === null) return;
+    branch.stream?.close();
     branch.stream = null;
-    const selector = `${branch.path}/*`;
-    // What the console needs for itself stays selected.
-    if (selector.startsWith("$gateway/")) return;
-    this.#context.live.session.unsubscribe(selector).catch(() => {});
   }
 
   /** @param {import("../client/streams.js").Update} update */
@@ -259,7 +255,10 @@ export class Topics {
   #followOne(branch) {
     void this.#context.live.session
       .subscribe(branch.path, { listener: (update) => this.#updated(update) })
-      .then((stream) => (branch.stream ??= stream))
+      .then((stream) => {
+        if (branch.stream === null) branch.stream = stream;
+        else stream.close();
+      })
       .catch((error) => say(this.#summary, error.message));
   }
 
