@@ -72,15 +72,16 @@ def test_it_has_the_version_of_the_package() -> None:
 
 def test_its_codes_are_those_of_the_registry() -> None:
     script = """
-        import { CloseCode, Outcome, RETRYABLE_ERRORS, reconnectFor } from "./src/codes.js";
+        import { CloseCode, ERROR_CODES, Outcome, RETRYABLE_ERRORS, reconnectFor } from "./src/codes.js";
         const codes = Array.from({ length: 4400 }, (_, code) => reconnectFor(code));
-        console.log(JSON.stringify([CloseCode, Outcome, RETRYABLE_ERRORS, codes, reconnectFor(null)]));
+        console.log(JSON.stringify([CloseCode, Outcome, RETRYABLE_ERRORS, codes, reconnectFor(null), ERROR_CODES]));
     """
     result = run("node", "--input-type=module", "--eval", script)
     assert result.returncode == 0, result.stderr
-    codes, outcomes, retryable, reconnects, lost = json.loads(result.stdout)
+    codes, outcomes, retryable, reconnects, lost, errors = json.loads(result.stdout)
     assert codes == {each.name.upper(): each.code for each in CLOSE_CODES}
     assert set(outcomes.values()) == {each.value for each in Outcome} - {Outcome.REFUSED.value}
+    assert set(errors) >= {code.value for code in ERRORS}
     assert set(retryable) == {code.value for code, spec in ERRORS.items() if spec.retryable}
     from gateway.core.codes import reconnect_for  # noqa: PLC0415 - next to what it is compared with
 

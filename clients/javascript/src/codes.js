@@ -82,6 +82,36 @@ export const RETRYABLE_ERRORS = Object.freeze([
   "too_many_sessions",
 ]);
 
+/** All error codes of protocol section 7; one that is not among them counts as `internal`. */
+export const ERROR_CODES = Object.freeze([
+  ...RETRYABLE_ERRORS,
+  "bad_request",
+  "bad_selector",
+  "bad_topic",
+  "bad_properties",
+  "bad_value",
+  "value_too_large",
+  "too_many_selections",
+  "too_many_topics",
+  "forbidden",
+  "internal",
+  "unauthenticated",
+  "token_invalid",
+  "token_expired",
+  "token_key_retired",
+  "token_superseded",
+  "stale_attempt",
+  "session_unknown",
+  "session_expired",
+  "session_closed",
+  "revoked",
+  "not_replicated",
+  "credentials_expired",
+  "protocol_error",
+  "unknown_packet_type",
+  "message_too_big",
+]);
+
 /** Standard close codes that say "you erred" or "done". */
 const STANDARD_NEVER = new Set([1000, 1002, 1003, 1007, 1008, 1009, 1010]);
 

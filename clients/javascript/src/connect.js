@@ -95,8 +95,8 @@ export async function connect(urls, options = {}) {
     firstPacket: () => hello,
     accept: (/** @type {import("./packets.js").Welcome} */ welcome) => {
       // There is no numbering that could go on; whatever else the outcome is called, the session is a new one.
-      const strange = welcome.outcome === Outcome.REATTACHED || welcome.outcome === Outcome.FAILED_OVER;
-      if (numberingOf(welcome) === Numbering.KEPT || strange) {
+      const ofResumes = welcome.numbering === null && welcome.outcome === Outcome.FAILED_OVER;
+      if (numberingOf(welcome) === Numbering.KEPT || ofResumes) {
         throw new RemoteProtocolError(`its outcome is ${welcome.outcome} and not ${Outcome.CREATED}`);
       }
     },
@@ -176,7 +176,7 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
         ({ token } = welcome);
         throw unknownNumbering(welcome);
       }
-      if (numbering === Numbering.KEPT || welcome.outcome === Outcome.CREATED) {
+      if (numbering === Numbering.KEPT) {
         throw new RemoteProtocolError(`its outcome is ${welcome.outcome} and not ${Outcome.FAILED_OVER}`);
       }
     },
@@ -187,7 +187,8 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
     const { outcome, reason, node, resent, lost, conflated } = reached.welcome;
     const firstRequest = Math.max(kept.request + 1, environment.wall());
     const { attempts } = plan;
-    const recovery = { outcome, reason, node, gapSeconds: null, resent, lost, conflated, attempts, cause: RELOADED };
+    const past = { outcome, numbering: Numbering.RESTARTED, reason, node, gapSeconds: null };
+    const recovery = { ...past, resent, lost, conflated, attempts, cause: RELOADED };
     const beginning = { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials, recovery };
     return new Session(new Supervisor(environment, beginning));
   } catch (error) {

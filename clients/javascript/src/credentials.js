@@ -4,7 +4,7 @@
  * @module
  */
 
-import { checkCredential, PACKET_OVERHEAD } from "./content.js";
+import { checkCredential } from "./content.js";
 import { sleep } from "./environment.js";
 import { SessionEnded } from "./errors.js";
 import { byteLength } from "./packets.js";
@@ -53,11 +53,11 @@ export class Credentials {
   /**
    * Have the application fetch a fresh one.
    *
-   * @param {import("./packets.js").Limits} limits - What a node reads at most.
+   * @param {number} most - Bytes of it that a node takes.
    * @returns {Promise<string>}
    * @throws {AttemptFailed} It failed, took too long, or cannot be sent; what it said is not repeated, as it may be secret.
    */
-  async fresh({ message_bytes: most }) {
+  async fresh(most) {
     const source = /** @type {() => string | Promise<string>} */ (this.#source);
     const done = new AbortController();
     const late = sleep(this.#environment, FETCH_TIMEOUT, done.signal).then(() => null);
@@ -68,9 +68,8 @@ export class Credentials {
     } catch {
       throw new AttemptFailed({ message: "fresh credentials could not be had" });
     }
-    // It shares its message with a token and a principal, so it gets the half.
-    if (2 * byteLength(JSON.stringify(secret)) + PACKET_OVERHEAD > most) {
-      throw new AttemptFailed({ message: `fresh credentials are too long for the ${most} bytes that the node accepts` });
+    if (byteLength(JSON.stringify([this.principal, secret])) > most) {
+      throw new AttemptFailed({ message: "fresh credentials are longer than the node accepts" });
     }
     return secret;
   }

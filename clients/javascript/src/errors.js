@@ -24,7 +24,7 @@
  * @module
  */
 
-import { CloseCode } from "./codes.js";
+import { CloseCode, ERROR_CODES } from "./codes.js";
 
 /** Everything that this client throws on purpose. */
 export class GatewayError extends Error {
@@ -210,7 +210,7 @@ const REFUSALS = new Map([
  * @returns {RequestRefused}
  */
 export function refusal(code, message) {
-  const Kind = REFUSALS.get(code);
+  const Kind = REFUSALS.get(code) ?? (ERROR_CODES.includes(code) ? undefined : RequestFailed);
   return Kind ? new Kind(message || code) : new RequestRefused(message || code, code);
 }
 

@@ -61,7 +61,8 @@ const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_B
  * @property {boolean} [planned] - The client left because the node had asked it to.
  * @property {string | null} [node] - Where the node that asked to leave wants the client to go; null for anywhere.
  * @property {boolean} [violation] - One of the two sides broke the protocol.
- * @property {boolean} [remedied] - What the node closed the connection for will not be sent again.
+ * @property {"at_once" | "later"} [excused] - How to come back in spite of the close code, as one request is, or may be, to
+ *   blame (protocol 4.8).
  *
  * @typedef {{delay: number, url: string}} Attempt - Seconds to wait before, and where to.
  */
@@ -258,15 +259,10 @@ export class ReconnectPlan {
     this.#last = ending;
     const lasted = this.#connectedAt !== null && now - this.#connectedAt >= this.#advice.stable_after;
     this.#connectedAt = null;
-    if (lasted) {
-      this.#violations = 0;
-      this.#bound = null;
-    }
-    let reconnect = reconnectAfter(ending);
-    if (ending.remedied) {
-      this.#violations = 0;
-      reconnect = "at_once";
-    } else if (reconnect === "never") {
+    if (lasted || ending.excused) this.#violations = 0;
+    if (lasted) this.#bound = null;
+    let reconnect = ending.excused ?? reconnectAfter(ending);
+    if (reconnect === "never") {
       if (this.#opened && NODE_SAYS_BUG.has(ending.code ?? 0) && !ending.violation) {
         this.#countViolation(ending);
       } else if (!ending.violation) {

@@ -15,6 +15,7 @@
 
 import { CloseCode, Numbering, numberingOf, SUPPORTS } from "./codes.js";
 import { Connection } from "./connection.js";
+import { PACKET_OVERHEAD } from "./content.js";
 import { EXPIRED, EXPIRING } from "./credentials.js";
 import { sleep } from "./environment.js";
 import { RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
@@ -44,6 +45,8 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @typedef {object} Recovery - The session got a connection again, and this is what came of it.
  * @property {string} outcome - `reattached` (nothing was lost), `failed_over` (state from the grid, values follow), or the
  *   name of another that a later server has.
+ * @property {"kept" | "restarted"} numbering - What the outcome means: both sides went on where they were and resent what
+ *   was missing, or current values follow in the place of what was missed.
  * @property {string | null} reason - Of a failover: `other_node` or `gap`.
  * @property {string} node - Who serves the session now.
  * @property {number | null} gapSeconds - From the moment the client noticed the loss, or left its node on request, to the
@@ -190,33 +193,35 @@ export class Supervisor {
     const now = this.#environment.now();
     this.#lostAt = now;
     this.#connection = null;
-    const remedied = this.#dropRefused(ending);
+    const judged = this.#judge(ending);
     this.#machine.detach();
     this.sender.freeze();
-    this.#plan.lost(remedied ? { ...ending, remedied } : ending, now);
+    this.#plan.lost(judged, now);
     if (ending.code === CloseCode.CREDENTIALS_EXPIRED) this.#credentials.stale = true;
     this.#enter("recovering");
   }
 
   /**
-   * Give up the request for which the node closed the connection: sent again, it would close the next one, too.
+   * Give up the request for which the node closed the connection: sent again, it would close the next one, too. The node
+   * names it; or it is the oldest one without an answer on two such connections in a row.
    *
    * @param {Ending} ending
-   * @returns {boolean} Whether there was one.
+   * @returns {Ending} Excused if it is one request's fault, or may turn out to be.
    */
-  #dropRefused(ending) {
+  #judge(ending) {
     const blamed = this.#blamed;
     const { oldest } = this.sender;
     const suspect = this.#suspect;
     this.#suspect = null;
-    if (blamed?.request && this.#drop(blamed.request, blamed)) return true;
-    if (ending.violation || !REFUSES_PACKET.has(ending.code ?? 0)) return false;
-    if (oldest !== null && oldest === suspect) {
-      const message = `the node closed two connections in a row after this request: ${ending.message}`;
-      return this.#drop(oldest, blamed ?? { code: nameOf(ending), message });
+    if (blamed?.request && this.#drop(blamed.request, blamed)) return { ...ending, excused: "at_once", violation: false };
+    if (ending.violation || !REFUSES_PACKET.has(ending.code ?? 0) || oldest === null) return ending;
+    if (oldest === suspect) {
+      const message = `two connections in a row were closed while this request had no answer: ${ending.message}`;
+      this.#drop(oldest, { code: nameOf(ending), message });
+    } else {
+      this.#suspect = oldest;
     }
-    this.#suspect = oldest;
-    return false;
+    return { ...ending, excused: "later" };
   }
 
   /**
@@ -247,6 +252,7 @@ export class Supervisor {
     /** @type {Recovery} */
     const recovery = {
       outcome,
+      numbering: numberingOf(reached.welcome) ?? Numbering.RESTARTED,
       reason,
       node,
       gapSeconds: this.#environment.now() - this.#lostAt,
@@ -355,7 +361,12 @@ export class Supervisor {
 
   async prepare() {
     const { stale, renewable } = this.#credentials;
-    this.#shown = stale && renewable ? await this.#credentials.fresh(this.welcome.limits) : null;
+    this.#shown = stale && renewable ? await this.#fresh() : null;
+  }
+
+  /** Have fresh credentials fetched, no longer than fits beside a token. */
+  #fresh() {
+    return this.#credentials.fresh(this.welcome.limits.message_bytes - PACKET_OVERHEAD - this.#token.length);
   }
 
   firstPacket() {
@@ -461,8 +472,7 @@ export class Supervisor {
     if (code === EXPIRING && this.#credentials.renewable) {
       const { principal } = this.#credentials;
       const show = (/** @type {string} */ secret) => this.authenticate(secret, principal, { timeout: Infinity });
-      const fresh = () => this.#credentials.fresh(this.welcome.limits);
-      void this.#credentials.refresh(fresh, show, this.#abandon.signal);
+      void this.#credentials.refresh(() => this.#fresh(), show, this.#abandon.signal);
     }
     if (code === PERMISSIONS_WITHDRAWN) {
       this.sender.withdrawn(withdrawn, selections);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { InvalidValue, RequestRefused, SessionFailed } from "../src/index.js";
+import { InvalidValue, RequestFailed, RequestRefused, SessionFailed } from "../src/index.js";
 import { comeBack, Network, open, settle } from "../testing/support.mjs";
 
 const FAILED_OVER = { outcome: "failed_over", numbering: "restarted", reason: "gap" };
@@ -83,6 +83,47 @@ test("a node that closes twice with nothing under way has another quarrel, and t
   network.last.drop(4200);
   await session.closed;
   assert.ok(session.closedReason instanceof SessionFailed);
+});
+
+test("closes for different requests are not in a row", async () => {
+  const network = new Network();
+  const session = await open(network);
+  for (let number = 1; number <= 3; number += 1) {
+    const publishing = session.publish("t", number);
+    await settle();
+    network.last.drop(4200, "no");
+    await comeBack(network, { outcome: "reattached", received: number - 1, token: `token-${number + 1}` });
+    network.last.say({ id: number, received: number, type: "reply", request: number, version: number, event: "e" });
+    assert.equal((await publishing).version, number);
+  }
+  assert.equal(session.state, "connected");
+});
+
+test("all of several bad requests are found out, one after the other", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const calls = [1, 2, 3].map((value) => session.publish("t", value).catch((error) => error));
+  await settle();
+  for (const call of calls) {
+    network.last.drop(4200, "no");
+    await comeBack(network, { outcome: "reattached", numbering: "kept", received: network.last.received ?? 0, token: "token-2" });
+    network.last.drop(4200, "no");
+    assert.match((await call).message, /two connections in a row/);
+    await comeBack(network, { ...FAILED_OVER, token: "token-3" });
+  }
+  assert.equal(session.state, "connected");
+});
+
+test("an error code of a later release counts as internal", async () => {
+  const network = new Network();
+  const session = await open(network);
+  const asking = session.publish("t", 1).catch((error) => error);
+  await settle();
+  network.last.say({ type: "error", code: "out_of_cheese", message: "no close follows" }, { id: 1, type: "reply", request: 1, error: { code: "out_of_cheese", message: "wait", retry_after: 1 } });
+  const error = await asking;
+  assert.ok(error instanceof RequestFailed);
+  assert.equal(error.code, "internal");
+  assert.equal(session.state, "connected");
 });
 
 test("an outcome of the future is taken by its numbering, and shown as it is", async () => {
