@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,31 @@ async def test_what_was_said_survives_the_node(setting: Setting) -> None:
         await bob.publish("prices/A", 2)
     await eventually(lambda: bool(client.events["update"]))
     assert [each["topic"] for each in client.events["update"]] == ["prices/A"]
+
+
+async def test_the_end_of_a_wide_stream_takes_nothing_from_a_narrow_one(setting: Setting) -> None:
+    """While values come: what the narrow one misses, if the node cannot keep it selected meanwhile, is marked."""
+    client = setting.client
+    session = (await setting.connect())["id"]
+    held = next(each for each in setting.one.gateway.node.sessions if each.id == session)
+    await client.do("subscribe", selector="p/A", name="narrow")
+    async with connect(setting.one.url, principal="bob") as bob:
+        for turn in range(5):
+            await client.do("subscribe", selector="p/**", name="wide")
+            for number in range(10):
+                await bob.publish("p/A", [turn, number])
+                if number == 5:
+                    await client.do("closeStream", name="wide")
+        await eventually(lambda: held.selections.to_wire() == ("+p/A",))
+        await bob.publish("p/B", "nobody wants it")
+        await bob.publish("p/A", "last")
+    updates = client.events["update"]
+    await eventually(lambda: updates[-1]["value"] == "last")
+    assert {each["topic"] for each in updates} == {"p/A"}
+    narrow = list({each["version"]: each for each in updates}.values())
+    for before, after in pairwise(narrow):
+        assert after["version"] == before["version"] + 1 or after["snapshot"], (before, after)
+    assert await client.do("openStreams") == ["narrow"]
 
 
 async def test_more_requests_than_a_node_takes_at_once_are_held_back(setting: Setting) -> None:
