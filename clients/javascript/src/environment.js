@@ -119,8 +119,10 @@ export function checkSeconds(name, seconds, { zero = true } = {}) {
  */
 export function checkSignal(signal) {
   if (signal === undefined || signal === null) return;
-  if (!(signal instanceof AbortSignal)) throw new TypeError("signal is an AbortSignal");
-  signal.throwIfAborted();
+  // One of another frame of the page is no instance of this frame's class.
+  const { aborted, reason, addEventListener: listen } = /** @type {AbortSignal} */ (signal);
+  if (typeof aborted !== "boolean" || typeof listen !== "function") throw new TypeError("signal is an AbortSignal");
+  if (aborted) throw reason;
 }
 
 /**

@@ -187,6 +187,16 @@ export function originsOf(urls) {
 async function digestOf(secret, salt) {
   const { subtle } = crypto;
   if (subtle === undefined) return null;
+  // It has no reason to fail; should it all the same, nothing is kept.
+  return makeDigest(subtle, secret, salt).catch(() => null);
+}
+
+/**
+ * @param {SubtleCrypto} subtle
+ * @param {string} secret
+ * @param {string} salt
+ */
+async function makeDigest(subtle, secret, salt) {
   const encoder = new TextEncoder();
   const key = await subtle.importKey("raw", encoder.encode(subjectOf(secret)), "PBKDF2", false, ["deriveBits"]);
   const how = { name: "PBKDF2", hash: "SHA-256", salt: encoder.encode(salt), iterations: ROUNDS };
