@@ -64,7 +64,9 @@ class Ending:
     async def mark(self) -> None:
         session, right = self._record.id, right_of(self._record)
         reason = ErrorCode.SESSION_CLOSED.value
-        await self._call(scripts.SESSION_END(*self._indexes, session, str(right.owner), right.epoch, reason, 0))
+        store = self._grid.sessions
+        keys = (*self._indexes, store._opened(session))
+        await self._call(scripts.SESSION_END(*keys, *store._timed(), session, str(right.owner), right.epoch, reason, 0))
 
     async def forget(self) -> None:
         short = short_hash(self._record.id)
@@ -73,7 +75,8 @@ class Ending:
     async def purge(self) -> None:
         session = self._record.id
         keys = (*self._indexes, self._ended, self._ids)
-        await self._call(scripts.SESSION_PURGE(*keys, session, short_hash(session), MEMORY_MS, 10))
+        clock = self._grid._link.clock.argument()
+        await self._call(scripts.SESSION_PURGE(*keys, clock, session, short_hash(session), MEMORY_MS, 10))
 
     async def promote(self) -> None:
         """The master of the topic partition is replaced by one that has heard of the first publish and nothing else."""
