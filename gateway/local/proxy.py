@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -156,6 +157,24 @@ class FaultProxy:
         for weather in self._weather.values():
             weather.flowing.set()
 
+    def half_close(self, *ways: Way) -> int:
+        """End the stream of every open connection in the given directions, or both: FIN, and nothing after it.
+
+        The other direction goes on, so that a party may believe for long in a connection that is of no use any more.
+
+        Returns:
+            How many were open.
+        """
+        for connection in tuple(self._connections):
+            connection.half_close(ways or BOTH_WAYS)
+        return len(self._connections)
+
+    def heal(self) -> None:
+        """End every stall, delay and limit in both directions. A proxy that refuses goes on to."""
+        self.flow()
+        self.delay(0)
+        self.limit(None)
+
     def delay(self, seconds: float, *ways: Way) -> None:
         """Hold every byte back for *seconds*, in the given directions or both; order and bandwidth stay. 0 ends it."""
         for way in ways or BOTH_WAYS:
@@ -241,6 +260,7 @@ class _Connection:
         self._passed = passed
         self._tasks: list[asyncio.Task[None]] = []
         self._reset = False
+        self._ended: set[Way] = set()
 
     async def run(self, host: str, port: int) -> None:
         """Connect to the target and move bytes both ways until both ends are done, or one of them or a fault resets.
@@ -270,6 +290,18 @@ class _Connection:
             half.reset()
         for task in self._tasks:
             task.cancel()
+
+    def half_close(self, ways: Iterable[Way]) -> None:
+        """Send FIN in the given directions now; what comes from there afterwards is dropped."""
+        for way in ways:
+            sink = self._far if way is Way.UP else self._near
+            if sink is not None:
+                self._end(way, sink.writer)
+
+    def _end(self, way: Way, sink: asyncio.StreamWriter) -> None:
+        if way not in self._ended and not sink.is_closing():
+            self._ended.add(way)
+            sink.write_eof()
 
     async def _move(self, near: _Half, far: _Half) -> None:
         self._tasks = []
@@ -305,7 +337,7 @@ class _Connection:
                 await asyncio.sleep(due - loop.time())
             if not chunk:
                 await weather.flowing.wait()
-                sink.write_eof()
+                self._end(way, sink)
                 return
             while chunk:
                 # A stall that began while the chunk was held back holds it too.
@@ -318,6 +350,8 @@ class _Connection:
                     await asyncio.sleep(len(piece) / rate)
 
     async def _pass(self, way: Way, piece: bytes, sink: asyncio.StreamWriter) -> None:
+        if way in self._ended:
+            return
         weather = self._weather[way]
         allowed = len(piece)
         if weather.cut_after is not None:

@@ -10,6 +10,7 @@ from typing import Final
 import lb.render
 import lb.topology
 from gateway.local.grid_server import GridServer
+from gateway.local.links import Links
 from gateway.local.observatory import Observation, Observatory
 from gateway.local.ports import LOOPBACK
 from gateway.local.processes import ManagedProcess
@@ -109,8 +110,22 @@ class Recipes:
             detached=self._options.detached,
         )
 
-    def configure_balancer(self) -> None:
-        """Write HAProxy's configuration."""
+    def reloaded_balancer(self, old: ManagedProcess) -> ManagedProcess:
+        """Describe a HAProxy that takes the place of a running one.
+
+        It takes the listening sockets over through the runtime socket, so that nobody is refused, and then has the old
+        one end when its connections have (``hard-stop-after`` at the latest).
+        """
+        return ManagedProcess(
+            old.name,
+            [*old.command[:4], "-x", RUNTIME_SOCKET, "-sf", str(old.pid)],
+            log=old.log,
+            directory=self._folder.path,
+            detached=self._options.detached,
+        )
+
+    def configure_balancer(self, links: Links | None) -> None:
+        """Write HAProxy's configuration; it reaches nodes through *links*, if there are any."""
         topology = lb.topology.build(
             {
                 "stickiness": self._options.stickiness,
@@ -123,7 +138,7 @@ class Recipes:
                     {
                         "name": name,
                         "host": LOOPBACK,
-                        "client_port": ports.listen,
+                        "client_port": ports.listen if links is None else links.nodes[name].port,
                         "admin_port": ports.admin,
                         "agent_port": ports.agent,
                     }

@@ -22,6 +22,7 @@ import lb.settings
 from gateway.local import admin
 from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
+from gateway.local.links import Links
 from gateway.local.ports import LOOPBACK
 from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.proxy import FaultProxy
@@ -48,6 +49,7 @@ class Stack:
         options: what it is made of.
         grid: the Redis.
         grid_proxy: what stands between nodes and Redis, if it was asked for.
+        links: the proxies on all links, if they were asked for.
         nodes: the node processes by name.
         balancer: the HAProxy process, if there is one.
         observatory: the Prometheus, if there is one.
@@ -70,7 +72,9 @@ class Stack:
         self.admin_token_file = self._folder.admin_token
         self.grid = self._recipes.grid()
         self.grid_proxy = FaultProxy(LOOPBACK, self._ports.grid) if options.grid_proxy else None
+        self.links = Links(self._ports, grid=not options.grid_url) if options.link_proxies else None
         self.nodes: dict[str, ManagedProcess] = {}
+        self._reloaded: list[ManagedProcess] = []
         self.balancer = self._recipes.balancer() if options.balancer else None
         self.observatory = None if options.observation is None else self._recipes.observatory(options.observation)
 
@@ -144,9 +148,11 @@ class Stack:
                 self._write_state()
             if self.grid_proxy is not None:
                 await self.grid_proxy.start()
+            if self.links is not None:
+                await self.links.start()
             await asyncio.gather(*(self.start_node(node) for node in self.node_names if node not in self._adopted))
             if self.balancer is not None and self.balancer.name not in self._adopted:
-                self._recipes.configure_balancer()
+                self._recipes.configure_balancer(self.links)
                 await self._start_balancer()
             if self.observatory is not None and self.observatory.process.name not in self._adopted:
                 await self.observatory.start(balancer=self.balancer is not None)
@@ -160,10 +166,13 @@ class Stack:
         await asyncio.gather(*(node.stop(grace=0) for node in self.nodes.values()))
         if self.balancer is not None:
             await self.balancer.stop()
+        await asyncio.gather(*(old.stop(grace=0) for old in self._reloaded))
         if self.observatory is not None:
             await self.observatory.process.stop()
         if self.grid_proxy is not None:
             await self.grid_proxy.stop()
+        if self.links is not None:
+            await self.links.stop()
         await self.grid.process.stop()
         self._write_state()
 
@@ -200,15 +209,26 @@ class Stack:
         Raises:
             ProcessFailed: it runs already, or did not become ready.
         """
+        self.launch_node(node, **settings)
+        await self.ready(node)
+
+    def launch_node(self, node: str, **settings: object) -> None:
+        """Start a node and do not wait for it: its grid may be away.
+
+        Args:
+            node: which one.
+            settings: settings of this run only, over those of all nodes.
+
+        Raises:
+            ProcessFailed: it runs already.
+        """
         previous = self.nodes.get(node)
         if previous is not None and previous.running:
             raise ProcessFailed(f"{node} runs already, with pid {previous.pid}")
-        grid = self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
-        process = self._recipes.node(node, grid, settings)
+        process = self._recipes.node(node, self._grid_url_of(node), settings)
         self.nodes[node] = process
         process.start()
         self._write_state()
-        await self.ready(node)
 
     async def ready(self, node: str) -> None:
         """Wait until a node says that it is ready to take sessions.
@@ -281,6 +301,27 @@ class Stack:
         await self.balancer.kill()
         await self._start_balancer()
 
+    async def start_haproxy(self) -> None:
+        """Start a HAProxy that was killed, and wait until it sees the nodes that run.
+
+        Raises:
+            ProcessFailed: it does not see them in time, as a node is hung for example; it runs all the same.
+        """
+        await self._start_balancer()
+
+    def reload_haproxy(self) -> None:
+        """Have a new HAProxy take over, which refuses nobody; the old one goes on with the connections that it has.
+
+        Raises:
+            ProcessFailed: no HAProxy runs.
+        """
+        if self.balancer is None:
+            raise ValueError("this stack has no HAProxy")
+        self._reloaded = [old for old in (*self._reloaded, self.balancer) if old.running]
+        self.balancer = self._recipes.reloaded_balancer(self.balancer)
+        self.balancer.start()
+        self._write_state()
+
     async def restart_redis(self, state: GridRestart, *, snapshot: str = "latest") -> None:
         """Kill Redis with SIGKILL and start it again: as it was, empty, or with an older snapshot of its data.
 
@@ -300,6 +341,11 @@ class Stack:
         balancer = [self.balancer] if self.balancer is not None else []
         observatory = [self.observatory.process] if self.observatory is not None else []
         return [self.grid.process, *self.nodes.values(), *balancer, *observatory]
+
+    def _grid_url_of(self, node: str) -> str:
+        if self.links is not None and self.links.grid:
+            return self.links.grid_url(node)
+        return self.grid_url if self.grid_proxy is None else f"redis://{LOOPBACK}:{self.grid_proxy.port}/0"
 
     def _write_state(self) -> None:
         """Write down what runs, at every start, so that even a half-started stack can be stopped by ``down``."""

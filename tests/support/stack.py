@@ -36,6 +36,7 @@ async def cluster(
     nodes: int = 3,
     balancer: bool = True,
     grid_proxy: bool = False,
+    link_proxies: bool = False,
     grid_url: str = "",
     observation: Observation | None = None,
     **settings: object,
@@ -49,13 +50,15 @@ async def cluster(
         nodes: how many, named n1, n2, …
         balancer: False to go without HAProxy.
         grid_proxy: True to have ``stack.grid_proxy`` between the nodes and Redis.
+        link_proxies: True to have ``stack.links``, a proxy on every link.
         grid_url: of a grid that the test has started itself, in place of a Redis of the stack's own.
         observation: how closely a Prometheus watches; without it there is none.
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2). The journal is off, as it is by default: it
             outlives sessions, and most tests count what is left of them.
     """
     settings = {"journal": "false", **settings}
-    parts = {"balancer": balancer, "grid_proxy": grid_proxy, "grid_url": grid_url, "observation": observation}
+    parts: dict[str, Any] = {"balancer": balancer, "grid_proxy": grid_proxy, "link_proxies": link_proxies}
+    parts |= {"grid_url": grid_url, "observation": observation}
     stack = await _start(folder, nodes, parts, settings)
     try:
         yield stack

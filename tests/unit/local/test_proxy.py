@@ -275,3 +275,23 @@ async def test_a_connection_that_is_just_arriving_is_not_left_behind(turns: int)
         await proxy.stop()
         gc.collect()  # which complains of what nobody has closed
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_half_close_ends_one_way_and_leaves_the_other(proxy: FaultProxy, client: Client, echo: Echo) -> None:
+    assert await client.exchange(b"before") == b"before"
+
+    assert proxy.half_close(Way.DOWN) == 1
+    assert await client.read() == b""
+    client.writer.write(b"after")
+    await until(lambda: echo.received == b"beforeafter")
+    assert echo.open == 1, "the server has not noticed"
+    proxy.half_close(Way.UP)
+    await until(lambda: echo.open == 0)
+
+
+async def test_heal_ends_what_was_asked_for(proxy: FaultProxy, client: Client) -> None:
+    proxy.stall()
+    proxy.delay(60)
+    proxy.limit(1)
+    proxy.heal()
+    assert await client.exchange(b"through") == b"through"

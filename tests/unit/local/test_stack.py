@@ -159,6 +159,38 @@ async def test_the_grid_proxy_stands_between_nodes_and_redis(tmp_path: Path) -> 
             await stack.balanced()
 
 
+async def test_every_link_can_fail_alone(tmp_path: Path) -> None:
+    async with Stack(options(tmp_path, link_proxies=True)) as stack:
+        assert stack.links is not None
+        assert f"redis://127.0.0.1:{stack.links.grid['n1'].port}/0" in stack.nodes["n1"].command
+        assert set(stack.links.by_name()) == {"clients", "n1", "n2", "n1-grid", "n2-grid"}
+        assert await greeting(f"{stack.links.url}?node=n1") == "n1"
+        stack.links.nodes["n1"].refuse()
+        assert await greeting(f"{stack.links.url}?node=n1") == "n2"
+
+
+async def test_a_reload_of_haproxy_refuses_nobody_and_keeps_what_is_open(stack: Stack) -> None:
+    assert stack.balancer is not None
+    old = stack.balancer
+    async with aiohttp.ClientSession() as http, http.ws_connect(f"{stack.url}?node=n1") as socket:
+        stack.reload_haproxy()
+        for _ in range(20):
+            assert await greeting(stack.url) in {"n1", "n2"}
+        await stack.balanced()
+        assert stack.balancer.pid != old.pid
+        assert await socket.receive_str(timeout=10) == "n1"
+    await stack.stop()
+    assert not old.running
+
+
+async def test_a_node_is_launched_without_waiting_for_it(stack: Stack) -> None:
+    await stack.kill_node("n1")
+    stack.launch_node("n1")
+    with pytest.raises(ProcessFailed, match="n1 runs already"):
+        stack.launch_node("n1")
+    await stack.ready("n1")
+
+
 async def test_a_node_that_does_not_come_up_stops_the_rest_and_says_why(tmp_path: Path) -> None:
     stack = Stack(options(tmp_path, node_settings={"log_level": "fail"}))
 
@@ -211,6 +243,15 @@ async def test_a_detached_stack_is_released_and_found_by_its_state(tmp_path: Pat
 def test_a_detached_stack_has_no_fault_proxy(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="detached"):
         options(tmp_path, detached=True, grid_proxy=True)
+    with pytest.raises(ValueError, match="detached"):
+        options(tmp_path, detached=True, link_proxies=True)
+
+
+def test_links_are_not_proxied_twice_and_lead_somewhere(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not through both"):
+        options(tmp_path, grid_proxy=True, link_proxies=True)
+    with pytest.raises(ValueError, match="this stack has none"):
+        options(tmp_path, balancer=False, link_proxies=True)
 
 
 async def test_clearing_removes_what_a_run_left_and_nothing_else(tmp_path: Path) -> None:
