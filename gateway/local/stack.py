@@ -359,6 +359,10 @@ class Stack:
     async def _start_balancer(self) -> None:
         if self.balancer is None:
             raise AssertionError("only called where there is one")
+        if self._reloaded:
+            # One that took over from another cannot do so again: nobody is left to take over from.
+            self._reloaded.append(self.balancer)
+            self.balancer = self._recipes.balancer()
         self.balancer.start()
         self._write_state()
         started = {name for name, process in self.nodes.items() if process.running}

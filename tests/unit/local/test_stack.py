@@ -179,6 +179,8 @@ async def test_a_reload_of_haproxy_refuses_nobody_and_keeps_what_is_open(stack: 
         await stack.balanced()
         assert stack.balancer.pid != old.pid
         assert await socket.receive_str(timeout=10) == "n1"
+    await stack.restart_haproxy()
+    assert await greeting(stack.url) in {"n1", "n2"}
     await stack.stop()
     assert not old.running
 
