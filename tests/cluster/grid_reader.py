@@ -124,13 +124,25 @@ class GridReader:
 
     async def log(self, topic: str) -> list[LogEntry]:
         """Read a topic's entries from its partition's stream, the oldest first."""
-        partition = topic_partition(TopicPath(topic), TOPIC_DEPTH)
-        entries: list[LogEntry] = []
+        return (await self._logs(topic_partition(TopicPath(topic), TOPIC_DEPTH))).get(topic, [])
+
+    async def logs(self) -> dict[str, list[LogEntry]]:
+        """Read the entries of all topics, the oldest first."""
+        found: dict[str, list[LogEntry]] = {}
+        for partition in range(len(self._keys.stream)):
+            found |= await self._logs(partition)
+        return found
+
+    async def _logs(self, partition: int) -> dict[str, list[LogEntry]]:
+        """Read a partition's stream; a value that was restored is told by the event of its publish."""
+        found: dict[str, list[LogEntry]] = {}
         for number, fields in await self._redis.xrange(self._keys.stream[partition]):
-            if topic in fields:
-                version, _, value = fields[topic].partition(" ")
-                entries.append(LogEntry(f"{partition}-{number}", int(version), int(value)))
-        return entries
+            event = f"{partition}-{fields.pop('event', number)}"
+            for topic, stored in fields.items():
+                if topic:
+                    version, _, value = stored.partition(" ")
+                    found.setdefault(topic, []).append(LogEntry(event, int(version), int(value)))
+        return found
 
     async def logs(self, *roots: str) -> dict[str, list[LogEntry]]:
         """Read the entries of all topics below some roots (first segments), each partition once, the oldest first."""

@@ -70,6 +70,10 @@ class SentinelServer(RedisServer):
             configuration.write_text("\n".join(lines) + "\n")
         return [self._binary, str(configuration), "--sentinel"]
 
+    def hurry(self) -> None:
+        """Have it greet and ask more often; a master that comes back is made a replica after four greetings."""
+        self.ask("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 250, "INFO-PERIOD", 500)
+
     def ask(self, *arguments: str | bytes | float) -> Any:
         """Send one command, blocking."""
         return self._call(*arguments)
@@ -166,8 +170,7 @@ class RedisSentinels:
             sentinel = SentinelServer(master, quorum=self._sentinels // 2 + 1)
             self.sentinels.append(sentinel)
             sentinel.__enter__()
-            # How often it greets and asks; a master that comes back is made a replica after four greetings.
-            sentinel.ask("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 250, "INFO-PERIOD", 500)
+            sentinel.hurry()
         self.wait_until_whole()
 
     def _whole(self) -> bool:
