@@ -104,6 +104,10 @@ check: venv ## Check while working: style, types, import contracts, the tests th
 fuzz: venv ## Throw strange input at a node and its files, ten minutes each (OPTIONS="session --seconds 60 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(OPTIONS)
 
+.PHONY: chaos
+chaos: venv system ## Break a cluster at random under load, and judge what it lost (OPTIONS="--grid sentinel --seed 7 --minutes 10")
+	@$(BIN)/python -m tests.chaos $(OPTIONS)
+
 .PHONY: autobahn
 autobahn: venv ## Run the Autobahn WebSocket test suite against the client port (needs Python 2.7; about a minute)
 	@$(BIN)/python -m tests.autobahn $(OPTIONS)

@@ -61,7 +61,9 @@ PROGRAMS: Final[dict[str, click.Command]] = {
 }
 PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "scripts", "loadtests"})
 """Where the modules are that ``python -m`` runs."""
-PROGRAM_PACKAGES: Final = ("benchmarks", "benchmarks.model", "scripts.dashboards", "gateway.local", "loadtests")
+PROGRAM_PACKAGES: Final = (
+    *("benchmarks", "benchmarks.model", "scripts.dashboards", "gateway.local", "loadtests", "tests.chaos"),
+)
 """Those of them that have options which pages speak of."""
 SHELLS: Final = frozenset({"sh", "shell", "bash", "console"})
 BREAKS: Final = re.compile(r"^[;|&()<>]+$")

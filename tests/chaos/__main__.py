@@ -1,0 +1,114 @@
+"""``make chaos``: break a cluster at random, and judge by an account of its own what it lost."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import sys
+import traceback
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from gateway.local.ports import PortsTaken
+from gateway.local.processes import ProcessFailed
+from tests.chaos.faults import CATALOGUE
+from tests.chaos.faults.fault import summary_table
+from tests.chaos.plan import Plan, PlanUnreadable, draw
+from tests.chaos.report import report
+from tests.chaos.run import strike
+
+GRIDS: Final = ("single", "sentinel", "cluster")
+DEFAULT_MINUTES: Final = 1.5
+HELD, VIOLATED, UNUSABLE = 0, 1, 2
+
+
+@click.command()
+@click.option("--seed", type=int, help="Decides the plan and what clients do; drawn if not given.")
+@click.option("--minutes", default=DEFAULT_MINUTES, show_default=True, help="How long faults are struck.")
+@click.option("--faults", help="Only these, with commas between them; see --list.")
+@click.option("--without", help="All but these, with commas between them.")
+@click.option(
+    "--grid", type=click.Choice(GRIDS), default="single", show_default=True, help="What nodes have for a grid."
+)
+@click.option(
+    "--plan",
+    "file",
+    type=click.Path(path_type=Path, exists=True),
+    help="Strike this plan, perhaps shortened by hand, in the place of a drawn one.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path(".local/chaos"),
+    show_default=True,
+    help="Gets a folder for the run, with logs and plan.",
+)
+@click.option("--dry", is_flag=True, help="Write and show the plan, and strike nothing.")
+@click.option("--list", "listed", is_flag=True, help="Tell what faults there are.")
+def main(
+    *,
+    seed: int | None,
+    minutes: float,
+    faults: str | None,
+    without: str | None,
+    grid: str,
+    file: Path | None,
+    folder: Path,
+    dry: bool,
+    listed: bool,
+) -> None:
+    """Break nodes, links, HAProxy and Redis at random under load, and look for broken promises.
+
+    Exits with 0 if everything held, 1 if a promise was broken, 2 if the run could not be made.
+    """
+    if listed:
+        for name, grids, summary in summary_table():
+            click.echo(f"{name:28} {grids:18} {summary}")
+        return
+    try:
+        if file is not None:
+            plan = Plan.read(file, CATALOGUE)
+        else:
+            chosen = [CATALOGUE[name] for name in _names(faults, without)]
+            seed = secrets.randbelow(1 << 32) if seed is None else seed
+            plan = draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen)
+    except PlanUnreadable as unreadable:
+        raise click.UsageError(str(unreadable)) from None
+    if not plan.steps and not dry:
+        raise click.UsageError("the plan has no fault: give more minutes, or other faults")
+    run = folder / f"{plan.grid}-{plan.seed}"
+    run.mkdir(parents=True, exist_ok=True)
+    plan.write(run / "plan.json")
+    click.echo(f"seed {plan.seed}, {plan.grid}, {len(plan.steps)} faults in {plan.seconds:g} s; {run / 'plan.json'}")
+    if dry:
+        for step in plan.steps:
+            click.echo(f"{step.at:6.1f} s  {step}  for {step.lasts:g} s")
+        return
+    # What another run has left, its data above all, is not to be judged again.
+    shutil.rmtree(run / "stack", ignore_errors=True)
+    options = [f"--faults {faults}"] * bool(faults) + [f"--without {without}"] * bool(without)
+    try:
+        outcome = asyncio.run(strike(plan, run / "stack", click.echo))
+    except (ProcessFailed, PortsTaken, OSError, pytest.fail.Exception, pytest.skip.Exception, ExceptionGroup) as failed:
+        click.echo(f"the run could not be made: {failed}", err=True)
+        traceback.print_exception(failed)
+        sys.exit(UNUSABLE)
+    click.echo(report(outcome, options if file is None else [f"--plan {file}"]))
+    sys.exit(VIOLATED if outcome.violations else HELD)
+
+
+def _names(faults: str | None, without: str | None) -> list[str]:
+    wanted = faults.split(",") if faults else list(CATALOGUE)
+    unwanted = without.split(",") if without else []
+    for name in (*wanted, *unwanted):
+        if name not in CATALOGUE:
+            raise click.UsageError(f"there is no fault {name!r}; see --list")
+    return [name for name in wanted if name not in unwanted]
+
+
+if __name__ == "__main__":
+    main()

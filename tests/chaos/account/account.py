@@ -1,0 +1,114 @@
+"""All that was noted of one run, and the verdict on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from gateway.core.selectors import Selector, matches, parse_selector
+from gateway.core.types import TopicPath
+from tests.chaos.account.publishes import Publishes, Snapshot
+from tests.chaos.account.sessions import Sessions
+from tests.chaos.account.updates import SessionUpdates
+from tests.chaos.account.violation import Violation
+
+
+class Account:
+    """Everything that clients were told and that Redis held.
+
+    Attributes:
+        publishes: of all clients.
+        sessions: of all clients.
+        updates: what was sent, by session.
+        generations: when the reader first saw each generation of the grid.
+        snapshots: what the logs held at moments of the run; the last one is of its end.
+        outcomes: recoveries by rung.
+        found: violations that no part of the account has noted by itself.
+    """
+
+    def __init__(self) -> None:
+        self.publishes = Publishes()
+        self.sessions = Sessions()
+        self.updates: dict[str, SessionUpdates] = {}
+        self.generations: list[tuple[float, int]] = []
+        self.snapshots: list[Snapshot] = []
+        self.outcomes: Counter[str] = Counter()
+        self.found: list[Violation] = []
+        self._selectors: dict[str, list[tuple[Selector, float]]] = {}
+
+    def opened(self, at: float, session: str, who: str, *, window: float, slack: float = 0.0) -> SessionUpdates:
+        """A session was created; returns what takes its updates."""
+        self.sessions.opened(at, session, who, window)
+        updates = self.updates[session] = SessionUpdates(who, slack=slack)
+        return updates
+
+    def recovered(self, at: float, session: str, *, outcome: str, conflated: int | None) -> None:
+        """A session got a connection again."""
+        self.outcomes[outcome] += 1
+        self.updates[session].welcomed(at, outcome=outcome, conflated=conflated)
+
+    def notice(self, at: float, session: str, code: str) -> None:
+        """A session was sent a notice."""
+        self.updates[session].notice(at, code)
+        if code == "grid_lost_writes":
+            self.sessions.told(at, session)
+
+    def selected(self, at: float, session: str, selector: str) -> None:
+        """A session has selected topics: the reply has come."""
+        self._selectors.setdefault(session, []).append((parse_selector(selector), at))
+
+    def deselected(self, session: str, selector: str) -> None:
+        """A session asks to have a selector taken out."""
+        gone = parse_selector(selector)
+        self._selectors[session] = [each for each in self._selectors.get(session, []) if each[0] != gone]
+        updates = self.updates[session]
+        updates.deselected([topic for topic in updates.last() if matches(gone, TopicPath(topic))])
+
+    def selects(self, session: str) -> tuple[str, ...]:
+        """Tell which selectors a session has."""
+        return tuple(selector.text for selector, _ in self._selectors.get(session, ()))
+
+    def behind(self, values: Mapping[str, tuple[int, int]], sessions: Sequence[str]) -> dict[str, list[str]]:
+        """Compare what living sessions hold with what the grid holds, when nothing is published (P6).
+
+        Args:
+            values: value and version of every topic in the grid.
+            sessions: which.
+
+        Returns:
+            What is not as it should be, by session.
+        """
+        wrong: dict[str, list[str]] = {}
+        for session in sessions:
+            last = self.updates[session].last()
+            for topic, wanted in values.items():
+                if self._interest(session, topic) is not None and last.get(topic) != wanted:
+                    wrong.setdefault(session, []).append(f"{topic} at {last.get(topic)} instead of {wanted}")
+        return wrong
+
+    def judge(self) -> list[Violation]:
+        """Judge the run, once; in the order of time."""
+        for updates in self.updates.values():
+            updates.finish(self.publishes.may_be_repeated)
+        self.publishes.judge_receipts()
+        lost = []
+        for snapshot in self.snapshots:
+            lost = self.publishes.judge_log(snapshot)
+        interested = {each.topic: self._interested(each.topic) for each in lost}
+        self.sessions.judge_losses(lost, self.generations, interested)
+        violations = [
+            *self.found,
+            *self.publishes.violations,
+            *self.sessions.violations,
+            *(violation for updates in self.updates.values() for violation in updates.violations),
+        ]
+        return sorted(dict.fromkeys(violations), key=lambda violation: violation.at)
+
+    def _interested(self, topic: str) -> list[tuple[str, float]]:
+        found = [(session, self._interest(session, topic)) for session in self._selectors]
+        return [(session, since) for session, since in found if since is not None]
+
+    def _interest(self, session: str, topic: str) -> float | None:
+        return next(
+            (at for selector, at in self._selectors.get(session, ()) if matches(selector, TopicPath(topic))), None
+        )

@@ -1,0 +1,8 @@
+"""The faults: each module declares some of them in the catalogue."""
+
+from __future__ import annotations
+
+from tests.chaos.faults import balancer, link, node, replicated, single
+from tests.chaos.faults.fault import CATALOGUE, Fault
+
+__all__ = ["CATALOGUE", "Fault", "balancer", "link", "node", "replicated", "single"]

@@ -1,0 +1,126 @@
+"""What a fault is, and the catalogue that it is in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from tests.chaos.target import NODES, Target
+
+__all__ = ["ALL_GRIDS", "CATALOGUE", "NODES", "REPLICATED", "SINGLE", "Fault", "Parameters", "fault"]
+
+Parameters: TypeAlias = dict[str, Any]
+
+SINGLE: Final = frozenset({"single"})
+REPLICATED: Final = frozenset({"sentinel", "cluster"})
+ALL_GRIDS: Final = SINGLE | REPLICATED
+
+CATALOGUE: Final[dict[str, Fault]] = {}
+"""All faults by name, as the modules of this package have declared them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that can be done to a cluster, and that ends.
+
+    Attributes:
+        name: on the command line and in plans.
+        summary: one line for people.
+        grids: the kinds of grid that it is for.
+        seconds: how long it lasts, from and to.
+        draw: draws what it hits.
+        claims: what nothing else may hit at the same time: ``node:n1``, ``link:n1``, ``grid-link:n1``, ``grid``,
+            ``balancer``, ``clients``.
+        strike: does it on entering, and ends it on leaving.
+        settles: seconds after its end in which what it claims is still left alone.
+    """
+
+    name: str
+    summary: str
+    grids: frozenset[str]
+    seconds: tuple[float, float]
+    draw: Callable[[Random], Parameters]
+    claims: Callable[[Parameters], frozenset[str]]
+    strike: Callable[[Target, Parameters], AbstractAsyncContextManager[None]]
+    settles: float = 1.0
+
+
+def nothing(random: Random) -> Parameters:
+    """Draw nothing."""
+    del random
+    return {}
+
+
+def a_node(random: Random) -> Parameters:
+    """Draw a node."""
+    return {"node": random.choice(NODES)}
+
+
+def fault(
+    name: str,
+    *,
+    seconds: tuple[float, float],
+    claims: Callable[[Parameters], set[str]],
+    grids: frozenset[str] = ALL_GRIDS,
+    draw: Callable[[Random], Parameters] = nothing,
+    settles: float = 1.0,
+) -> Callable[[Callable[[Target, Parameters], AsyncIterator[None]]], Callable[[Target, Parameters], object]]:
+    """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary."""
+
+    def declare(strike: Callable[[Target, Parameters], AsyncIterator[None]]) -> Callable[[Target, Parameters], object]:
+        context = asynccontextmanager(strike)
+        CATALOGUE[name] = Fault(
+            name=name,
+            summary=(strike.__doc__ or "").strip().splitlines()[0],
+            grids=grids,
+            seconds=seconds,
+            draw=draw,
+            claims=lambda parameters: frozenset(claims(parameters)),
+            strike=context,
+            settles=settles,
+        )
+        return context
+
+    return declare
+
+
+def every_node() -> set[str]:
+    """Claim all nodes and their ways to Redis: what the grid forgets, only their memory has."""
+    return {f"{kind}:{node}" for kind in ("node", "grid-link") for node in NODES}
+
+
+async def again_and_again(act: Callable[[], Any], every: float) -> None:
+    """Do something at once and then at intervals, until cancelled.
+
+    Args:
+        act: does it.
+        every: seconds.
+    """
+    while True:
+        result = act()
+        if asyncio.iscoroutine(result):
+            await result
+        await asyncio.sleep(every)
+
+
+@asynccontextmanager
+async def meanwhile(act: Callable[[], Any], every: float) -> AsyncIterator[None]:
+    """Do something again and again for as long as the block lasts."""
+    task = asyncio.create_task(again_and_again(act, every))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def summary_table(catalogue: Mapping[str, Fault] = CATALOGUE) -> list[tuple[str, str, str]]:
+    """Return name, grids and summary of every fault."""
+    return [
+        (each.name, "all" if each.grids == ALL_GRIDS else ", ".join(sorted(each.grids)), each.summary)
+        for each in catalogue.values()
+    ]

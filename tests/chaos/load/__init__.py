@@ -1,0 +1,1 @@
+"""The load: sessions that publish, listen, come and go, and note everything they are told."""

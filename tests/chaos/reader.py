@@ -1,0 +1,120 @@
+"""Redis read behind the gateway's back, by plain commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from gateway.adapters.redis.keys import Keys
+from gateway.core.types import SessionId
+from gateway.settings.grid_url import GridKind, read_grid_url
+from tests.chaos.account.publishes import Entry, Snapshot
+from tests.chaos.account.remains import Key
+from tests.cluster.grid_reader import PREFIX, GridReader
+from tests.support.redis_server import HOST
+
+LOOK: Final = 5.0
+"""Seconds that one look may take; while Redis is away there is nothing to see."""
+
+UNREADABLE: Final = (RedisError, OSError, TimeoutError, LookupError, StopIteration, KeyError, ValueError, TypeError)
+"""What a look may meet while Redis is away, is being replaced, or has just forgotten everything."""
+
+_KEYS: Final = Keys(PREFIX)
+
+
+class Reader:
+    """Looks into a grid, also into one that has moved since the last look.
+
+    Args:
+        url: of the grid, as nodes have it, past all proxies.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._place = read_grid_url(url)
+
+    @asynccontextmanager
+    async def _grid(self) -> AsyncIterator[GridReader]:
+        # Asking Sentinels blocks, and they may be stopped.
+        async with await asyncio.to_thread(GridReader, self._url) as grid:
+            yield grid
+
+    async def generation(self) -> int:
+        """Tell the generation that nodes have adopted.
+
+        Raises:
+            UNREADABLE: it cannot be told now.
+        """
+        async with asyncio.timeout(LOOK), self._grid() as grid:
+            return int(await grid.call("HGET", _KEYS.grid, "generation"))
+
+    async def adopted(self) -> bool:
+        """Tell whether the one Redis that runs is the one that nodes have adopted."""
+        async with asyncio.timeout(LOOK), self._grid() as grid:
+            run = await grid.call("INFO", "server")
+            return str(run["run_id"]) in str(await grid.call("HGET", _KEYS.grid, "run_id"))
+
+    async def owners(self, sessions: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """Tell epoch and owner of sessions; those that there are not are left out."""
+        found = {}
+        async with asyncio.timeout(LOOK), self._grid() as grid:
+            for session in sessions:
+                epoch, owner = await grid.call("HMGET", _KEYS.session(SessionId(session)), "epoch", "owner")
+                if owner is not None:
+                    found[session] = (int(epoch), str(owner))
+        return found
+
+    async def properties(self, sessions: Iterable[str]) -> dict[str, dict[str, str] | None]:
+        """Tell the user-defined properties of sessions; None for those that there are not."""
+        found = {}
+        async with self._grid() as grid:
+            for session in sessions:
+                stored = await grid.session(session)
+                found[session] = None if stored is None else dict(stored.properties)
+        return found
+
+    async def values(self) -> dict[str, tuple[int, int]]:
+        """Tell value and version of every topic."""
+        async with self._grid() as grid:
+            return await grid.values()
+
+    async def snapshot(self, now: float) -> Snapshot:
+        """Read the logs of all topics.
+
+        Args:
+            now: when this begins.
+        """
+        async with self._grid() as grid:
+            generation = int(await grid.call("HGET", _KEYS.grid, "generation"))
+            logs: dict[str, list[Entry]] = {}
+            for topic, entries in (await grid.logs()).items():
+                logs[topic] = [Entry(each.event, each.version, each.value) for each in entries]
+        return Snapshot(now, generation, logs)
+
+    async def keys(self) -> list[Key]:
+        """Tell all keys of sessions, with the time they have left."""
+        async with self._grid() as grid:
+            return [Key(name, int(await grid.call("PTTL", name))) for name in await grid.of_sessions()]
+
+    async def connections(self) -> dict[str, int]:
+        """Tell how many clients each Redis has that serves the grid."""
+        found = {}
+        for port in await self._ports():
+            client: Any = redis.asyncio.Redis(host=HOST, port=port, socket_timeout=LOOK, decode_responses=True)
+            try:
+                found[f"redis:{port}"] = int((await client.info("clients"))["connected_clients"])
+            finally:
+                await client.aclose()
+        return found
+
+    async def _ports(self) -> list[int]:
+        if self._place.kind is GridKind.CLUSTER:
+            return [each.port for each in self._place.hosts]
+        async with self._grid() as grid:
+            info = await grid.call("INFO", "server")
+            return [int(info["tcp_port"])]

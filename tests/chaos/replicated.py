@@ -1,0 +1,187 @@
+"""Grids with replicas under one face: Sentinels with a master and a replica, and a cluster of three masters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
+
+from redis.exceptions import RedisError
+
+from tests.support.faults import eventually
+from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_sentinel import RedisSentinels, SentinelServer
+from tests.support.redis_server import RedisServer
+
+PROMOTED: Final = 60.0
+"""Seconds, on a quiet machine, in which a replica takes over; two if all goes well. A vote that fails costs six more,
+and a Sentinel that is held up for two seconds does nothing for thirty (TILT)."""
+
+REPLICATION: Final = ("psync", "sync")
+"""Commands that a replica needs to follow its master."""
+
+
+class Servers(Protocol):
+    """What faults need to know of a grid with replicas; all methods block.
+
+    Attributes:
+        url: as nodes want it.
+        tags: hash tags that are worth hitting.
+        sentinels: those that watch, if there are any.
+    """
+
+    url: str
+    tags: Sequence[str]
+    sentinels: Sequence[SentinelServer]
+
+    def master(self, tag: str) -> RedisServer:
+        """The master of a hash tag."""
+
+    def masters(self) -> Sequence[RedisServer]:
+        """All masters."""
+
+    def wait_until_whole(self) -> None:
+        """Wait until every replica follows its master."""
+
+    def move(self, tags: Sequence[str]) -> None:
+        """Move the slots of hash tags to other masters."""
+
+
+class SentinelServers:
+    """A master, a replica and three Sentinels that run."""
+
+    tags: Sequence[str] = ("all",)
+
+    def __init__(self, servers: RedisSentinels) -> None:
+        self._servers = servers
+        self.url = servers.url
+        self.sentinels: Sequence[SentinelServer] = servers.sentinels
+
+    def master(self, tag: str) -> RedisServer:
+        """See ``Servers``."""
+        del tag
+        return self._servers.master()
+
+    def masters(self) -> Sequence[RedisServer]:
+        """See ``Servers``."""
+        return [self._servers.master()]
+
+    def wait_until_whole(self) -> None:
+        """See ``Servers``."""
+        self._servers.wait_until_whole()
+
+    def move(self, tags: Sequence[str]) -> None:
+        """See ``Servers``."""
+        raise AssertionError(f"a master of Sentinels has no slots, not of {tags}")
+
+
+class ClusterServers:
+    """Three masters with a replica each that run."""
+
+    tags: Sequence[str] = (
+        "nodes",
+        *(f"t{number}" for number in range(0, 64, 5)),
+        *(f"s{number}" for number in range(0, 64, 5)),
+    )
+
+    def __init__(self, servers: RedisCluster) -> None:
+        self._servers = servers
+        self.url = servers.url
+        self.sentinels: Sequence[SentinelServer] = ()
+
+    def master(self, tag: str) -> RedisServer:
+        """See ``Servers``."""
+        return self._servers.master_of(tag)
+
+    def masters(self) -> Sequence[RedisServer]:
+        """See ``Servers``."""
+        return self._servers.masters()
+
+    def wait_until_whole(self) -> None:
+        """See ``Servers``."""
+        self._servers.wait_until_whole()
+        self._servers.wait_until_replicated()
+
+    def move(self, tags: Sequence[str]) -> None:
+        """See ``Servers``."""
+        self._servers.move(tags)
+
+
+class ReplicatedGrid:
+    """A grid with replicas that can be hurt without holding the event loop up.
+
+    Args:
+        servers: what runs.
+    """
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self.url = servers.url
+        self.tags = servers.tags
+
+    async def master(self, tag: str) -> RedisServer:
+        """The master of a hash tag."""
+        return await asyncio.to_thread(self._servers.master, tag)
+
+    async def promoted(self, tag: str, old: RedisServer) -> None:
+        """Wait until another server than *old* is the master of a hash tag.
+
+        Raises:
+            AssertionError: none is in time.
+        """
+
+        async def another() -> bool:
+            with suppress(RedisError, LookupError, StopIteration):
+                return await self.master(tag) is not old
+            return False
+
+        await eventually(another, f"another Redis takes over {tag}", within=PROMOTED)
+
+    async def whole(self) -> None:
+        """Wait until every replica follows its master."""
+        await asyncio.to_thread(self._servers.wait_until_whole)
+
+    async def move(self, tags: Sequence[str]) -> None:
+        """Move the slots of hash tags to other masters."""
+        await asyncio.to_thread(self._servers.move, tags)
+
+    async def everywhere(self, *words: str) -> None:
+        """Send a command to every master."""
+        for master in await asyncio.to_thread(self._servers.masters):
+            await master.call(*words)
+
+    async def cut_replication(self, master: RedisServer) -> None:
+        """Let no replica follow a master any more, though everybody else goes on: what it accepts it alone has."""
+        await master.call("ACL", "SETUSER", "default", *(f"-{command}" for command in REPLICATION))
+        await master.call("CLIENT", "KILL", "TYPE", "replica")
+
+    async def mend_replication(self, master: RedisServer) -> None:
+        """End what ``cut_replication`` began."""
+        await master.call("ACL", "SETUSER", "default", *(f"+{command}" for command in REPLICATION))
+
+    def kill_sentinels(self) -> None:
+        """Kill all Sentinels. Stopped ones would do nothing for half a minute after they go on (TILT)."""
+        for each in self._servers.sentinels:
+            each.kill()
+
+    async def restart_sentinels(self) -> None:
+        """Start them again, with what they knew."""
+        for each in self._servers.sentinels:
+            await each.restart()
+            each.hurry()
+
+
+@contextmanager
+def replicated_grid(kind: str) -> Iterator[ReplicatedGrid]:
+    """Start a grid with replicas; blocks for some seconds, and so does the end.
+
+    Args:
+        kind: ``sentinel`` or ``cluster``.
+    """
+    if kind == "sentinel":
+        with RedisSentinels() as sentinels:
+            yield ReplicatedGrid(SentinelServers(sentinels))
+    else:
+        with RedisCluster(replicas=1) as servers:
+            yield ReplicatedGrid(ClusterServers(servers))

@@ -1,0 +1,459 @@
+"""One run: a cluster, a load, the faults of a plan, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.account.account import Account
+from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
+from tests.chaos.account.violation import Violation
+from tests.chaos.faults import CATALOGUE
+from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
+from tests.chaos.load.crowd import ROOTS, Crowd
+from tests.chaos.load.witness import Witness
+from tests.chaos.plan import Plan, Step
+from tests.chaos.reader import UNREADABLE, Reader
+from tests.chaos.target import WINDOW, NotHealed, Target, running
+from tests.support.faults import eventually
+
+HEALED: Final = 30.0
+"""Seconds, on a quiet machine, in which everything must work again after the last fault."""
+
+AUDIBLE: Final = 20.0
+"""Seconds, on a quiet machine, in which everybody must hold what was published last, after everything works again."""
+
+CLOSED: Final = 30.0
+"""Seconds, on a quiet machine, in which all clients must have said bye."""
+
+LOOKS: Final = 0.5
+"""Seconds between two looks into Redis."""
+
+COPIES: Final = 6.0
+"""Seconds between two copies of the data of a Redis, to roll back to."""
+
+FORGIVEN: Final = 3.0
+"""Seconds before a node and the newest data of the grid die together in which a session that is lost was opened."""
+
+RECENT: Final = 10.0
+"""Seconds before a violation in which the faults are named with it."""
+
+PUBLISHERS: Final = 12
+LISTENERS: Final = 16
+SLOW: Final = 3
+HABITS: Final = (
+    frozenset[str](),
+    frozenset({"absent"}),
+    frozenset({"deaf", "mute"}),
+    frozenset({"leaver"}),
+    frozenset({"leaver", "absent"}),
+    frozenset({"leaver", "mute"}),
+    frozenset({"absent", "deaf"}),
+)
+"""Of the witnesses, one each."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault as it happened.
+
+    Attributes:
+        step: of the plan.
+        began: seconds since the beginning of the run.
+        ended: likewise, when it was healed.
+        trouble: what went wrong with ending it; empty if nothing did.
+    """
+
+    step: Step
+    began: float
+    ended: float
+    trouble: str = ""
+
+
+@dataclass
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        plan: that was struck.
+        violations: empty if everything held.
+        struck: the faults.
+        figures: for the table, by name.
+        folder: where logs are.
+    """
+
+    plan: Plan
+    folder: Path
+    violations: list[Violation] = field(default_factory=list)
+    struck: list[Struck] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)
+
+    def around(self, at: float) -> list[str]:
+        """Tell the faults that were active shortly before a moment."""
+        return [
+            f"{each.step} ({each.began:.1f} s to {each.ended:.1f} s)"
+            for each in self.struck
+            if each.began <= at and each.ended >= at - RECENT
+        ]
+
+
+class Run:
+    """Strikes one plan.
+
+    Args:
+        plan: what is struck.
+        target: the cluster.
+        tell: takes lines that show how it goes on.
+        url: where clients connect; through the links of the target if not given.
+        audible: seconds in which everybody must hold what was published last.
+    """
+
+    def __init__(
+        self, plan: Plan, target: Target, tell: Tell, *, url: str | None = None, audible: float = AUDIBLE
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._tell = tell
+        self._audible = audible
+        self._began = time.monotonic()
+        self._epoch = time.time()
+        self.account = Account()
+        self._reader = Reader(target.stack.grid_url)
+        self._crowd = Crowd(url or target.links.url, self.account, self.now, WINDOW, self._excused, plan.seed)
+        self._crowd.publishing.set()
+        self._applications: list[Application] = [
+            *(Publisher(self._crowd, f"publisher-{number}") for number in range(PUBLISHERS)),
+            *(Listener(self._crowd, f"listener-{number}") for number in range(LISTENERS)),
+            *(SlowReader(self._crowd, f"slow-{number}") for number in range(SLOW)),
+        ]
+        self._witnesses = [
+            Witness(self._crowd, f"witness-{number}", habits=habits) for number, habits in enumerate(HABITS)
+        ]
+        self._outcome = Outcome(plan, target.stack.logs)
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._connections: Counter[str] = Counter()
+        target.now = self.now
+        target.about_to_forget = self._about_to_forget
+        target.forgotten = lambda began, ended: self.account.publishes.forgotten.append((began, ended))
+        target.live_sessions = self._live_sessions
+
+    def now(self) -> float:
+        """Seconds since the beginning of the run."""
+        return time.monotonic() - self._began
+
+    async def run(self) -> Outcome:
+        """Do it all."""
+        async with AsyncExitStack() as exits:
+            await exits.enter_async_context(self._background(self._watch(), "watch"))
+            if self._target.kind == "single":
+                await self._target.save()
+                await exits.enter_async_context(self._background(self._copy(), "copy"))
+            async with self._load():
+                await self._strike_all()
+                await self._heal()
+                await self._converge()
+                await self._end()
+        await self._look_at_remains()
+        self._outcome.violations = self.account.judge()
+        self._figures()
+        return self._outcome
+
+    # --- Faults ---------------------------------------------------------------------------------------------------
+
+    async def _strike_all(self) -> None:
+        began = self.now()
+        async with asyncio.TaskGroup() as strikes:
+            for step in self._plan.steps:
+                delay = began + step.at - self.now()
+                if delay > 0:
+                    await asyncio.sleep(delay)
+                strikes.create_task(self._strike(step), name=f"chaos-{step.fault}")
+            await asyncio.sleep(max(0.0, began + self._plan.seconds - self.now()))
+
+    async def _strike(self, step: Step) -> None:
+        fault = CATALOGUE[step.fault]
+        parameters = dict(step.parameters)
+        async with AsyncExitStack() as claims:
+            # On a slow machine the fault before may not have been healed in time; this one waits for it.
+            for claim in sorted(fault.claims(parameters)):
+                await claims.enter_async_context(self._locks.setdefault(claim, asyncio.Lock()))
+            began = self.now()
+            self._tell(f"{began:6.1f} s  {step}  for {step.lasts:g} s")
+            trouble = ""
+            try:
+                async with fault.strike(self._target, parameters):
+                    await asyncio.sleep(step.lasts)
+            except NotHealed as failed:
+                trouble = str(failed)
+                self.account.found.append(Violation("P10", self.now(), step.fault, trouble))
+            ended = self.now()
+            self._outcome.struck.append(Struck(step, began, ended, trouble))
+            await asyncio.sleep(fault.settles)
+
+    def _excused(self, opened: float) -> bool:
+        return any(begin - FORGIVEN <= opened <= end + FORGIVEN for begin, end in self._target.excused)
+
+    async def _about_to_forget(self) -> None:
+        """Read the logs while there are some, if the nodes have adopted this Redis."""
+        try:
+            now = self.now()
+            if await self._reader.adopted():
+                self.account.snapshots.append(await self._reader.snapshot(now))
+        except UNREADABLE:
+            pass
+
+    def _live_sessions(self) -> list[str]:
+        return [life.id for life in self.account.sessions.lives.values() if life.ended is None]
+
+    # --- Meanwhile ------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Look into Redis: who owns what (P3), and which generation nodes have adopted."""
+        while True:
+            lineage = self._target.lineage
+            now = self.now()
+            try:
+                generation = await self._reader.generation()
+                if not self.account.generations or self.account.generations[-1][1] != generation:
+                    self.account.generations.append((now, generation))
+                found = await self._reader.owners(self._live_sessions())
+                if lineage == self._target.lineage:
+                    for session, (epoch, owner) in found.items():
+                        self.account.sessions.owned(now, str(lineage), session, epoch, owner)
+                for server, count in (await self._reader.connections()).items():
+                    self._connections[server] = max(count, self._connections[server])
+            except UNREADABLE:
+                pass
+            await asyncio.sleep(LOOKS)
+
+    async def _copy(self) -> None:
+        while True:
+            await asyncio.sleep(COPIES)
+            async with self._locks.setdefault("grid", asyncio.Lock()):
+                if self._target.stack.grid.process.running:
+                    await self._target.save()
+
+    @asynccontextmanager
+    async def _load(self) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(client.run(), name=client.name) for client in self._clients()]
+        try:
+            yield
+        finally:
+            for task, end in zip(tasks, await _ended(*tasks), strict=True):
+                if isinstance(end, Exception):
+                    told = "".join(traceback.format_exception(end)[-3:])
+                    self._crowd.violated("bug", task.get_name(), f"the client failed: {told}")
+
+    @asynccontextmanager
+    async def _background(self, work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+        task = asyncio.create_task(work, name=f"chaos-{name}")
+        try:
+            yield
+        finally:
+            end = (await _ended(task))[0]
+            if isinstance(end, Exception):
+                raise end
+
+    # --- The end --------------------------------------------------------------------------------------------------
+
+    async def _heal(self) -> None:
+        began = self.now()
+        for proxy in self._target.links:
+            proxy.heal()
+        for wrong in await self._target.healed(HEALED):
+            self._crowd.violated("P10", "cluster", f"{HEALED:g} s after all faults: {wrong}")
+        self._outcome.figures["healed after"] = f"{self.now() - began:.1f} s"
+        self._tell(f"{self.now():6.1f} s  healed")
+
+    async def _converge(self) -> None:
+        """Everybody gets to hear again, and holds what is there; then folds of open connections are declared."""
+        began = self.now()
+        self._crowd.ending.set()
+        topics = self.account.publishes.topics
+        before = {name: len(topic.receipts) for name, topic in topics.items()}
+
+        def published() -> set[str]:
+            return {
+                name.partition("/")[0] for name, topic in topics.items() if len(topic.receipts) > before.get(name, 0)
+            }
+
+        # Publishers end with the run, so that fresh ones speak: into every root.
+        beacons = [_Beacon(self._crowd, f"beacon-{number}") for number in range(len(ROOTS))]
+        tasks = [asyncio.create_task(beacon.run(), name=beacon.name) for beacon in beacons]
+        self._applications += beacons
+        if not await _in_time(lambda: published() >= set(ROOTS), self._audible):
+            missing = sorted(set(ROOTS) - published())
+            self._crowd.violated(
+                "P10", "cluster", f"nobody could publish to {missing} {self._audible:g} s after all was healed"
+            )
+        self._crowd.publishing.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._everybody_hears("after the faults")
+        # What was folded on connections that never broke is declared by the next welcome.
+        self._target.links.entry.cut()
+        await self._everybody_hears("after a last cut")
+        self._outcome.figures["converged after"] = f"{self.now() - began:.1f} s"
+        try:
+            self.account.snapshots.append(await self._reader.snapshot(self.now()))
+            await self._compare_properties()
+        except UNREADABLE as error:
+            self._crowd.violated("P10", "cluster", f"the grid cannot be read at the end: {error!r}")
+        self._tell(f"{self.now():6.1f} s  everybody was heard")
+
+    async def _everybody_hears(self, when: str) -> None:
+        """Every session is connected, and holds what the grid holds (P6, P10)."""
+        state: dict[str, list[str]] = {}
+
+        async def hears() -> bool:
+            nonlocal state
+            if not all(client.connected for client in self._clients()):
+                state = {client.name: ["not connected"] for client in self._clients() if not client.connected}
+                return False
+            try:
+                values = await self._reader.values()
+            except UNREADABLE as error:
+                state = {"grid": [repr(error)]}
+                return False
+            state = self.account.behind(values, self._sessions())
+            return not state
+
+        if not await _in_time(hears, self._audible):
+            for who, wrong in state.items():
+                life = self.account.sessions.lives.get(who)
+                name = who if life is None else f"{life.who} ({who})"
+                self._crowd.violated("P10", name, f"{self._audible:g} s {when}: {len(wrong)} wrong, such as {wrong[0]}")
+
+    def _clients(self) -> list[Application | Witness]:
+        return [*self._applications, *self._witnesses]
+
+    def _sessions(self) -> list[str]:
+        ids = [client.session.id for client in self._applications if client.session is not None]
+        return ids + [witness.wire.id for witness in self._witnesses if witness.wire is not None]
+
+    async def _compare_properties(self) -> None:
+        """The grid holds what every session was promised (P1, P4)."""
+        promised = {
+            client.session.id: (client.name, client.properties, client.promised)
+            for client in self._applications
+            if client.session is not None and client.properties is not None
+        }
+        for session, stored in (await self._reader.properties(promised)).items():
+            name, wanted, at = promised[session]
+            if stored != wanted:
+                what = f"the grid has {stored} of session {session}, promised at {at:.1f} s was {wanted}"
+                self.account.found.append(Violation("P1", at, name, what))
+
+    async def _end(self) -> None:
+        """Everybody says bye."""
+        for witness in self._witnesses:
+            witness.close()
+        ends = asyncio.gather(*(client.close() for client in self._applications))
+        gone = await _in_time(lambda: all(witness.wire is None for witness in self._witnesses), CLOSED)
+        if not gone:
+            left = [witness.name for witness in self._witnesses if witness.wire is not None]
+            self._crowd.violated("P7", ", ".join(left), f"no bye was answered within {CLOSED:g} s")
+        await ends
+
+    async def _look_at_remains(self) -> None:
+        """Nothing is left of sessions (P7); the nodes were not loud, and met no bug."""
+        lives = {life.id: life.confirmed for life in self.account.sessions.lives.values()}
+        left: list[Violation] = []
+
+        async def nothing_left() -> bool:
+            nonlocal left
+            try:
+                left = judge_keys(self.now(), await self._reader.keys(), lives)
+            except UNREADABLE:
+                return False
+            return not left
+
+        began = self.now()
+        if not await _in_time(nothing_left, WINDOW + HEALED):
+            self.account.found += left
+        self._outcome.figures["nothing left after"] = f"{self.now() - began:.1f} s"
+        for server, count in self._connections.items():
+            self.account.found += judge_connections(self.now(), server, count, len(self._target.stack.node_names))
+        for node in self._target.stack.node_names:
+            lines = self._target.stack.log_of(node).read_text(errors="replace").splitlines()
+            self.account.found += judge_log(node, lines, began=self._epoch)
+
+    def _figures(self) -> None:
+        account = self.account
+        updates = account.updates.values()
+        confirmed = sum(life.confirmed for life in account.sessions.lives.values())
+        self._outcome.figures = {
+            "faults": str(len(self._outcome.struck)),
+            "sessions": f"{len(account.sessions.lives)}, {confirmed} ended by a confirmed bye",
+            "publishes": f"{sum(topic.asked for topic in account.publishes.topics.values())} asked, "
+            f"{account.publishes.acknowledged} acknowledged",
+            "updates": f"{sum(each.delivered for each in updates)}, "
+            f"{sum(each.folded for each in updates)} folded in {sum(each.holes for each in updates)} holes",
+            "recoveries": ", ".join(f"{count} {outcome}" for outcome, count in sorted(account.outcomes.items())),
+            "generations": " ".join(str(number) for _, number in account.generations),
+            "most clients of a Redis": str(max(self._connections.values(), default=0)),
+            **self._outcome.figures,
+        }
+
+
+class _Beacon(Publisher):
+    """Publishes to one root after everything was healed."""
+
+    async def run(self) -> None:
+        """Open a session and publish until there is nothing more to publish."""
+        while self.crowd.publishing.is_set():
+            session = await self._open()
+            if session is None:
+                continue
+            number = int(self.name.rpartition("-")[2])
+            topic = f"{ROOTS[number]}/{self.name}/{session.id[:8]}"
+            while self.crowd.publishing.is_set():
+                value = self.crowd.account.publishes.ask(self.crowd.now(), topic, session.id)
+                receipt = await session.publish(topic, value)
+                now = self.crowd.now()
+                self.crowd.account.publishes.acknowledge(now, topic, value, receipt.version, receipt.event_id)
+                await asyncio.sleep(0.2)
+            return
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> list[BaseException | None]:
+    """Cancel tasks until they end: a library that is about to time out may take the cancellation for its own."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=1.0)
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _in_time(condition: Callable[[], object], within: float) -> bool:
+    try:
+        await eventually(condition, "", within=within)  # type: ignore[arg-type]
+    except AssertionError:
+        return False
+    return True
+
+
+async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
+    """Start a cluster, strike a plan, and judge.
+
+    Args:
+        plan: what is struck.
+        folder: for data and logs.
+        tell: takes lines that show how it goes on.
+    """
+    async with running(plan.grid, folder) as target:
+        return await Run(plan, target, tell).run()
+
+
+def command_line(plan: Plan, options: Sequence[str] = ()) -> str:
+    """The command that repeats a run."""
+    words = [f"--seed {plan.seed}", f"--grid {plan.grid}", f"--minutes {plan.seconds / 60:g}", *options]
+    return f'make chaos OPTIONS="{" ".join(words)}"'

@@ -1,0 +1,241 @@
+"""The cluster that is broken: nodes, links, HAProxy and a grid, with what faults need to reach them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import redis.asyncio
+
+from gateway.local import admin
+from gateway.local.links import Links
+from gateway.local.processes import ManagedProcess, ProcessFailed
+from gateway.local.stack import Stack
+from tests.chaos.replicated import ReplicatedGrid, replicated_grid
+from tests.support.faults import eventually
+from tests.support.stack import cluster
+from tests.support.times import scaled
+
+NODES: Final = ("n1", "n2", "n3")
+"""Names of all nodes, as a stack gives them."""
+
+WINDOW: Final = 30.0
+"""Seconds that sessions survive without a connection: longer than overlapping faults keep anybody away."""
+
+READY: Final = 30.0
+"""Seconds, on a quiet machine, in which a node must be ready after a fault has ended."""
+
+DRAINED: Final = 30.0
+"""Seconds, on a quiet machine, that a node may take to drain, of which its own limit is 8."""
+
+ANSWER: Final = 20.0
+"""Seconds for one command of Redis that changes how it behaves."""
+
+MOVE: Final = aiohttp.ClientTimeout(total=5)
+"""For one move; a node that is stopped does not answer."""
+
+SETTINGS: Final[dict[str, Any]] = {
+    "grid_timeout": 1,
+    "lease": 3,
+    "lease_renew": 0.6,
+    "reap_interval": 0.5,
+    "backoff_initial": 0.1,
+    "backoff_maximum": 1,
+    "window_default": WINDOW,
+    "window_maximum": WINDOW,
+    "ping_interval": 2,
+    "ping_timeout": 5,
+    "drain_timeout": 8,
+    "drain_jitter": 0.3,
+    "limit_resend_packets": 256,
+    "stream_length": 1_000_000,
+}
+"""Quicker than in production, so that faults are longer than the limits that they meet. Logs of topics are never cut,
+so that all of them can be judged."""
+
+
+class NotHealed(Exception):
+    """A fault was ended, and the cluster did not come back; the message says what is missing."""
+
+
+class Target:
+    """A running cluster.
+
+    Args:
+        stack: nodes, HAProxy, links and, with one Redis, that.
+        replicated: the grid, if it is not one Redis.
+        kind: ``single``, ``sentinel`` or ``cluster``.
+
+    Attributes:
+        lineage: changes whenever Redis may have other data than before.
+        saved: name of the newest copy of the data of the one Redis.
+        excused: since when sessions may have been lost with their node and what the grid held of them: (from, to).
+        now: returns the seconds since the beginning of the run.
+        about_to_forget: called before the grid forgets; reads what it holds.
+        forgotten: called when it has, with the time from and to.
+        live_sessions: returns the sessions that live.
+    """
+
+    def __init__(self, stack: Stack, replicated: ReplicatedGrid | None, kind: str) -> None:
+        self.stack = stack
+        self.kind = kind
+        self.lineage = 0
+        self.saved: str | None = None
+        self.excused: list[tuple[float, float]] = []
+        self.about_to_forget: Callable[[], Awaitable[None]] = _nothing_to_read
+        self.forgotten: Callable[[float, float], None] = lambda began, ended: None
+        self.live_sessions: Callable[[], Sequence[str]] = list
+        began = time.monotonic()
+        self.now: Callable[[], float] = lambda: time.monotonic() - began
+        self._replicated = replicated
+        self._saves = 0
+
+    @property
+    def links(self) -> Links:
+        """The proxies on all links."""
+        assert self.stack.links is not None, "the target has links"
+        return self.stack.links
+
+    @property
+    def balancer(self) -> ManagedProcess:
+        """The HAProxy."""
+        assert self.stack.balancer is not None, "the target has a HAProxy"
+        return self.stack.balancer
+
+    @property
+    def replicated(self) -> ReplicatedGrid:
+        """The grid with replicas."""
+        assert self._replicated is not None, "the grid has replicas"
+        return self._replicated
+
+    # --- Nodes ----------------------------------------------------------------------------------------------------
+
+    async def ready(self, node: str) -> None:
+        """Wait until a node is ready, which it is not while its grid is away.
+
+        Raises:
+            NotHealed: it is not in time.
+        """
+        if not await self._holds(lambda: admin.answers_ok(self.stack.admin_url(node, "/readyz")), READY):
+            raise NotHealed(f"{node} is not ready {READY:g} s after its fault has ended")
+
+    async def drain(self, node: str) -> None:
+        """Drain a node.
+
+        Raises:
+            NotHealed: it does not end, or not cleanly.
+        """
+        try:
+            code = await self.stack.drain_node(node, timeout=scaled(DRAINED))
+        except ProcessFailed as failed:
+            await self.stack.kill_node(node)
+            raise NotHealed(f"{node} did not end {DRAINED:g} s after SIGTERM") from failed
+        if code:
+            raise NotHealed(f"{node} ended with exit code {code} after SIGTERM")
+
+    async def move_sessions(self, node: str, count: int) -> None:
+        """Have an administrator move some sessions to a node; it may be refused, as a node is away for example."""
+        headers = {"Authorization": f"Bearer {self.stack.admin_token_file.read_text().strip()}"}
+        async with aiohttp.ClientSession(headers=headers, timeout=MOVE) as http:
+            for session in self.live_sessions()[:count]:
+                url = self.stack.admin_url(node, f"/v1/sessions/{session}/move")
+                with suppress(aiohttp.ClientError, TimeoutError):
+                    async with http.post(url, json={"node": node}) as answer:
+                        await answer.read()
+
+    # --- The grid -------------------------------------------------------------------------------------------------
+
+    async def command(self, *words: str) -> Any:
+        """Send a command to the one Redis."""
+        client = redis.asyncio.Redis.from_url(self.stack.grid_url, socket_timeout=ANSWER)
+        try:
+            return await client.execute_command(*words)  # type: ignore[no-untyped-call]
+        finally:
+            await client.aclose()
+
+    async def save(self) -> None:
+        """Keep a copy of the data of the one Redis, to roll back to."""
+        self._saves += 1
+        name = f"copy-{self._saves % 2}"
+        await self.stack.save_grid(name)
+        self.saved = name
+
+    @asynccontextmanager
+    async def grid_changes(self) -> AsyncIterator[None]:
+        """Note that Redis is replaced meanwhile."""
+        self.lineage += 1
+        yield
+        self.lineage += 1
+
+    @asynccontextmanager
+    async def tail_is_lost(self) -> AsyncIterator[None]:
+        """Note that a Redis is replaced by one that may lack its last moments."""
+        began = self.now()
+        async with self.grid_changes():
+            yield
+        self.forgotten(began, self.now())
+
+    @asynccontextmanager
+    async def grid_forgets(self) -> AsyncIterator[None]:
+        """Note that Redis loses data meanwhile; what it holds is read before."""
+        await self.about_to_forget()
+        async with self.tail_is_lost():
+            yield
+
+    # --- The end --------------------------------------------------------------------------------------------------
+
+    async def healed(self, within: float) -> list[str]:
+        """Wait until everything works, after all faults have ended.
+
+        Returns:
+            What does not.
+        """
+        wrong = []
+        for name, process in self.stack.nodes.items():
+            if not process.running:
+                wrong.append(f"{name} does not run: {process!r}")
+        deadline = time.monotonic() + scaled(within)
+        for node in self.stack.node_names:
+            left = max(deadline - time.monotonic(), 1.0) / scaled(1.0)
+            if not await self._holds(lambda node=node: admin.answers_ok(self.stack.admin_url(node, "/readyz")), left):  # type: ignore[misc]
+                wrong.append(f"{node} is not ready")
+        everybody = set(self.stack.node_names)
+
+        async def balanced() -> bool:
+            return await self.stack.nodes_up() == everybody
+
+        if not await self._holds(balanced, READY):
+            wrong.append(f"HAProxy sees {sorted(await self.stack.nodes_up())}")
+        return wrong
+
+    async def _holds(self, condition: Callable[[], Awaitable[bool]], within: float) -> bool:
+        try:
+            await eventually(condition, "", within=within)
+        except AssertionError:
+            return False
+        return True
+
+
+async def _nothing_to_read() -> None:
+    """Nobody keeps an account."""
+
+
+@asynccontextmanager
+async def running(kind: str, folder: Path) -> AsyncIterator[Target]:
+    """Start a cluster on a grid of a kind, and stop it at the end.
+
+    Args:
+        kind: ``single``, ``sentinel`` or ``cluster``.
+        folder: for data and logs.
+    """
+    async with AsyncExitStack() as exits:
+        replicated: ReplicatedGrid | None = None
+        if kind != "single":
+            replicated = exits.enter_context(replicated_grid(kind))
+        url = "" if replicated is None else replicated.url
+        stack = await exits.enter_async_context(cluster(folder, link_proxies=True, grid_url=url, **SETTINGS))
+        yield Target(stack, replicated, kind)

@@ -1,0 +1,336 @@
+"""The account finds what it is there to find: histories with each kind of violation, and the same without it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.chaos.account.account import Account
+from tests.chaos.account.publishes import Entry, Publishes, Snapshot
+from tests.chaos.account.remains import (
+    LOUD,
+    MOST_CONNECTIONS,
+    Key,
+    judge_connections,
+    judge_keys,
+    judge_log,
+)
+from tests.chaos.account.sessions import Identity, Sessions
+from tests.chaos.account.updates import NEAR, SessionUpdates
+from tests.chaos.account.violation import Violation, generation_of
+
+SECOND = 1 << 32
+"""Added to versions of the second generation."""
+
+
+def promises(violations: list[Violation]) -> list[str]:
+    return [violation.promise for violation in violations]
+
+
+def seen(*updates: tuple[int, int, bool]) -> SessionUpdates:
+    """What a session saw of a topic, a second each: value, version, snapshot."""
+    account = SessionUpdates("watcher")
+    for at, (value, version, snapshot) in enumerate(updates):
+        account.update(float(at), "t/1", value, version, snapshot=snapshot)
+    return account
+
+
+# --- Updates ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("updates", "expected"),
+    [
+        pytest.param([(1, 1, True), (2, 2, False), (3, 3, False)], [], id="one after the other"),
+        pytest.param([(1, 1, True), (5, 5, True)], [], id="a snapshot declares what it skips"),
+        pytest.param([(1, 1, True), (1, 1, True)], [], id="the same value as a snapshot"),
+        pytest.param([(1, 1, True), (3, 2, False)], [], id="a publish that was never executed"),
+        pytest.param([(1, 1, True), (2, SECOND + 1, False)], [], id="the next generation goes on"),
+        pytest.param([(1, 1, True), (1, 1, False)], ["P2"], id="delivered twice"),
+        pytest.param([(2, 2, True), (1, 1, True)], ["P6"], id="went back"),
+        pytest.param([(2, 2, True), (1, 1, False), (3, 3, False)], ["P6"], id="went back and on"),
+        pytest.param([(1, 1, True), (2, 1, True)], ["P6"], id="one version with two values"),
+        pytest.param([(2, 2, True), (1, 3, False)], ["P5"], id="an old value with a new version"),
+        pytest.param([(2, 2, True), (2, SECOND + 1, False)], ["P5"], id="one value published twice"),
+        pytest.param([(1, 1, True), (3, 3, False)], ["P2"], id="a hole"),
+        pytest.param([(1, 1, True), (3, SECOND + 1, False)], ["P2"], id="a hole between generations"),
+    ],
+)
+def test_what_a_session_sees_of_a_topic(updates: list[tuple[int, int, bool]], expected: list[str]) -> None:
+    account = seen(*updates)
+    account.finish()
+    assert promises(account.violations) == expected
+
+
+HOLE = ((1, 1, True), (4, 4, False))
+"""Two updates are missing, noticed after 1 s."""
+
+
+@pytest.mark.parametrize(("conflated", "outcome"), [(2, "reattached"), (None, "reattached"), (0, "failed_over")])
+def test_a_welcome_declares_a_hole(conflated: int | None, outcome: str) -> None:
+    account = seen(*HOLE)
+    account.welcomed(5.0, outcome=outcome, conflated=conflated)
+    account.finish()
+    assert (account.violations, account.folded) == ([], 2)
+
+
+def test_a_welcome_that_counts_too_few_does_not() -> None:
+    account = seen(*HOLE)
+    account.welcomed(5.0, outcome="reattached", conflated=1)
+    account.finish()
+    assert promises(account.violations) == ["P2"]
+
+
+def test_a_welcome_declares_nothing_of_what_comes_after_it() -> None:
+    account = seen(*HOLE)
+    account.welcomed(0.5, outcome="failed_over", conflated=None)
+    account.finish()
+    assert promises(account.violations) == ["P2"]
+
+
+@pytest.mark.parametrize(("at", "code", "declared"), [
+    (2.0, "grid_lost_writes", True),
+    (2.0, "values_reread", True),
+    (2.0, "slowed_down", False),
+    (1.5 + NEAR, "values_reread", False),
+])  # fmt: skip
+def test_a_notice_declares_a_hole_near_it(at: float, code: str, declared: bool) -> None:
+    account = seen(*HOLE)
+    account.notice(at, code)
+    account.finish()
+    assert promises(account.violations) == ([] if declared else ["P2"])
+
+
+def test_what_was_not_selected_is_no_hole() -> None:
+    account = seen((1, 1, True))
+    account.deselected(["t/1", "t/2"])
+    account.update(3.0, "t/1", 9, 9, snapshot=False)
+    account.update(4.0, "t/1", 11, 11, snapshot=False)
+    account.finish()
+    assert [violation.at for violation in account.violations] == [4.0]
+
+
+# --- Publishes --------------------------------------------------------------------------------------------------------
+
+
+def published(*values: int, version: int = 0) -> Publishes:
+    """Somebody asked for 1, 2, … up to the last of *values*, a second each, and these were acknowledged."""
+    account = Publishes()
+    for value in range(1, max(values) + 1):
+        assert account.ask(float(value), "t/1", "s") == value
+        if value in values:
+            account.acknowledge(value + 0.5, "t/1", value, version + value, f"e{value}")
+    return account
+
+
+def log(*entries: tuple[int, int], generation: int = 1, at: float = 100.0) -> Snapshot:
+    return Snapshot(at, generation, {"t/1": [Entry(f"e{value}", version, value) for value, version in entries]})
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        pytest.param([(1, 1), (2, 2), (3, 3)], [], id="as told"),
+        pytest.param([(1, 1), (3, 3)], ["P5"], id="an acknowledged one is missing"),
+        pytest.param([(1, 1), (2, 2), (3, 3), (3, 4)], ["P5"], id="one is there twice"),
+        pytest.param([(1, 1), (2, 4), (3, 5)], ["P5", "P5"], id="other versions than told"),
+        pytest.param([(2, 2), (1, 1), (3, 3)], ["P6"], id="in another order"),
+        pytest.param([(1, 1), (2, 2), (3, 3), (7, 7)], ["P5"], id="more than was asked for"),
+    ],
+)
+def test_the_log_has_what_was_acknowledged(entries: list[tuple[int, int]], expected: list[str]) -> None:
+    account = published(1, 2, 3)
+    assert account.judge_log(log(*entries)) == []
+    assert promises(account.violations) == expected
+
+
+def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
+    for entries in ([(1, 1), (3, 3)], [(1, 1), (2, 2), (3, 3)]):
+        account = published(1, 3)
+        account.judge_log(log(*entries))
+        assert account.violations == []
+
+
+def test_what_was_acknowledged_after_the_reading_began_may_be_missing() -> None:
+    account = published(1, 2, 3)
+    account.judge_log(log((1, 1), at=2.0))
+    assert account.violations == []
+
+
+def test_a_topic_that_nobody_publishes_to_is_found() -> None:
+    account = Publishes()
+    account.judge_log(log((1, 1)))
+    assert promises(account.violations) == ["P5"]
+
+
+def test_what_an_older_generation_has_lost_is_told_to_be_declared() -> None:
+    account = published(1, 2)
+    lost = account.judge_log(log((1, 1), generation=2))
+    assert [(each.value, each.generation, each.session) for each in lost] == [(2, 1, "s")]
+    assert account.violations == []
+
+
+def test_a_publish_is_repeated_only_if_the_grid_forgot_it_before_it_was_acknowledged() -> None:
+    twice = log((1, 1), (1, SECOND + 1), generation=2)
+    for forgotten, expected in (((1.2, 1.3), []), ((2.0, 3.0), ["P5"]), ((0.0, 0.5), ["P5"])):
+        account = published(1)
+        account.acknowledge(1.5, "t/1", 1, SECOND + 1, "e1")
+        account.forgotten.append(forgotten)
+        account.judge_log(twice)
+        assert promises(account.violations) == expected
+
+
+def test_receipts_rise_and_have_events_of_their_own() -> None:
+    account = published(1, 2, 3)
+    account.acknowledge(3.5, "t/1", 3, 2, "e1")
+    account.judge_receipts()
+    assert promises(account.violations) == ["P6", "P5"]
+
+
+# --- Sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_stays_what_it_was() -> None:
+    account = Sessions()
+    was = Identity("s", "alice", {"a": "1"}, ("+x/**",))
+    perhaps = Identity("s", "alice", {"a": "2"}, ("+x/**",))
+    account.compare(1.0, "alice", [was, perhaps], was)
+    account.compare(1.0, "alice", [was, perhaps], perhaps)
+    assert account.violations == []
+    account.compare(2.0, "alice", [was, perhaps], Identity("s", "alice", {"a": "1"}, ()))
+    assert promises(account.violations) == ["P1"]
+
+
+@pytest.mark.parametrize(
+    ("away", "expired", "excused", "expected"),
+    [
+        pytest.param(29.0, True, False, [], id="the window was over"),
+        pytest.param(4.0, True, False, ["P7"], id="expired too early"),
+        pytest.param(29.0, False, False, ["P7"], id="lost for another reason"),
+        pytest.param(1.0, False, True, [], id="its node and the grid's memory of it died together"),
+    ],
+)
+def test_a_session_ends_for_good_reasons_only(away: float, expired: bool, excused: bool, expected: list[str]) -> None:
+    account = Sessions()
+    account.opened(0.0, "s", "alice", 30.0)
+    account.died(100.0, "s", "why", heard=100.0 - away, expired=expired, excused=excused)
+    assert promises(account.violations) == expected
+
+
+def test_what_was_closed_stays_closed_and_is_confirmed_by_1000() -> None:
+    account = Sessions()
+    account.opened(0.0, "s", "alice", 30.0)
+    account.wrong_close(1.0, "s", 4204)
+    account.resumed_after_end(2.0, "s")
+    assert promises(account.violations) == ["P7", "P7"]
+
+
+def test_ids_are_not_used_twice() -> None:
+    account = Sessions()
+    account.opened(0.0, "s", "alice", 30.0)
+    account.opened(1.0, "s", "bob", 30.0)
+    assert promises(account.violations) == ["P1"]
+
+
+def test_an_epoch_has_one_owner() -> None:
+    account = Sessions()
+    account.owned(1.0, "0", "s", 1, "n1:a")
+    account.owned(2.0, "0", "s", 1, "n1:a")
+    account.owned(3.0, "0", "s", 2, "n2:b")
+    account.owned(4.0, "1", "s", 2, "n3:c")
+    assert account.violations == []
+    account.owned(5.0, "1", "s", 2, "n1:a")
+    assert promises(account.violations) == ["P3"]
+
+
+def lossy(*told: tuple[str, float]) -> Account:
+    """A publisher, two listeners, and two publishes of the first generation, of which the grid has lost the second."""
+    account = Account()
+    for session in ("publisher", "listener", "other"):
+        account.opened(0.0, session, session, window=30.0)
+    account.selected(1.0, "listener", "t/**")
+    account.selected(1.0, "other", "u/**")
+    for value in (1, 2):
+        account.publishes.ask(float(value + 1), "t/1", "publisher")
+        account.publishes.acknowledge(value + 1.5, "t/1", value, value, f"e{value}")
+    account.generations = [(0.0, 1), (10.0, 2)]
+    account.snapshots.append(log((1, 1), generation=2))
+    for session, at in told:
+        account.notice(at, session, "grid_lost_writes")
+    return account
+
+
+@pytest.mark.parametrize(
+    ("told", "undeclared"),
+    [
+        pytest.param([("publisher", 10.5), ("listener", 11.0)], [], id="to both"),
+        pytest.param([("publisher", 10.5)], ["listener"], id="not to who listens"),
+        pytest.param([("listener", 10.5)], ["publisher"], id="not to who published"),
+        pytest.param([("publisher", 4.0), ("listener", 4.0)], ["publisher", "listener"], id="of another loss"),
+        pytest.param([], ["publisher", "listener"], id="to nobody"),
+    ],
+)
+def test_a_loss_is_declared_to_whom_it_concerns(told: list[tuple[str, float]], undeclared: list[str]) -> None:
+    violations = lossy(*told).judge()
+    assert [violation.who for violation in violations] == undeclared
+    assert set(promises(violations)) <= {"P2"}
+
+
+def test_who_has_left_need_not_be_told() -> None:
+    account = lossy(("publisher", 10.5))
+    account.sessions.left(9.0, "listener", confirmed=True)
+    assert account.judge() == []
+
+
+def test_everybody_ends_at_the_values_of_the_grid() -> None:
+    account = lossy(("publisher", 10.5), ("listener", 11.0))
+    account.updates["listener"].update(3.0, "t/1", 1, 1, snapshot=True)
+    values = {"t/1": (2, 2), "u/1": (5, 5)}
+    assert account.behind({"t/1": (1, 1)}, ["publisher", "listener"]) == {}
+    assert set(account.behind(values, ["publisher", "listener", "other"])) == {"listener", "other"}
+
+
+# --- What is left -----------------------------------------------------------------------------------------------------
+
+
+def test_keys_of_sessions_have_an_end() -> None:
+    keys = [
+        Key("gateway:{s1}:session:abc", -1),
+        Key("gateway:{t1}:receipts:abc", 5_000),
+        Key("gateway:{t1}:receipts:xyz", -1),
+        Key("gateway:{t1}:values", -1),
+    ]
+    violations = judge_keys(9.0, keys, {"abc": True, "xyz": False})
+    assert [violation.who for violation in violations] == [keys[0].name, keys[2].name]
+    assert "confirmed" in violations[0].what
+    assert "confirmed" not in violations[1].what
+
+
+def test_connections_are_bounded() -> None:
+    assert judge_connections(1.0, "redis", 3 * MOST_CONNECTIONS, 3) == []
+    assert promises(judge_connections(1.0, "redis", 3 * MOST_CONNECTIONS + 1, 3)) == ["P10"]
+
+
+def line(event: str, at: float, level: str = "error", **fields: str) -> str:
+    time = datetime.fromtimestamp(at, UTC).isoformat()
+    return json.dumps({"time": time, "level": level, "event": event, **fields})
+
+
+def test_logs_tell_of_bugs_and_noise() -> None:
+    quiet = [line("grid_away", 100 + 2 * number) for number in range(50)]
+    assert judge_log("n1", quiet, began=100) == []
+    loud = [line("grid_away", 100 + number / 10) for number in range(50)]
+    assert promises(judge_log("n1", loud, began=100)) == ["P10"]
+    assert LOUD["grid_away"] <= 50
+    bugs = [
+        line("background_task_failed", 101, task="tail", error="boom"),
+        line("session_opened", 102, "info", exception="Traceback"),
+        "Traceback (most recent call last):",
+    ]
+    assert promises(judge_log("n1", bugs, began=100)) == ["bug", "bug", "bug"]
+
+
+def test_generations_are_read_from_versions() -> None:
+    assert [generation_of(version) for version in (1, SECOND - 1, SECOND, 2 * SECOND + 7)] == [1, 1, 2, 3]

@@ -1,0 +1,72 @@
+"""The suite on a real cluster: what is broken on purpose is found, and what is not, holds.
+
+``make chaos`` is the same for longer and with seeds of your own; ``TEST_SEED=7 pytest tests/chaos`` tries others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gateway.adapters.redis.keys import Keys
+from tests.chaos.__main__ import GRIDS
+from tests.chaos.account.account import Account
+from tests.chaos.faults import CATALOGUE
+from tests.chaos.plan import Plan, draw
+from tests.chaos.report import report
+from tests.chaos.run import Run, strike
+from tests.chaos.tampering_relay import LostUpdate, tampering_relay
+from tests.chaos.target import Target, running
+from tests.cluster.grid_reader import PREFIX
+from tests.support.faults import eventually
+from tests.support.seeds import SEED
+
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+
+SECONDS = 45.0
+"""For which faults are struck here: a dozen of them, and with start and end the test takes twice as long."""
+
+QUIET = Plan(seed=1, grid="single", seconds=10.0, steps=())
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("grid", GRIDS)
+async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
+    tmp_path: Path, grid: str, record_property: Callable[[str, object], None]
+) -> None:
+    plan = draw(seed=SEED, grid=grid, seconds=SECONDS, faults=list(CATALOGUE.values()))
+    outcome = await strike(plan, tmp_path, print)
+    assert not outcome.violations, report(outcome)
+    assert len(outcome.struck) == len(plan.steps) > 0
+    record_property("figures", f"chaos on {grid}, seed {SEED}: {outcome.figures}")
+
+
+async def _steal(target: Target, account: Account) -> None:
+    """Take a publish that was acknowledged out of the log of its topic."""
+    await eventually(lambda: account.publishes.acknowledged > 100, "there is something to steal")
+    receipt = next(topic.receipts[1] for topic in account.publishes.topics.values() if 1 in topic.receipts)
+    partition, _, number = receipt.event.partition("-")
+    assert await target.command("XDEL", Keys(PREFIX).stream[int(partition)], number) == 1
+
+
+@pytest.mark.timeout(400)
+async def test_what_is_broken_on_purpose_is_found(tmp_path: Path) -> None:
+    harms: list[LostUpdate] = []
+
+    def make_harm() -> LostUpdate:
+        harms.append(LostUpdate(every=Random(len(harms)).randint(40, 80)))
+        return harms[-1]
+
+    async with running("single", tmp_path) as target, tampering_relay(target.links.url, make_harm) as url:
+        run = Run(QUIET, target, print, url=url, audible=3.0)
+        outcome, _ = await asyncio.gather(run.run(), _steal(target, run.account))
+    assert sum(harm.count for harm in harms) > 0
+    text = [str(violation) for violation in outcome.violations]
+    assert any("delivered twice" in each or "went back" in each for each in text), text
+    assert any("witness" in each and "lost in silence" in each for each in text), text
+    assert any("acknowledged publishes of this generation are not in the log" in each for each in text), text
+    assert "make chaos" in report(outcome)
