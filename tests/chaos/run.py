@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.client.errors import SessionEnded
 from tests.chaos.account.account import Account
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
@@ -315,6 +316,8 @@ class Run:
 
         async def hears() -> bool:
             nonlocal state
+            for client in self._applications:
+                client.look()
             if not all(client.connected for client in self._clients()):
                 state = {client.name: ["not connected"] for client in self._clients() if not client.connected}
                 return False
@@ -409,6 +412,14 @@ class _Beacon(Publisher):
 
     async def run(self) -> None:
         """Open a session and publish until there is nothing more to publish."""
+        try:
+            await self._speak()
+        except SessionEnded:
+            pass  # ``look`` judges that
+        finally:
+            self._over = True
+
+    async def _speak(self) -> None:
         while self.crowd.publishing.is_set():
             session = await self._open()
             if session is None:

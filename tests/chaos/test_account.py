@@ -64,6 +64,15 @@ def test_what_a_session_sees_of_a_topic(updates: list[tuple[int, int, bool]], ex
     assert promises(account.violations) == expected
 
 
+def test_a_value_that_was_put_back_is_no_second_publish() -> None:
+    for event, snapshot, expected in (("e1", True, []), ("e1", False, ["P5"]), ("e2", True, ["P5"])):
+        account = SessionUpdates("watcher")
+        account.update(1.0, "t/1", 1, 1, snapshot=True, event="e1")
+        account.update(2.0, "t/1", 1, SECOND, snapshot=snapshot, event=event)
+        account.finish()
+        assert promises(account.violations) == expected
+
+
 HOLE = ((1, 1, True), (4, 4, False))
 """Two updates are missing, noticed after 1 s."""
 
@@ -126,7 +135,11 @@ def published(*values: int, version: int = 0) -> Publishes:
 
 
 def log(*entries: tuple[int, int], generation: int = 1, at: float = 100.0) -> Snapshot:
-    return Snapshot(at, generation, {"t/1": [Entry(f"e{value}", version, value) for value, version in entries]})
+    """What Redis held: value and version; versions that are not those of the publishes are of another one."""
+    found = [
+        Entry(f"e{value}" if version == value else f"e{value}-{version}", version, value) for value, version in entries
+    ]
+    return Snapshot(at, generation, {"t/1": found})
 
 
 @pytest.mark.parametrize(
@@ -144,6 +157,14 @@ def test_the_log_has_what_was_acknowledged(entries: list[tuple[int, int]], expec
     account = published(1, 2, 3)
     assert account.judge_log(log(*entries)) == []
     assert promises(account.violations) == expected
+
+
+def test_what_was_put_back_is_known_by_its_event() -> None:
+    account = published(1, 2)
+    back = Entry("e2", SECOND, 2)
+    account.judge_log(Snapshot(100.0, 2, {"t/1": [Entry("e1", 1, 1), Entry("e2", 2, 2), back]}))
+    account.judge_log(Snapshot(100.0, 2, {"t/1": [Entry("e1", 1, 1), back]}))
+    assert account.violations == []
 
 
 def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
@@ -176,7 +197,7 @@ def test_a_publish_is_repeated_only_if_the_grid_forgot_it_before_it_was_acknowle
     twice = log((1, 1), (1, SECOND + 1), generation=2)
     for forgotten, expected in (((1.2, 1.3), []), ((2.0, 3.0), ["P5"]), ((0.0, 0.5), ["P5"])):
         account = published(1)
-        account.acknowledge(1.5, "t/1", 1, SECOND + 1, "e1")
+        account.acknowledge(1.5, "t/1", 1, SECOND + 1, f"e1-{SECOND + 1}")
         account.forgotten.append(forgotten)
         account.judge_log(twice)
         assert promises(account.violations) == expected

@@ -171,7 +171,8 @@ class Publishes:
         if topic is None:
             self._violated("P5", snapshot, name, "was published to by nobody")
             return []
-        for value, times in Counter(entry.value for entry in log).items():
+        # What nodes have put back has the event of its publish, which was executed once.
+        for value, times in Counter(value for value, _ in {(entry.value, entry.event) for entry in log}).items():
             if times > 1 and not self.may_be_repeated(name, value):
                 versions = [entry.version for entry in log if entry.value == value]
                 self._violated(
@@ -193,7 +194,9 @@ class Publishes:
         for value, receipt in topic.receipts.items():
             if value in held:
                 told = (receipt.version, receipt.event)
-                as_told = told in [(entry.version, entry.event) for entry in held[value]]
+                as_told = any(
+                    entry.event == receipt.event and entry.version >= receipt.version for entry in held[value]
+                )
                 if receipt.version and not as_told and not self.may_be_repeated(topic.name, value):
                     what = f"value {value} is in the log as {held[value]}, its receipt says {told}"
                     self._violated("P5", snapshot, topic.name, what)

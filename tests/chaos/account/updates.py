@@ -14,6 +14,8 @@ the same   a snapshot                            fine
 the same   no snapshot                           delivered twice
 less       any                                   went back
 ```
+
+A value that nodes have put back may come once more under a higher version, as a snapshot with the event of its publish.
 """
 
 from __future__ import annotations
@@ -55,11 +57,13 @@ class Seen:
     Attributes:
         value: the count.
         version: of it.
+        event: of its publish.
         fresh: whether the next one may come after a hole, as the topic was not selected meanwhile.
     """
 
     value: int
     version: int
+    event: str = ""
     fresh: bool = False
 
 
@@ -95,12 +99,12 @@ class SessionUpdates:
         """Return the last value and version of every topic seen."""
         return {topic: (seen.value, seen.version) for topic, seen in self._seen.items()}
 
-    def update(self, at: float, topic: str, value: int, version: int, *, snapshot: bool) -> None:
+    def update(self, at: float, topic: str, value: int, version: int, *, snapshot: bool, event: str = "") -> None:
         """Take one update in, in the order of arrival."""
         self.delivered += 1
         seen = self._seen.get(topic)
         if seen is None:
-            self._seen[topic] = Seen(value, version)
+            self._seen[topic] = Seen(value, version, event)
             return
         came = f"{topic}: value {value} version {version} after value {seen.value} version {seen.version}"
         if version < seen.version:
@@ -116,12 +120,12 @@ class SessionUpdates:
             return
         if value < seen.value:
             self._violated("P5", at, f"an old value got a new version: {came}")
-        elif value == seen.value:
+        elif value == seen.value and not (snapshot and event and event == seen.event):
             again = Violation("P5", at, self.who, f"a value got a second version: {came}")
             self._again.append((topic, value, again))
         elif not snapshot and not seen.fresh:
             self._look_for_hole(at, topic, seen, Seen(value, version), came)
-        self._seen[topic] = Seen(value, version)
+        self._seen[topic] = Seen(value, version, event)
 
     def deselected(self, topics: Iterable[str]) -> None:
         """Note that topics were not selected for a time, so that holes in them mean nothing."""

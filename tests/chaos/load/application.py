@@ -17,7 +17,7 @@ from gateway.client.errors import (
     SessionEnded,
     SessionExpired,
 )
-from gateway.client.types import SessionState
+from gateway.client.types import SessionState, Update
 from gateway.core.codes import ErrorCode
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
@@ -67,11 +67,18 @@ class Application:
         self.promised = 0.0
         self.random: Random = crowd.random(name)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._over = False
 
     # --- For the run ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Have one session after the other until the run ends; the last one is left open."""
+        try:
+            await self._sessions()
+        finally:
+            self._over = True
+
+    async def _sessions(self) -> None:
         while not self.crowd.ending.is_set():
             session = await self._open()
             if session is None:
@@ -101,8 +108,15 @@ class Application:
 
     @property
     def connected(self) -> bool:
-        """Whether it has a session that is connected."""
-        return self.session is not None and self.session.state is SessionState.CONNECTED
+        """Whether it has a session that is connected, or wants none any more."""
+        if self.session is None:
+            return self._over
+        return self.session.state is SessionState.CONNECTED
+
+    def look(self) -> None:
+        """Note whether its session has died since it has nothing more to do with it."""
+        if self._over and self.session is not None and self.session.closed_reason is not None:
+            self._lost(self.session)
 
     # --- For applications -----------------------------------------------------------------------------------------
 
@@ -131,13 +145,15 @@ class Application:
         updates = self.crowd.account.updates[session]
         async for update in stream:
             self.heard = self.crowd.now()
-            self._take(updates, update.topic, update.value, update.version, snapshot=update.snapshot)
+            self._take(updates, update)
 
-    def _take(self, updates: SessionUpdates, topic: str, value: object, version: int, *, snapshot: bool) -> None:
+    def _take(self, updates: SessionUpdates, update: Update) -> None:
+        topic, value = update.topic, update.value
         if type(value) is not int:
             self.crowd.violated("P2", self.name, f"{topic} has the value {value!r}, which nobody published")
             return
-        updates.update(self.crowd.now(), topic, value, version, snapshot=snapshot)
+        now = self.crowd.now()
+        updates.update(now, topic, value, update.version, snapshot=update.snapshot, event=update.event_id)
 
     # --- Inside ---------------------------------------------------------------------------------------------------
 
@@ -287,12 +303,12 @@ class SlowReader(Application):
         async for update in _rarely(stream, self):
             self.heard = self.crowd.now()
             # What its own queue has folded is no hole.
-            updates.deselected([update[0]])
-            self._take(updates, update[0], update[1], update[2], snapshot=update[3])
+            updates.deselected([update.topic])
+            self._take(updates, update)
 
 
-async def _rarely(stream: UpdateStream, reader: Application) -> AsyncIterator[tuple[str, object, int, bool]]:
+async def _rarely(stream: UpdateStream, reader: Application) -> AsyncIterator[Update]:
     async for update in stream:
-        yield update.topic, update.value, update.version, update.snapshot
+        yield update
         if reader.crowd.publishing.is_set() and reader.random.random() < 0.2:
             await reader.crowd.rest(reader.random.uniform(0.2, 1.5))

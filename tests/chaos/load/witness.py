@@ -373,7 +373,8 @@ class Witness:
             return
         if not any(topic.startswith(f"{selection[1:-3]}/") for selection in self._asked_for()):
             self._violated("P2", f"{topic} was not selected, but {self._session.selections}")
-        self._updates.update(now, topic, value, packet["version"], snapshot=bool(packet.get("snapshot")))
+        snapshot = bool(packet.get("snapshot"))
+        self._updates.update(now, topic, value, packet["version"], snapshot=snapshot, event=packet["event"])
 
     def _asked_for(self) -> list[str]:
         asked = [f"+{body['selector']}" for body in self._session.requests.values() if body["type"] == "subscribe"]
