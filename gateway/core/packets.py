@@ -330,6 +330,7 @@ class Update:
         value: the value itself.
         snapshot: True for a full value that is not the successor of the one sent before.
         removed: True if the topic was removed; ``value`` is None then.
+        folded: how many updates of the topic, owed to the session since the one sent before, it took the place of.
     """
 
     topic: str
@@ -338,6 +339,7 @@ class Update:
     value: JsonValue
     snapshot: bool = False
     removed: bool = False
+    folded: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

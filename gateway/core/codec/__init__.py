@@ -7,7 +7,15 @@ number: a body is made once, however many sessions it goes to, and ``head`` make
 from typing import Final
 
 from gateway.core.codec.decoding import decode_from_client, decode_from_server
-from gateway.core.codec.encoding import encode_link, encode_notice, encode_reply, encode_request, encode_update
+from gateway.core.codec.encoding import (
+    encode_link,
+    encode_notice,
+    encode_reply,
+    encode_request,
+    encode_update,
+    folding_mark,
+    is_snapshot,
+)
 from gateway.core.codec.fields import MAX_NUMBER
 from gateway.core.codec.numbering import apart, follow, head, number
 from gateway.core.codec.values import encode_value, json_text
@@ -27,8 +35,10 @@ __all__ = [
     "encode_request",
     "encode_update",
     "encode_value",
+    "folding_mark",
     "follow",
     "head",
+    "is_snapshot",
     "json_text",
     "number",
 ]

@@ -191,6 +191,7 @@ def _update(packet: Object) -> Update:
         packet["value"],
         read_flag(packet, "snapshot", default=False),
         read_flag(packet, "removed", default=False),
+        read_count(packet, "folded", least=1) if packet.get("folded") is not None else 0,
     )
 
 
