@@ -247,11 +247,19 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Deselect topics: append ``-selector`` to the session's selections."""
+    """Deselect topics: append ``-selector`` to the session's selections.
+
+    Attributes:
+        request: the request's number.
+        selector: which topics.
+        resubmitted: it was sent before a failover and never answered.
+        keep: selectors that stay selected in the same step: ``+selector`` of each is appended after it.
+    """
 
     request: RequestNumber
     selector: str
     resubmitted: bool = False
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +361,7 @@ class Reply:
         error: the error code if it was refused.
         message: with an error, a sentence for people.
         retry_after: with a retryable error, seconds after which to try again.
+        kept: for an unsubscribe, whether what it named in ``keep`` stayed selected.
     """
 
     request: RequestNumber
@@ -361,6 +370,7 @@ class Reply:
     error: ErrorCode | None = None
     message: str = ""
     retry_after: float | None = None
+    kept: bool = False
 
 
 class NoticeCode(StrEnum):

@@ -130,13 +130,13 @@ server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
 )
 requests: st.SearchStrategy[ClientRequest] = st.one_of(
     st.builds(Subscribe, ids, text, st.booleans()),
-    st.builds(Unsubscribe, ids, text, st.booleans()),
+    st.builds(Unsubscribe, ids, text, st.booleans(), st.lists(text, max_size=3).map(tuple)),
     st.builds(Publish, ids, text, json_values.map(json_text), st.booleans()),
     st.builds(Authenticate, ids, text, text, st.booleans()),
     st.builds(SetProperties, ids, st.dictionaries(text, st.none() | text, max_size=3), st.booleans()),
 )
 replies = st.one_of(
-    st.builds(Reply, request=ids, version=st.none() | counts, event=st.none() | text),
+    st.builds(Reply, request=ids, version=st.none() | counts, event=st.none() | text, kept=st.booleans()),
     st.builds(Reply, request=ids, error=st.sampled_from(ErrorCode), message=text, retry_after=st.none() | seconds),
 )
 acknowledged = st.none() | counts

@@ -78,6 +78,8 @@ def encode_request(body: ClientRequest) -> bytes:
             content = {"type": "subscribe", "request": body.request, "selector": body.selector}
         case Unsubscribe():
             content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
+            if body.keep:
+                content["keep"] = body.keep
         case SetProperties():
             content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
         case Authenticate():
@@ -159,6 +161,8 @@ def encode_reply(reply: Reply) -> bytes:
         content["version"] = reply.version
     if reply.event is not None:
         content["event"] = reply.event
+    if reply.kept:
+        content["kept"] = True
     return _body(content)
 
 

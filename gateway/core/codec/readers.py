@@ -108,7 +108,12 @@ def _subscribe(packet: Object) -> Subscribe:
 
 
 def _unsubscribe(packet: Object) -> Unsubscribe:
-    return Unsubscribe(request_number(packet), read_text(packet, "selector"), _resubmitted(packet))
+    return Unsubscribe(
+        request_number(packet),
+        read_text(packet, "selector"),
+        _resubmitted(packet),
+        _read_list(packet, "keep") or (),
+    )
 
 
 def _publish(packet: Object) -> Publish:
@@ -204,6 +209,7 @@ def _reply(packet: Object) -> Reply:
             request=request_number(packet),
             version=None if version is None else Version(version),
             event=None if event is None else EventId(event),
+            kept=read_flag(packet, "kept", default=False),
         )
     if not isinstance(error, dict):
         raise BadField("'error' must be an object")
