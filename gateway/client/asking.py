@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
 from gateway.client.errors import Forbidden, RequestTimedOut, SessionEnded
 from gateway.client.promises import Promises, changed
-from gateway.client.requests import ClientAsk, PendingRequest, RequestTable
-from gateway.client.streams import Streams
+from gateway.client.requests import UNNUMBERED, ClientAsk, RequestTable
 from gateway.core.codec import encode_request
-from gateway.core.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.errors import InvalidSelector, RemoteProtocolError, RequestRefused
 from gateway.core.packets import Reply, SetProperties, Subscribe, Unsubscribe, Welcome
 from gateway.core.runs import Outgoing
 from gateway.core.selections import Selections
-from gateway.core.selectors import parse_selector
 from gateway.core.session import SessionMachine
 
 log = logging.getLogger("gateway.client")
@@ -29,7 +28,6 @@ class Asking:
     Args:
         welcome: of the new session.
         machine: the session's.
-        streams: those of a selector end when it is unsubscribed.
         wake: called when the machine has something to write.
         default_timeout: seconds a request may take if its caller does not say, or None for no limit.
         random: spreads the retries of many clients.
@@ -42,14 +40,12 @@ class Asking:
         self,
         welcome: Welcome,
         machine: SessionMachine,
-        streams: Streams,
         wake: Callable[[], None],
         *,
         default_timeout: float | None,
         random: Random,
     ) -> None:
         self._machine = machine
-        self._streams = streams
         self._wake = wake
         self._default_timeout = default_timeout
         self._random = random
@@ -77,7 +73,7 @@ class Asking:
             RequestTimedOut: there was none in time.
             SessionEnded: the session ended before there was one.
         """
-        limit = self._default_timeout if seconds is None else seconds
+        limit = self.limit(seconds)
         answer: asyncio.Future[Reply] = self._loop.create_future()
         pending = self._table.add(ask, answer)
         self._pump()
@@ -92,21 +88,49 @@ class Asking:
                 # Read it, lest asyncio complains about an error that came together with a cancellation.
                 answer.exception()
 
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*."""
+        return self._default_timeout if seconds is None else seconds
+
+    def begin(self, ask: ClientAsk, refused: Callable[[RequestRefused], None] | None = None) -> asyncio.Future[Reply]:
+        """Ask something that is done in any case, whoever waits for it or not.
+
+        Args:
+            ask: with any number; it gets its own.
+            refused: called if the answer is no.
+
+        Returns:
+            The answer to come; whoever waits for it shields it.
+        """
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+
+        def done(answer: asyncio.Future[Reply]) -> None:
+            error = None if answer.cancelled() else answer.exception()
+            if refused is not None and isinstance(error, RequestRefused):
+                refused(error)
+
+        answer.add_done_callback(done)
+        self._table.add(ask, answer)
+        self._pump()
+        return answer
+
     def answered(self, reply: Reply) -> None:
         """Do what a reply means, before anything that follows it is looked at."""
         executed = self._table.answer(reply, now=self._loop.time(), random=self._random.random())
         if executed is not None and not executed.repairs:
-            self._executed(executed)
+            self._executed(executed.ask, reply)
         if not self._table.unanswered:
             self._idle.set()
         self._pump()
 
-    def _executed(self, pending: PendingRequest) -> None:
-        ask = pending.ask
+    def _executed(self, ask: ClientAsk, reply: Reply) -> None:
+        if isinstance(ask, Unsubscribe) and ask.keep and not reply.kept:
+            # An older node, which has deselected everything (protocol 6.3).
+            for selector in ask.keep:
+                self.begin(Subscribe(UNNUMBERED, selector))
+            ask = replace(ask, keep=())
         self._promises.executed(ask)
-        if isinstance(ask, Unsubscribe):
-            self._streams.unsubscribe(parse_selector(ask.selector))
-        elif isinstance(ask, SetProperties):
+        if isinstance(ask, SetProperties):
             self.properties = changed(self.properties, ask.changes)
 
     def _pump(self) -> None:

@@ -13,19 +13,27 @@ from typing import Final, Self
 import orjson
 
 from gateway.client.credentials import Credentials, CredentialsSource
-from gateway.client.errors import InvalidProperties, SessionEnded, ValueTooLarge
+from gateway.client.errors import (
+    InvalidProperties,
+    InvalidSelector,
+    InvalidTopic,
+    RequestRefused,
+    SessionEnded,
+    ValueTooLarge,
+)
 from gateway.client.opening import Opening
 from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, Options
 from gateway.client.promises import SERVERS_PREFIX
+from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.reaching import Reaching
 from gateway.client.reconnect import ReconnectPlan, check_urls
 from gateway.client.requests import UNNUMBERED
-from gateway.client.streams import QUEUE_SIZE, UpdateStream
+from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.client.transport import make_http
 from gateway.client.types import Notice, Receipt, Recovery, SessionState
 from gateway.core.codec import encode_request, json_text
-from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe
 from gateway.core.selectors import parse_selector
 from gateway.core.topics import parse_topic
 
@@ -107,16 +115,20 @@ class Session:
         selector: str,
         *,
         queue_size: int = QUEUE_SIZE,
+        queue_bytes: int = QUEUE_BYTES,
         timeout: float | None = None,  # noqa: ASYNC109 - public
     ) -> UpdateStream:
         """Select topics and be sent their values.
 
         Returns once the grid has accepted the selection, so that it survives the node (P4). Further calls extend the
-        session's selections; each returns a stream of its own with the updates that match its selector.
+        session's selections; each returns a stream of its own with the updates that match its selector. What the
+        session selects is what its living streams want: leaving ``async with stream``, ``stream.close()`` or losing
+        the last reference to a stream gives its selection up, unless another stream wants it, too.
 
         Args:
             selector: ``*`` matches one segment, ``**`` any number, such as ``prices/*/bid`` or ``prices/**``.
             queue_size: updates kept for a reader that is slow, before they are conflated to the newest per topic.
+            queue_bytes: bytes of updates kept, likewise. If the newest of each topic alone have more, the stream ends.
             timeout: seconds; None for the session's default.
 
         Raises:
@@ -124,24 +136,28 @@ class Session:
             RequestRefused: the node refuses; see ``errors``.
             RequestTimedOut: there was no answer in time; the selection may have been made.
             SessionEnded: the session is over.
-            ValueError: *queue_size* is below 1.
+            ValueError: *queue_size* or *queue_bytes* is below 1.
         """
-        parsed = parse_selector(selector)
-        stream = UpdateStream(parsed, size=queue_size)
+        parsed = parse_selector(_text("selector", selector, InvalidSelector))
         streams = self._supervisor.streams
         # It listens before it asks, so that no update can come too early for it.
-        streams.add(stream)
+        stream = streams.open(parsed, size=queue_size, octets=queue_bytes)
         try:
             await self._supervisor.request(Subscribe(UNNUMBERED, parsed.text), timeout)
+        except RequestRefused:
+            streams.refused(stream)
+            raise
         except BaseException:
-            streams.discard(stream)
+            # It may be executed, and then nothing of it shall stay.
+            stream.close()
             raise
         return stream
 
     async def unsubscribe(self, selector: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
-        """Deselect topics: nothing that the selector matches is sent any more, whatever selected it.
+        """End the streams of exactly this selector; if there are none, take its topics out of wider ones.
 
-        Streams of exactly this selector end. Wider ones go on without the topics that it matches.
+        Streams that are narrower, or only overlap, lose nothing. Cancelling the call, or its time limit, ends the
+        waiting and nothing else.
 
         Args:
             selector: as for ``subscribe``.
@@ -150,7 +166,7 @@ class Session:
         Raises:
             InvalidSelector, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
         """
-        await self._supervisor.request(Unsubscribe(UNNUMBERED, parse_selector(selector).text), timeout)
+        await self._supervisor.unsubscribe(parse_selector(_text("selector", selector, InvalidSelector)), timeout)
 
     async def publish(self, topic: str, value: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109 - public
         """Set the value of a topic, exactly once however often the client has to ask (P5).
@@ -170,7 +186,7 @@ class Session:
             RequestTimedOut: there was no answer in time; its ``sent`` says whether the publish may have happened.
             SessionEnded: the session ended before there was an answer; the publish may have happened.
         """
-        path = parse_topic(topic)
+        path = parse_topic(_text("topic", topic, InvalidTopic))
         text = json_text(value)
         limits = self._supervisor.welcome.limits
         most = min(limits.value_bytes, limits.message_bytes - len(orjson.dumps(path)) - PACKET_OVERHEAD)
@@ -190,7 +206,7 @@ class Session:
             InvalidProperties: a name or value is not a string, a name begins with ``$``, or a limit is exceeded.
             RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
         """
-        ask = SetProperties(UNNUMBERED, dict(changes))
+        ask = SetProperties(UNNUMBERED, _properties(changes))
         _check_properties(ask.changes)
         most = self._supervisor.welcome.limits.message_bytes - PACKET_OVERHEAD
         if len(encode_request(ask)) > most:
@@ -250,6 +266,20 @@ def _check_properties(changes: Mapping[str, str | None]) -> None:
             raise InvalidProperties(f"properties are strings by name, but {name!r} is not, or its value")
         if name.startswith(SERVERS_PREFIX):
             raise InvalidProperties(f"{name!r} cannot be set: names that begin with $ are the server's")
+
+
+def _text(name: str, given: object, error: type[RequestRefused]) -> str:
+    """Return what was given for an argument that is a string; callers without a type checker give anything."""
+    if not isinstance(given, str):
+        raise error(f"the {name} is a string, and not {type(given).__name__}")
+    return given
+
+
+def _properties(given: object) -> dict[str, str | None]:
+    """Return what was given as properties, likewise."""
+    if not isinstance(given, Mapping):
+        raise InvalidProperties(f"the properties are a mapping of strings by name, and not {type(given).__name__}")
+    return dict(given)
 
 
 class Connecting(AbstractAsyncContextManager[Session]):
@@ -334,7 +364,7 @@ def connect(
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
-    _check_properties(properties or {})
+    _check_properties(_properties(properties or {}))
     return Connecting(
         Options(
             urls=check_urls(urls),

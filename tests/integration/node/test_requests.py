@@ -109,7 +109,7 @@ async def test_what_an_unsubscribe_keeps_misses_nothing(node: TestNode, client: 
         before = len(client.seen)
         await publish(41)
         versions: list[int] = []
-        while (update := await client.expect("update"))["value"] != 79:
+        while (await client.expect("update"))["value"] != 79:
             pass
     updates = [packet for packet in client.seen if packet["type"] == "update"]
     versions = [update["version"] for update in updates if update["topic"] == "a/x"]
