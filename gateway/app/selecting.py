@@ -61,7 +61,7 @@ class Selecting:
             if changes:
                 sign = "+" if isinstance(request, Subscribe) else "-"
                 self._journal.selections_changed(session, [sign + selector.text, *map(str, kept)])
-            session.reply(Reply(request=request.request, kept=bool(kept)))
+            session.reply(Reply(request=request.request))
             if isinstance(request, Subscribe):
                 await self._delivery.send_snapshot(session, selector)
 

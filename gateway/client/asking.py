@@ -14,7 +14,7 @@ from gateway.client.promises import Promises, changed
 from gateway.client.requests import UNNUMBERED, ClientAsk, RequestTable
 from gateway.core.codec import encode_request
 from gateway.core.errors import InvalidSelector, RemoteProtocolError, RequestRefused
-from gateway.core.packets import Reply, SetProperties, Subscribe, Unsubscribe, Welcome
+from gateway.core.packets import KEEP, Reply, SetProperties, Subscribe, Unsubscribe, Welcome
 from gateway.core.runs import Outgoing
 from gateway.core.selections import Selections
 from gateway.core.session import SessionMachine
@@ -54,6 +54,7 @@ class Asking:
         self._promises = Promises(welcome.properties)
         self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._keeps = KEEP in welcome.supports
         self.properties = dict(welcome.properties)
 
     @property
@@ -114,18 +115,27 @@ class Asking:
         self._pump()
         return answer
 
+    def deselect(self, ask: Unsubscribe, refused: Callable[[RequestRefused], None]) -> asyncio.Future[Reply]:
+        """Deselect but for what stays, as the node of the moment understands it (protocol 6.3); see ``begin``."""
+        if self._keeps or not ask.keep:
+            return self.begin(ask, refused)
+        answer = self.begin(replace(ask, keep=()), refused)
+        for selector in ask.keep:
+            self.begin(Subscribe(UNNUMBERED, selector))
+        return answer
+
     def answered(self, reply: Reply) -> None:
         """Do what a reply means, before anything that follows it is looked at."""
         executed = self._table.answer(reply, now=self._loop.time(), random=self._random.random())
         if executed is not None and not executed.repairs:
-            self._executed(executed.ask, reply)
+            self._executed(executed.ask)
         if not self._table.unanswered:
             self._idle.set()
         self._pump()
 
-    def _executed(self, ask: ClientAsk, reply: Reply) -> None:
-        if isinstance(ask, Unsubscribe) and ask.keep and not reply.kept:
-            # An older node, which has deselected everything (protocol 6.3).
+    def _executed(self, ask: ClientAsk) -> None:
+        if isinstance(ask, Unsubscribe) and ask.keep and not self._keeps:
+            # It was meant for another node, and asked again at an older one, which has deselected everything.
             for selector in ask.keep:
                 self.begin(Subscribe(UNNUMBERED, selector))
             ask = replace(ask, keep=())
@@ -162,6 +172,7 @@ class Asking:
     def resume(self, welcome: Welcome, *, restarted: bool) -> None:
         """Go on over a new connection; see ``RequestTable.resume``."""
         self.properties = dict(welcome.properties)
+        self._keeps = KEEP in welcome.supports
         self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=self._loop.time())
         self._pump()
 

@@ -79,12 +79,11 @@ class Streams:
             feed.end(None)
         if not same:
             wider = [feed for feed in self._feeds if covers(feed.selector, selector)]
+            wider = [feed for feed in wider if feed.wants(selector)]
             if not wider:
-                return []
+                return []  # it was taken out of all of them before
             for feed in wider:
-                feed.holes = [hole for hole in feed.holes if not covers(selector, hole)]
-                if feed.wants(selector):
-                    feed.holes.append(selector)
+                feed.holes = [*(hole for hole in feed.holes if not covers(selector, hole)), selector]
             self._routes.clear()
         return self._leaving(selector)
 

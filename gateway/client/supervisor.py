@@ -243,7 +243,7 @@ class Supervisor:
             log.warning("session %s: %s stays selected: %s", self.welcome.session, ask.selector, why)
             self.streams.lingers(parse_selector(ask.selector))
 
-        return self.asking.begin(ask, refused)
+        return self.asking.deselect(ask, refused)
 
     async def close(self, seconds: float) -> None:
         """End the session on purpose; see ``Session.close``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 from gateway.core.types import (
@@ -132,6 +132,7 @@ class Welcome:
         properties: all properties, the server's and the user's.
         selections: the session's selections as ``[+selector, -selector, …]`` in order.
         withdrawn: selectors that were taken out of them at this resume, for lack of permission; None for none.
+        supports: what the server understands beyond the first release (protocol 4.3).
     """
 
     session: SessionId
@@ -153,6 +154,7 @@ class Welcome:
     properties: Mapping[str, str]
     selections: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] | None = None
+    supports: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,13 @@ class Subscribe:
     request: RequestNumber
     selector: str
     resubmitted: bool = False
+
+
+KEEP: Final = "keep"
+"""The word with which a server says that it understands ``keep`` of an unsubscribe (protocol 4.3, 6.3)."""
+
+SERVER_SUPPORTS: Final = frozenset({KEEP})
+"""What servers of this release understand beyond the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +370,6 @@ class Reply:
         error: the error code if it was refused.
         message: with an error, a sentence for people.
         retry_after: with a retryable error, seconds after which to try again.
-        kept: for an unsubscribe, whether what it named in ``keep`` stayed selected.
     """
 
     request: RequestNumber
@@ -370,7 +378,6 @@ class Reply:
     error: ErrorCode | None = None
     message: str = ""
     retry_after: float | None = None
-    kept: bool = False
 
 
 class NoticeCode(StrEnum):

@@ -136,7 +136,7 @@ requests: st.SearchStrategy[ClientRequest] = st.one_of(
     st.builds(SetProperties, ids, st.dictionaries(text, st.none() | text, max_size=3), st.booleans()),
 )
 replies = st.one_of(
-    st.builds(Reply, request=ids, version=st.none() | counts, event=st.none() | text, kept=st.booleans()),
+    st.builds(Reply, request=ids, version=st.none() | counts, event=st.none() | text),
     st.builds(Reply, request=ids, error=st.sampled_from(ErrorCode), message=text, retry_after=st.none() | seconds),
 )
 acknowledged = st.none() | counts

@@ -59,8 +59,11 @@ def encode_link(packet: LinkPacket) -> bytes:
     content: Object = {"type": _LINK_NAMES[kind]}
     for name in _LINK_FIELDS[kind]:
         value = getattr(packet, name)
+        if name == "supports":
+            if value:
+                content[name] = sorted(value)
         # null is a statement only where the welcome says that a number can not be known.
-        if value is not None or name in {"lost", "conflated"}:
+        elif value is not None or name in {"lost", "conflated"}:
             content[name] = value
     return dumps(content)
 
@@ -161,8 +164,6 @@ def encode_reply(reply: Reply) -> bytes:
         content["version"] = reply.version
     if reply.event is not None:
         content["event"] = reply.event
-    if reply.kept:
-        content["kept"] = True
     return _body(content)
 
 

@@ -12,6 +12,12 @@ from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
 
+MAX_WORDS: Final = 32
+"""Words of a list that are read: many times those there are (protocol 4.3)."""
+
+MAX_WORD_BYTES: Final = 64
+"""Bytes of UTF-8 of a word that is read."""
+
 MAX_MEASURE: Final = 31 * 24 * 3_600_000
 """Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
 
@@ -98,6 +104,14 @@ def read_outcome(packet: Object) -> Outcome:
         return Outcome(read_text(packet, "outcome"))
     except ValueError:
         raise BadField("'outcome' has an unknown value") from None
+
+
+def read_words(packet: Object, name: str) -> frozenset[str]:
+    """Read words of which unknown ones do no harm; what is no array of texts, or too much of it, does not count."""
+    words = packet.get(name)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return frozenset()
+    return frozenset(word for word in words[:MAX_WORDS] if len(word.encode()) <= MAX_WORD_BYTES)
 
 
 def read_failover_reason(packet: Object) -> FailoverReason | None:

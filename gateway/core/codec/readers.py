@@ -22,6 +22,7 @@ from gateway.core.codec.fields import (
     read_seconds,
     read_text,
     read_texts,
+    read_words,
 )
 from gateway.core.codec.values import encode_value
 from gateway.core.packets import (
@@ -173,6 +174,7 @@ def _welcome(packet: Object) -> Welcome:
         properties=read_texts(packet, "properties"),
         selections=_read_list(packet, "selections") or (),
         withdrawn=_read_list(packet, "withdrawn"),
+        supports=read_words(packet, "supports"),
     )
 
 
@@ -209,7 +211,6 @@ def _reply(packet: Object) -> Reply:
             request=request_number(packet),
             version=None if version is None else Version(version),
             event=None if event is None else EventId(event),
-            kept=read_flag(packet, "kept", default=False),
         )
     if not isinstance(error, dict):
         raise BadField("'error' must be an object")
