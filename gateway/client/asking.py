@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 
 from gateway.client.errors import Forbidden, RequestTimedOut, SessionEnded
+from gateway.client.options import time_limit
 from gateway.client.promises import Promises, changed
 from gateway.client.requests import UNNUMBERED, ClientAsk, RequestTable
 from gateway.core.codec import encode_request
@@ -90,8 +91,12 @@ class Asking:
                 answer.exception()
 
     def limit(self, seconds: float | None) -> float | None:
-        """Return how long a call may take whose caller says *seconds*."""
-        return self._default_timeout if seconds is None else seconds
+        """Return how long a call may take whose caller says *seconds*; None for as long as the session lives.
+
+        Raises:
+            ValueError: it is no number of seconds.
+        """
+        return self._default_timeout if seconds is None else time_limit("timeout", seconds)
 
     def begin(self, ask: ClientAsk, refused: Callable[[RequestRefused], None] | None = None) -> asyncio.Future[Reply]:
         """Ask something that is done in any case, whoever waits for it or not.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from random import SystemRandom
 from ssl import SSLContext
 from types import MappingProxyType, TracebackType
@@ -22,7 +23,7 @@ from gateway.client.errors import (
     ValueTooLarge,
 )
 from gateway.client.opening import Opening
-from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, Options
+from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, LONGEST_WINDOW, Options, time_limit
 from gateway.client.promises import SERVERS_PREFIX
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.reaching import Reaching
@@ -243,18 +244,20 @@ class Session:
                 now (``authentication_unavailable``); the ones from before stay in force until their end.
             RequestTimedOut, SessionEnded: as for ``publish``.
         """
+        for name, given in (("secret", secret), ("principal", principal)):
+            _text(name, given, RequestRefused)
         ask = Authenticate(UNNUMBERED, secret, principal)
         encode_request(ask)  # tells at once what could not be sent
         await self._supervisor.request(ask, timeout)
 
-    async def close(self, *, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
+    async def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
         """End the session on purpose; nothing of it stays in the grid (P7).
 
         Requests without an answer raise ``SessionClosed``; streams and iterators end. Closing twice does no harm.
 
         Args:
-            timeout: seconds to wait until a node has confirmed the end. If none can be reached, the session is left to
-                its window.
+            timeout: seconds to wait until a node has confirmed the end; then connections are dropped and the session is
+                left to its window. None to wait for as long as the window.
         """
         await self._supervisor.close(timeout)
 
@@ -325,7 +328,7 @@ def connect(
     *,
     credentials: CredentialsSource | None = None,
     window: float | None = None,
-    connect_timeout: float = CONNECT_TIMEOUT,
+    connect_timeout: float | None = CONNECT_TIMEOUT,
     request_timeout: float | None = None,
     ssl: SSLContext | None = None,
     headers: Mapping[str, str] | None = None,
@@ -343,7 +346,7 @@ def connect(
         properties: user-defined properties of the session to start with.
         window: seconds without a connection that the session shall survive; the node may grant less. None for the
             node's default.
-        connect_timeout: seconds to try, if no node can be reached.
+        connect_timeout: seconds to try, if no node can be reached; None or infinity to try for as long as it takes.
         request_timeout: seconds that ``subscribe``, ``publish`` and others may take, if they are not told otherwise;
             None to let them wait for as long as the session lives.
         ssl: for ``wss``; None for the system's trust store.
@@ -360,8 +363,13 @@ def connect(
         ("connect_timeout", connect_timeout),
         ("request_timeout", request_timeout),
     ):
-        if seconds is not None and not seconds > 0:
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # type: ignore[redundant-expr]
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
+    for name, text in (("principal", principal), ("secret", secret or "")):
+        if not isinstance(text, str):
+            raise ValueError(f"the {name} is a string, and not {type(text).__name__}")  # noqa: TRY004 - as documented
+    if not isinstance(headers or {}, Mapping):
+        raise ValueError(f"the headers are a mapping of strings, and not {type(headers).__name__}")  # noqa: TRY004
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
     _check_properties(_properties(properties or {}))
@@ -372,9 +380,9 @@ def connect(
             secret=secret,
             credentials=credentials,
             properties=dict(properties or {}),
-            window=window,
-            connect_timeout=connect_timeout,
-            request_timeout=request_timeout,
+            window=None if window is None else min(window, LONGEST_WINDOW),
+            connect_timeout=inf if connect_timeout is None else connect_timeout,
+            request_timeout=time_limit("request_timeout", request_timeout),
             ssl=ssl,
             headers=dict(headers or {}),
         )

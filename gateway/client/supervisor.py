@@ -23,7 +23,7 @@ from gateway.client.connection import Connection
 from gateway.client.credentials import EXPIRING, Credentials
 from gateway.client.errors import RequestTimedOut, SessionClosed, SessionEnded, SessionFailed
 from gateway.client.history import History
-from gateway.client.options import LEAVE_TIMEOUT, Options
+from gateway.client.options import LEAVE_TIMEOUT, Options, time_limit
 from gateway.client.reaching import Reached, Reaching
 from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.refreshing import Refreshing
@@ -245,8 +245,9 @@ class Supervisor:
 
         return self.asking.deselect(ask, refused)
 
-    async def close(self, seconds: float) -> None:
+    async def close(self, seconds: float | None) -> None:
         """End the session on purpose; see ``Session.close``."""
+        seconds = time_limit("timeout", seconds)
         if not self._closing and self.ended is None:
             self._closing = True
             self.asking.fail(SessionClosed("the session was closed before this request was answered"))
@@ -255,10 +256,12 @@ class Supervisor:
         done, _ = await asyncio.wait([self._task], timeout=seconds)
         if not done:
             log.warning(
-                "no node confirmed within %g s that session %s is closed; it ends when its window does",
+                "no node confirmed within %s s that session %s is closed; it ends when its window does",
                 seconds,
                 self.welcome.session,
             )
+            # The node has had its time: what is still under way to it is dropped.
+            self._reaching.hurry()
             self._task.cancel()
             await asyncio.wait([self._task])
 
