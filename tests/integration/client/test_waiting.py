@@ -21,9 +21,10 @@ from gateway.client import (
 )
 from tests.integration.client.conftest import OpenSession
 from tests.support.clock import eventually
-from tests.support.scripted_server import LIMITS, PATIENCE, ScriptedServer
+from tests.support.scripted_server import LIMITS, ScriptedServer
+from tests.support.times import PATIENCE, scaled
 
-LONG: Final = 60.0
+LONG: Final = scaled(60.0)
 """Seconds that something would take if it were not cut short: far more than a slow machine needs for the rest."""
 
 
@@ -75,7 +76,7 @@ async def test_connect_is_bounded_whatever_the_credentials_do(
     server: ScriptedServer, credentials: Callable[[], Awaitable[str]], why: str
 ) -> None:
     stubborn_ends.clear()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(scaled(PATIENCE)):
         with pytest.raises(ConnectFailed, match=why):
             await opening(server, credentials=credentials, connect_timeout=0.3)
     assert server.upgrades == 0
@@ -102,7 +103,7 @@ async def test_credentials_that_are_cancelled_do_not_end_the_session(
     again = await server.connection()
     await again.greet(outcome="reattached", token="token-2")
 
-    assert (await asyncio.wait_for(anext(aiter(session.recoveries())), PATIENCE)).outcome == "reattached"
+    assert (await asyncio.wait_for(anext(aiter(session.recoveries())), scaled(PATIENCE))).outcome == "reattached"
     assert again.first["secret"] == "fresh-3"
 
 
@@ -117,7 +118,7 @@ async def test_a_connect_that_is_cancelled_at_any_point_leaves_nothing(server: S
     for task in (in_credentials, before_the_welcome):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, PATIENCE)
+            await asyncio.wait_for(task, scaled(PATIENCE))
 
     await peer.closed()
     await eventually(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("gateway-client")])
@@ -204,7 +205,7 @@ async def test_a_close_without_a_limit_waits_for_the_node(opened: OpenSession, l
     await peer.expect("bye")
     assert not closing.done()
     await peer.confirm_bye()
-    await asyncio.wait_for(closing, PATIENCE)
+    await asyncio.wait_for(closing, scaled(PATIENCE))
 
 
 @pytest.mark.parametrize("limit", [nan, "5"])
@@ -225,7 +226,7 @@ async def test_close_keeps_its_word_with_a_node_that_does_not_answer(
     """It waited for the close of the WebSocket on top of its time limit."""
     monkeypatch.setattr(transport, "CLOSE_TIMEOUT", LONG)
     session, peer = await opened()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(scaled(PATIENCE)):
         await session.close(timeout=0.05)
     assert session.state == "closed"
     assert (await peer.expect("bye"))["type"] == "bye"
@@ -242,7 +243,7 @@ async def test_close_keeps_its_word_while_credentials_are_fetched(server: Script
     session, peer = await opened(credentials=source)
     await peer.close(4006, "credentials_expired")
     await eventually(lambda: len(calls) == 2)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(scaled(PATIENCE)):
         await session.close(timeout=0.05)
     for task in asyncio.all_tasks():
         while not task.done() and task.get_name() == "gateway-client-credentials":
