@@ -30,8 +30,8 @@ class SubscriptionWatch:
     """What one session sees, over all its connections.
 
     A sequence may only jump where that is declared: an update marked as a snapshot may skip others once after a
-    failover or a notice (the *era* changes), and what was folded on a live connection is told by ``conflated`` of the
-    next welcome.
+    failover or a notice (the *era* changes), and any other may skip as many as it says that it took the place of
+    (``folded``, protocol 6.4).
 
     Args:
         tally: where to count.
@@ -44,7 +44,6 @@ class SubscriptionWatch:
         self._violated = violated
         self._topics: dict[str, _Topic] = {}
         self._era = 0
-        self._unexplained = 0
         self._since = now
         self._last = now
         self._finished = False
@@ -64,6 +63,7 @@ class SubscriptionWatch:
             return None
         tally = self._tally
         tally.updates += 1
+        tally.declared_folded += update.folded
         sample = decode(update.value)
         if sample is None:
             return None
@@ -94,10 +94,14 @@ class SubscriptionWatch:
             return None
         skipped = step - 1
         self._tally.owed += skipped
-        if skipped and update.snapshot and last.era != self._era:
-            self._tally.replaced += skipped
-        else:
-            self._unexplained += skipped
+        declared = skipped if update.snapshot and last.era != self._era else min(skipped, update.folded)
+        self._tally.replaced += declared
+        if missed := skipped - declared:
+            self._tally.undeclared += missed
+            self._violated(
+                f"a subscriber missed {missed} updates of {update.topic}, and nothing declared it: it got version "
+                f"{update.version} after {last.version}, which took the place of {update.folded}"
+            )
         return self._fresh(sample, wall)
 
     def _fresh(self, sample: Sample, wall: float) -> float:
@@ -108,12 +112,8 @@ class SubscriptionWatch:
             self._violated("a value came before it was due: the clocks of the generating machines differ")
         return max(0.0, latency)
 
-    def recovered(self, numbering: Numbering, conflated: int | None) -> None:
-        """Note a welcome: what it declares explains what was missed."""
-        declared = self._unexplained if conflated is None else min(conflated, self._unexplained)
-        self._unexplained -= declared
-        self._tally.replaced += declared
-        self._settle("and the next welcome did not declare it")
+    def recovered(self, numbering: Numbering) -> None:
+        """Note a welcome: where the numbering begins again, values follow in the place of what was missed."""
         if numbering is not Numbering.KEPT:
             self._era += 1
 
@@ -122,12 +122,9 @@ class SubscriptionWatch:
         self._era += 1
 
     def finish(self, now: float) -> None:
-        """End the watch; what is unexplained now stays so. No effect the second time."""
-        if self._finished:
-            return
+        """End the watch. No effect the second time."""
         self.accrue(now)
         self._finished = True
-        self._settle("and nothing declared it: it was lost, or folded because this generator reads too slowly")
 
     def accrue(self, now: float) -> None:
         """Count the time up to now, so that figures can be looked at meanwhile."""
@@ -137,12 +134,6 @@ class SubscriptionWatch:
         tally.longest_silence = max(tally.longest_silence, now - self._last)
         tally.subscribed_seconds += now - self._since
         self._since = now
-
-    def _settle(self, why: str) -> None:
-        if self._unexplained:
-            self._tally.undeclared += self._unexplained
-            self._violated(f"a subscriber missed {self._unexplained} updates, {why}")
-            self._unexplained = 0
 
 
 class PublicationWatch:

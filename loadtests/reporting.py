@@ -235,11 +235,10 @@ class Watching:
         else:
             tally.failed_over += 1
         tally.declared_lost += recovery.lost or 0
-        tally.declared_conflated += recovery.conflated or 0
         tally.longest_recovery = max(tally.longest_recovery, recovery.gap_seconds)
         recorder.request(f"{RESUME_PREFIX}{recovery.outcome}", recovery.gap_seconds)
         if self._subscription is not None:
-            self._subscription.recovered(recovery.numbering, recovery.conflated)
+            self._subscription.recovered(recovery.numbering)
 
     def updated(self, update: Update, now: float) -> None:
         """See ``Observer``."""

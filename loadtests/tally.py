@@ -21,8 +21,8 @@ class Tally:
         reattached: recoveries on rung 1.
         failed_over: recoveries on rung 4.
         declared_lost: packets that welcomes said would never come.
-        declared_conflated: updates that welcomes said newer ones had replaced.
-        replaced: updates that a declared failover or reread skipped: a newer value came in their place.
+        declared_folded: updates that newer ones said they took the place of.
+        replaced: updates that a declared failover, reread or folding skipped: a newer value came in their place.
         undeclared: updates missing without a declaration.
         notices: notices of the server.
         violations: broken promises of any kind, ``undeclared`` included.
@@ -44,7 +44,7 @@ class Tally:
     reattached: int = 0
     failed_over: int = 0
     declared_lost: int = 0
-    declared_conflated: int = 0
+    declared_folded: int = 0
     replaced: int = 0
     undeclared: int = 0
     notices: int = 0

@@ -25,6 +25,7 @@ from gateway.core.codes import ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Notice, NoticeCode
 from gateway.core.permissions import OPEN, Permissions, Policy
+from gateway.core.selections import Selections
 from gateway.core.selector_sets import Common
 from gateway.core.selectors import Selector
 from gateway.core.system_roles import is_of_system, permissions_of_system
@@ -100,6 +101,10 @@ class Authorisation:
         if not permissions.may_select(selector):
             self._metrics.add(catalogue.FORBIDDEN, label="select")
             raise _forbidden(f"you may not select {_part(selector, permissions.allowed(selector))}")
+
+    def allowed(self, session: Session, selections: Selections) -> Selections:
+        """Return what of a list the session may select."""
+        return session.permissions.narrow(selections, most=self._limits.selections).selections
 
     def check_publish(self, session: Session, topic: TopicPath) -> None:
         """Let pass a publish; not to be asked if the permissions say that they allow all of them.

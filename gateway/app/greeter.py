@@ -11,7 +11,7 @@ from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.core.codes import FailoverReason, Numbering, Outcome
-from gateway.core.packets import Welcome
+from gateway.core.packets import SERVER_SUPPORTS, Welcome
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role
 from gateway.core.types import PacketId
@@ -131,6 +131,7 @@ class Greeter:
                 properties=session.all_properties(),
                 selections=session.selections.to_wire(),
                 withdrawn=withdrawn or None,
+                supports=SERVER_SUPPORTS,
             )
         )
         if writes_lost:

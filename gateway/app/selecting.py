@@ -7,8 +7,9 @@ from gateway.app.context import Context
 from gateway.app.delivery import Delivery
 from gateway.app.persistence import Persistence
 from gateway.app.session import Session
+from gateway.core.errors import InvalidSelector
 from gateway.core.packets import Reply, Subscribe, Unsubscribe
-from gateway.core.selections import Selections
+from gateway.core.selections import MOST_KEPT, Entry, Selections
 from gateway.core.selectors import Selector, parse_selector
 from gateway.ports import SessionChanges
 
@@ -41,8 +42,9 @@ class Selecting:
             GridUnavailable: it may have been executed; asking again does no harm.
         """
         selector = parse_selector(request.selector)
+        kept = _kept(request)
         async with session.selecting:
-            wanted = self._wanted(session, request, selector)
+            wanted = self._wanted(session, request, selector, kept)
             changes = wanted != session.selections
             while True:
                 before, permissions = session.selections, session.permissions
@@ -53,17 +55,19 @@ class Selecting:
                     break
                 # Something may have been withdrawn meanwhile, and what is written may be more than is allowed.
                 self._authorisation.record(session)
-                wanted = self._wanted(session, request, selector)
+                wanted = self._wanted(session, request, selector, kept)
             self._delivery.select(session, wanted)
             self._limits.recount(session)
             if changes:
                 sign = "+" if isinstance(request, Subscribe) else "-"
-                self._journal.selections_changed(session, [sign + selector.text])
+                self._journal.selections_changed(session, [sign + selector.text, *map(str, kept)])
             session.reply(Reply(request=request.request))
             if isinstance(request, Subscribe):
                 await self._delivery.send_snapshot(session, selector)
 
-    def _wanted(self, session: Session, request: Subscribe | Unsubscribe, selector: Selector) -> Selections:
+    def _wanted(
+        self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry]
+    ) -> Selections:
         """Tell what the session's list will be.
 
         Raises:
@@ -74,5 +78,20 @@ class Selecting:
             wanted = session.selections.select(selector)
         else:
             wanted = session.selections.deselect(selector)
+            # Nothing needs a permission to stay, but what may not be selected any more must not come back this way.
+            for entry in self._authorisation.allowed(session, Selections(kept)):
+                wanted = wanted.select(entry.selector)
         self._limits.check_selections(session, len(wanted))
         return wanted
+
+
+def _kept(request: Subscribe | Unsubscribe) -> list[Entry]:
+    """Read what an unsubscribe leaves selected.
+
+    Raises:
+        InvalidSelector: one is none, or there are too many.
+    """
+    keep = request.keep if isinstance(request, Unsubscribe) else ()
+    if len(keep) > MOST_KEPT:
+        raise InvalidSelector(f"an unsubscribe keeps at most {MOST_KEPT} selectors, not {len(keep)}")
+    return [Entry(selects=True, selector=parse_selector(each)) for each in keep]

@@ -153,9 +153,11 @@ class _Printer:
     def update(self, update: Update) -> None:
         """Write one update."""
         if self.as_json:
-            self._write_json("update", update, ("topic", "value", "version", "event_id", "snapshot"))
+            self._write_json("update", update, ("topic", "value", "version", "event_id", "snapshot", "folded"))
         else:
-            note = f"version {update.version}, snapshot" if update.snapshot else f"version {update.version}"
+            note = f"version {update.version}" + ", snapshot" * update.snapshot
+            if update.folded:
+                note += f", in the place of {update.folded} more"
             click.echo(f"{update.topic} = {orjson.dumps(update.value).decode()}  ({note})")
         if self._left is not None:
             self._left -= 1

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
 from gateway.client.blame import Blame, Culprit
 from gateway.client.errors import Forbidden, RequestRefused, RequestTimedOut, SessionEnded
+from gateway.client.options import time_limit
 from gateway.client.promises import Promises, changed
-from gateway.client.requests import ClientAsk, PendingRequest, RequestTable, encode_within
-from gateway.client.streams import Streams
+from gateway.client.requests import UNNUMBERED, ClientAsk, RequestTable, encode_within
 from gateway.core.errors import InvalidSelector, RemoteProtocolError
-from gateway.core.packets import Reply, SetProperties, Subscribe, Unsubscribe, Welcome
+from gateway.core.packets import KEEP, Reply, SetProperties, Subscribe, Unsubscribe, Welcome
 from gateway.core.runs import Outgoing
 from gateway.core.selections import Selections
-from gateway.core.selectors import parse_selector
 from gateway.core.session import SessionMachine
 
 log = logging.getLogger("gateway.client")
@@ -29,7 +29,6 @@ class Asking:
     Args:
         welcome: of the new session.
         machine: the session's.
-        streams: those of a selector end when it is unsubscribed.
         wake: called when the machine has something to write.
         default_timeout: seconds a request may take if its caller does not say, or None for no limit.
         random: spreads the retries of many clients.
@@ -43,14 +42,12 @@ class Asking:
         self,
         welcome: Welcome,
         machine: SessionMachine,
-        streams: Streams,
         wake: Callable[[], None],
         *,
         default_timeout: float | None,
         random: Random,
     ) -> None:
         self._machine = machine
-        self._streams = streams
         self._wake = wake
         self._default_timeout = default_timeout
         self._random = random
@@ -61,6 +58,7 @@ class Asking:
         self._promises = Promises(welcome.properties)
         self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._keeps = KEEP in welcome.supports
         self.properties = dict(welcome.properties)
 
     @property
@@ -80,7 +78,7 @@ class Asking:
             RequestTimedOut: there was none in time.
             SessionEnded: the session ended before there was one.
         """
-        limit = self._default_timeout if seconds is None else seconds
+        limit = self.limit(seconds)
         answer: asyncio.Future[Reply] = self._loop.create_future()
         pending = self._table.add(ask, answer)
         self._pump()
@@ -95,21 +93,62 @@ class Asking:
                 # Read it, lest asyncio complains about an error that came together with a cancellation.
                 answer.exception()
 
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*; None for as long as the session lives.
+
+        Raises:
+            ValueError: it is no number of seconds.
+        """
+        return self._default_timeout if seconds is None else time_limit("timeout", seconds)
+
+    def begin(self, ask: ClientAsk, refused: Callable[[RequestRefused], None] | None = None) -> asyncio.Future[Reply]:
+        """Ask something that is done in any case, whoever waits for it or not.
+
+        Args:
+            ask: with any number; it gets its own.
+            refused: called if the answer is no.
+
+        Returns:
+            The answer to come; whoever waits for it shields it.
+        """
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+
+        def done(answer: asyncio.Future[Reply]) -> None:
+            error = None if answer.cancelled() else answer.exception()
+            if refused is not None and isinstance(error, RequestRefused):
+                refused(error)
+
+        answer.add_done_callback(done)
+        self._table.add(ask, answer)
+        self._pump()
+        return answer
+
+    def deselect(self, ask: Unsubscribe, refused: Callable[[RequestRefused], None]) -> asyncio.Future[Reply]:
+        """Deselect but for what stays, as the node of the moment understands it (protocol 6.3); see ``begin``."""
+        if self._keeps or not ask.keep:
+            return self.begin(ask, refused)
+        answer = self.begin(replace(ask, keep=()), refused)
+        for selector in ask.keep:
+            self.begin(Subscribe(UNNUMBERED, selector))
+        return answer
+
     def answered(self, reply: Reply) -> None:
         """Do what a reply means, before anything that follows it is looked at."""
         executed = self._table.answer(reply, now=self._loop.time(), random=self._random.random())
         if executed is not None and not executed.repairs:
-            self._executed(executed)
+            self._executed(executed.ask)
         if not self._table.unanswered:
             self._idle.set()
         self._pump()
 
-    def _executed(self, pending: PendingRequest) -> None:
-        ask = pending.ask
+    def _executed(self, ask: ClientAsk) -> None:
+        if isinstance(ask, Unsubscribe) and ask.keep and not self._keeps:
+            # It was meant for another node, and asked again at an older one, which has deselected everything.
+            for selector in ask.keep:
+                self.begin(Subscribe(UNNUMBERED, selector))
+            ask = replace(ask, keep=())
         self._promises.executed(ask)
-        if isinstance(ask, Unsubscribe):
-            self._streams.unsubscribe(parse_selector(ask.selector))
-        elif isinstance(ask, SetProperties):
+        if isinstance(ask, SetProperties):
             self.properties = changed(self.properties, ask.changes)
 
     def _pump(self) -> None:
@@ -153,6 +192,7 @@ class Asking:
         """Go on over a new connection; see ``RequestTable.resume``."""
         self.properties = dict(welcome.properties)
         self._message_bytes = welcome.limits.message_bytes
+        self._keeps = KEEP in welcome.supports
         self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=self._loop.time())
         self._pump()
 

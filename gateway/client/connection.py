@@ -85,10 +85,12 @@ class Connection:
         the other side's close frame.
         """
         code = DEFAULT_CLOSE_CODE if ending.code is None else ending.code
-        await self._transport.close(code, ending.message, self._farewell)
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
+        try:
+            await self._transport.close(code, ending.message, self._farewell)
+        finally:
+            if self._reader is not None:
+                self._reader.cancel()
+                await asyncio.wait([self._reader])
 
     def wake(self) -> None:
         """Have what the machine wants to write written in this turn of the loop, or the next."""

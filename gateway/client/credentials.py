@@ -68,12 +68,34 @@ class Credentials:
         """
         if self._source is None:
             raise AttemptFailed(Ending(message="there are no fresh credentials"))
+        # In a task of its own: whatever the application does there, this side waits no longer than it said, and a
+        # cancellation that comes out of it is not one of this side.
+        making = asyncio.get_running_loop().create_task(_call(self._source), name="gateway-client-credentials")
         try:
-            async with asyncio.timeout(seconds):
-                return await self._source()
-        except TimeoutError:
-            raise AttemptFailed(Ending(message=f"no fresh credentials within {seconds:g} s")) from None
-        except Exception as error:
+            await asyncio.wait([making], timeout=seconds)
+        finally:
+            making.cancel()
+            making.add_done_callback(_forget)
+        if not making.done():
+            raise AttemptFailed(Ending(message=f"no fresh credentials within {seconds:g} s"))
+        if making.cancelled():
+            raise AttemptFailed(Ending(message="fresh credentials failed with CancelledError"))
+        if (error := making.exception()) is not None:
             # What the application's error says is the application's matter, and may be secret.
-            log.debug("fresh credentials could not be had", exc_info=True)
+            log.debug("fresh credentials could not be had", exc_info=error)
             raise AttemptFailed(Ending(message=f"fresh credentials failed with {type(error).__name__}")) from error
+        secret = making.result()
+        if not isinstance(secret, str):
+            kind = type(secret).__name__
+            raise AttemptFailed(Ending(message=f"fresh credentials are a string, and not {kind}"))
+        return secret
+
+
+async def _call(source: CredentialsSource) -> object:
+    return await source()
+
+
+def _forget(making: asyncio.Task[object]) -> None:
+    """Read the error of what nobody waits for any more, lest asyncio complains about it."""
+    if not making.cancelled():
+        making.exception()

@@ -9,6 +9,7 @@ GatewayError                    (gateway.core)
 │   ├── SessionExpired          no node could be reached within the window
 │   ├── SessionRefused          a node was reached and will not go on with the session; .code says why
 │   └── SessionFailed           this client, or a node, broke the protocol: a bug
+├── StreamOverflow              one stream was read too slowly; the session is unharmed
 ├── RequestTimedOut             the caller's own time limit; also a TimeoutError
 └── RequestRefused              one request was refused, nothing else is harmed; .code says why  (gateway.core)
     ├── InvalidTopic            (gateway.core)
@@ -55,6 +56,7 @@ __all__ = [
     "SessionExpired",
     "SessionFailed",
     "SessionRefused",
+    "StreamOverflow",
     "TooManySelections",
     "Unauthenticated",
     "ValueTooLarge",
@@ -115,6 +117,17 @@ class SessionRefused(SessionEnded):
 
 class SessionFailed(SessionEnded):
     """This client or a node broke the protocol; always a bug on one of the two sides."""
+
+
+class StreamOverflow(GatewayError):
+    """A stream was read so slowly that even the newest values of its topics were more than it may keep.
+
+    The stream has ended, and with it its selection; the session goes on. Subscribe again for the current values.
+    """
+
+    def again(self) -> Self:
+        """Return an equal error, so that each of many readers raises one with its own traceback."""
+        return type(self)(str(self))
 
 
 class RequestTimedOut(GatewayError, TimeoutError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf, isnan
 from ssl import SSLContext
 from typing import Final
 
@@ -29,6 +30,31 @@ SUPPORTS: Final = frozenset({"handed_over", "mirrored"})
 
 CLIENT_NAME: Final = f"python/{gateway.__version__}"
 """How this client introduces itself; the fixed property ``$client``."""
+
+
+LONGEST_WINDOW: Final = 31 * 24 * 3600.0
+"""Seconds that are asked for where a session shall survive for ever; no node grants as much (protocol 4.1)."""
+
+
+def time_limit(name: str, seconds: float | None) -> float | None:
+    """Check a time limit that an application gives.
+
+    Args:
+        name: of the argument.
+        seconds: None and infinity both say that there is none.
+
+    Returns:
+        The limit; None for none, as event loops have no timers for infinity.
+
+    Raises:
+        ValueError: it is no number of seconds.
+    """
+    if seconds is None or seconds == inf:
+        return None
+    # Callers without a type checker give anything.
+    if not isinstance(seconds, int | float) or isnan(seconds):  # type: ignore[redundant-expr]
+        raise ValueError(f"{name} is a number of seconds, and not {seconds!r}")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,10 @@ def _select(selections: Selections, ask: ClientAsk) -> Selections:
         case Subscribe():
             return selections.select(parse_selector(ask.selector))
         case Unsubscribe():
-            return selections.deselect(parse_selector(ask.selector))
+            selections = selections.deselect(parse_selector(ask.selector))
+            for kept in ask.keep:
+                selections = selections.select(parse_selector(kept))
+            return selections
         case _:
             return selections
 

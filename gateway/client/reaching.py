@@ -92,6 +92,7 @@ class Reaching:
         self._clock = clock
         self._random = random
         self._partings: set[asyncio.Task[None]] = set()
+        self._hurried = False
 
     async def reach(self, applicant: Applicant) -> Reached:
         """Try until a node welcomes the applicant.
@@ -152,11 +153,19 @@ class Reaching:
         task = asyncio.get_running_loop().create_task(closing, name="gateway-client-part")
         self._partings.add(task)
         task.add_done_callback(self._parted)
+        if self._hurried:
+            task.cancel()
 
     def _parted(self, task: asyncio.Task[None]) -> None:
         self._partings.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("closing a connection failed by a bug of this client", exc_info=error)
+
+    def hurry(self) -> None:
+        """Drop connections that are being closed, now and from now on: nobody waits for the other side any more."""
+        self._hurried = True
+        for task in self._partings:
+            task.cancel()
 
     async def release(self) -> None:
         """Wait until the connections are closed, which takes a bounded time, and release everything."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from random import SystemRandom
 from ssl import SSLContext
 from types import MappingProxyType, TracebackType
@@ -13,18 +14,26 @@ from typing import Self
 import orjson
 
 from gateway.client.credentials import Credentials, CredentialsSource
-from gateway.client.errors import SessionEnded, ValueTooLarge
+from gateway.client.errors import (
+    InvalidProperties,
+    InvalidSelector,
+    InvalidTopic,
+    RequestRefused,
+    SessionEnded,
+    ValueTooLarge,
+)
 from gateway.client.opening import Opening
-from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, Options
+from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, LONGEST_WINDOW, Options, time_limit
+from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.reaching import Reaching
 from gateway.client.reconnect import ReconnectPlan, check_urls
 from gateway.client.requests import PACKET_OVERHEAD, UNNUMBERED, encode_within
-from gateway.client.streams import QUEUE_SIZE, UpdateStream
+from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.client.transport import make_http
 from gateway.client.types import Notice, Receipt, Recovery, SessionState
 from gateway.core.codec import json_text
-from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe
 from gateway.core.properties import check_properties, is_unicode
 from gateway.core.selectors import parse_selector
 from gateway.core.topics import parse_topic
@@ -104,16 +113,20 @@ class Session:
         selector: str,
         *,
         queue_size: int = QUEUE_SIZE,
+        queue_bytes: int = QUEUE_BYTES,
         timeout: float | None = None,  # noqa: ASYNC109 - public
     ) -> UpdateStream:
         """Select topics and be sent their values.
 
         Returns once the grid has accepted the selection, so that it survives the node (P4). Further calls extend the
-        session's selections; each returns a stream of its own with the updates that match its selector.
+        session's selections; each returns a stream of its own with the updates that match its selector. What the
+        session selects is what its living streams want: leaving ``async with stream``, ``stream.close()`` or losing
+        the last reference to a stream gives its selection up, unless another stream wants it, too.
 
         Args:
             selector: ``*`` matches one segment, ``**`` any number, such as ``prices/*/bid`` or ``prices/**``.
             queue_size: updates kept for a reader that is slow, before they are conflated to the newest per topic.
+            queue_bytes: bytes of updates kept, likewise. If the newest of each topic alone have more, the stream ends.
             timeout: seconds; None for the session's default.
 
         Raises:
@@ -121,24 +134,28 @@ class Session:
             RequestRefused: the node refuses; see ``errors``.
             RequestTimedOut: there was no answer in time; the selection may have been made.
             SessionEnded: the session is over.
-            ValueError: *queue_size* is below 1.
+            ValueError: *queue_size* or *queue_bytes* is below 1.
         """
-        parsed = parse_selector(selector)
-        stream = UpdateStream(parsed, size=queue_size)
+        parsed = parse_selector(_text("selector", selector, InvalidSelector))
         streams = self._supervisor.streams
         # It listens before it asks, so that no update can come too early for it.
-        streams.add(stream)
+        stream = streams.open(parsed, size=queue_size, octets=queue_bytes)
         try:
             await self._supervisor.request(Subscribe(UNNUMBERED, parsed.text), timeout)
+        except RequestRefused:
+            streams.refused(stream)
+            raise
         except BaseException:
-            streams.discard(stream)
+            # It may be executed, and then nothing of it shall stay.
+            stream.close()
             raise
         return stream
 
     async def unsubscribe(self, selector: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
-        """Deselect topics: nothing that the selector matches is sent any more, whatever selected it.
+        """End the streams of exactly this selector; if there are none, take its topics out of wider ones.
 
-        Streams of exactly this selector end. Wider ones go on without the topics that it matches.
+        Streams that are narrower, or only overlap, lose nothing. Cancelling the call, or its time limit, ends the
+        waiting and nothing else.
 
         Args:
             selector: as for ``subscribe``.
@@ -147,7 +164,7 @@ class Session:
         Raises:
             InvalidSelector, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
         """
-        await self._supervisor.request(Unsubscribe(UNNUMBERED, parse_selector(selector).text), timeout)
+        await self._supervisor.unsubscribe(parse_selector(_text("selector", selector, InvalidSelector)), timeout)
 
     async def publish(self, topic: str, value: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109 - public
         """Set the value of a topic, exactly once however often the client has to ask (P5).
@@ -168,7 +185,7 @@ class Session:
             RequestTimedOut: there was no answer in time; its ``sent`` says whether the publish may have happened.
             SessionEnded: the session ended before there was an answer; the publish may have happened.
         """
-        path = parse_topic(topic)
+        path = parse_topic(_text("topic", topic, InvalidTopic))
         text = json_text(value)
         limits = self._supervisor.welcome.limits
         most = min(limits.value_bytes, limits.message_bytes - len(orjson.dumps(path)) - PACKET_OVERHEAD)
@@ -189,7 +206,7 @@ class Session:
                 a limit is exceeded.
             RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
         """
-        ask = SetProperties(UNNUMBERED, dict(changes))
+        ask = SetProperties(UNNUMBERED, _properties(changes))
         check_properties(ask.changes)
         encode_within(ask, self._supervisor.welcome.limits.message_bytes)
         await self._supervisor.request(ask, timeout)
@@ -224,20 +241,36 @@ class Session:
                 now (``authentication_unavailable``); the ones from before stay in force until their end.
             RequestTimedOut, SessionEnded: as for ``publish``.
         """
+        for name, given in (("secret", secret), ("principal", principal)):
+            _text(name, given, RequestRefused)
         ask = Authenticate(UNNUMBERED, secret, principal)
         encode_within(ask, self._supervisor.welcome.limits.message_bytes)  # tells at once what could not be sent
         await self._supervisor.request(ask, timeout)
 
-    async def close(self, *, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
+    async def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - public
         """End the session on purpose; nothing of it stays in the grid (P7).
 
         Requests without an answer raise ``SessionClosed``; streams and iterators end. Closing twice does no harm.
 
         Args:
-            timeout: seconds to wait until a node has confirmed the end. If none can be reached, the session is left to
-                its window.
+            timeout: seconds to wait until a node has confirmed the end; then connections are dropped and the session is
+                left to its window. None to wait for as long as the window.
         """
         await self._supervisor.close(timeout)
+
+
+def _text(name: str, given: object, error: type[RequestRefused]) -> str:
+    """Return what was given for an argument that is a string; callers without a type checker give anything."""
+    if not isinstance(given, str):
+        raise error(f"the {name} is a string, and not {type(given).__name__}")
+    return given
+
+
+def _properties(given: object) -> dict[str, str | None]:
+    """Return what was given as properties, likewise."""
+    if not isinstance(given, Mapping):
+        raise InvalidProperties(f"the properties are a mapping of strings by name, and not {type(given).__name__}")
+    return dict(given)
 
 
 class Connecting(AbstractAsyncContextManager[Session]):
@@ -283,7 +316,7 @@ def connect(
     *,
     credentials: CredentialsSource | None = None,
     window: float | None = None,
-    connect_timeout: float = CONNECT_TIMEOUT,
+    connect_timeout: float | None = CONNECT_TIMEOUT,
     request_timeout: float | None = None,
     ssl: SSLContext | None = None,
     headers: Mapping[str, str] | None = None,
@@ -301,7 +334,7 @@ def connect(
         properties: user-defined properties of the session to start with.
         window: seconds without a connection that the session shall survive; the node may grant less. None for the
             node's default.
-        connect_timeout: seconds to try, if no node can be reached.
+        connect_timeout: seconds to try, if no node can be reached; None or infinity to try for as long as it takes.
         request_timeout: seconds that ``subscribe``, ``publish`` and others may take, if they are not told otherwise;
             None to let them wait for as long as the session lives.
         ssl: for ``wss``; None for the system's trust store.
@@ -318,11 +351,16 @@ def connect(
         ("connect_timeout", connect_timeout),
         ("request_timeout", request_timeout),
     ):
-        if seconds is not None and not seconds > 0:
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # type: ignore[redundant-expr]
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
+    for name, text in (("principal", principal), ("secret", secret or "")):
+        if not isinstance(text, str):
+            raise ValueError(f"the {name} is a string, and not {type(text).__name__}")  # noqa: TRY004 - as documented
+    if not isinstance(headers or {}, Mapping):
+        raise ValueError(f"the headers are a mapping of strings, and not {type(headers).__name__}")  # noqa: TRY004
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
-    check_properties(properties or {})
+    check_properties(_properties(properties or {}))
     for name, text in (("principal", principal), ("secret", secret)):
         if text is not None and not is_unicode(text):
             raise ValueError(f"the {name} is not Unicode: a surrogate in it has no other half")
@@ -333,9 +371,9 @@ def connect(
             secret=secret,
             credentials=credentials,
             properties=dict(properties or {}),
-            window=window,
-            connect_timeout=connect_timeout,
-            request_timeout=request_timeout,
+            window=None if window is None else min(window, LONGEST_WINDOW),
+            connect_timeout=inf if connect_timeout is None else connect_timeout,
+            request_timeout=time_limit("request_timeout", request_timeout),
             ssl=ssl,
             headers=dict(headers or {}),
         )

@@ -21,23 +21,24 @@ from typing import Final
 from gateway.client.asking import Asking
 from gateway.client.connection import Connection
 from gateway.client.credentials import EXPIRING, Credentials
-from gateway.client.errors import SessionClosed, SessionEnded, SessionFailed
+from gateway.client.errors import RequestTimedOut, SessionClosed, SessionEnded, SessionFailed
 from gateway.client.history import History
-from gateway.client.options import LEAVE_TIMEOUT, SUPPORTS, Options
+from gateway.client.options import LEAVE_TIMEOUT, SUPPORTS, Options, time_limit
 from gateway.client.reaching import Reached, Reaching
 from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.refreshing import Refreshing
 from gateway.client.requests import PACKET_OVERHEAD, ClientAsk
-from gateway.client.streams import Streams
+from gateway.client.selecting import Streams
 from gateway.client.transport import AttemptFailed
 from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 from gateway.core import packets
 from gateway.core.codec import MAX_NUMBER, json_text
 from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Numbering
-from gateway.core.errors import RemoteProtocolError
+from gateway.core.errors import RemoteProtocolError, RequestRefused
 from gateway.core.frozen import SessionPolicy
-from gateway.core.packets import Ack, Backoff, Bye, Error, GoAway, Ping, Reply, Resume, Welcome
+from gateway.core.packets import Ack, Backoff, Bye, Error, GoAway, Ping, Reply, Resume, Unsubscribe, Welcome
 from gateway.core.properties import is_unicode
+from gateway.core.selectors import Selector, parse_selector
 from gateway.core.session import Received, SessionMachine
 from gateway.core.transitions import Role
 from gateway.core.types import Attempt, PacketId
@@ -113,13 +114,11 @@ class Supervisor:
         self._lost_at = 0.0
         self._closing = False
         self.state = SessionState.CONNECTED
-        self.streams = Streams()
+        self.streams = Streams(self._deselect)
         self.recoveries: History[Recovery] = History()
         self.notices: History[Notice] = History()
         self.ended: SessionEnded | None = None
-        self.asking = Asking(
-            welcome, self._machine, self.streams, self._wake, default_timeout=options.request_timeout, random=random
-        )
+        self.asking = Asking(welcome, self._machine, self._wake, default_timeout=options.request_timeout, random=random)
         log.info("session %s opened at node %s", welcome.session, welcome.node)
         self._task = asyncio.get_running_loop().create_task(
             self._run(self._attach(reached)), name=f"gateway-client-{welcome.session}"
@@ -223,14 +222,44 @@ class Supervisor:
         Raises:
             SessionEnded: the session is over, or being closed.
         """
+        self._check_open()
+        return await self.asking.request(ask, seconds)
+
+    async def unsubscribe(self, selector: Selector, seconds: float | None) -> None:
+        """End streams and deselect, in any case; see ``Session.unsubscribe``. Only the wait ends before the answer.
+
+        Raises:
+            RequestTimedOut: there was no answer in time.
+            SessionEnded: the session is over, or being closed.
+        """
+        self._check_open()
+        answers = list(map(self._deselect, self.streams.unsubscribe(selector)))
+        limit = self.asking.limit(seconds)
+        try:
+            async with asyncio.timeout(limit):
+                for answer in answers:
+                    await asyncio.shield(answer)
+        except TimeoutError:
+            raise RequestTimedOut(f"no answer within {limit} s; it is done later", sent=True) from None
+
+    def _check_open(self) -> None:
         if self.ended is not None:
             raise self.ended.again()
         if self._closing:
             raise SessionClosed("the session is being closed")
-        return await self.asking.request(ask, seconds)
 
-    async def close(self, seconds: float) -> None:
+    def _deselect(self, ask: Unsubscribe) -> asyncio.Future[Reply]:
+        """Ask for what a stream leaves behind; nobody has to wait for it."""
+
+        def refused(why: RequestRefused) -> None:
+            log.warning("session %s: %s stays selected: %s", self.welcome.session, ask.selector, why)
+            self.streams.lingers(parse_selector(ask.selector))
+
+        return self.asking.deselect(ask, refused)
+
+    async def close(self, seconds: float | None) -> None:
         """End the session on purpose; see ``Session.close``."""
+        seconds = time_limit("timeout", seconds)
         if not self._closing and self.ended is None:
             self._closing = True
             self.asking.fail(SessionClosed("the session was closed before this request was answered"))
@@ -239,10 +268,12 @@ class Supervisor:
         done, _ = await asyncio.wait([self._task], timeout=seconds)
         if not done:
             log.warning(
-                "no node confirmed within %g s that session %s is closed; it ends when its window does",
+                "no node confirmed within %s s that session %s is closed; it ends when its window does",
                 seconds,
                 self.welcome.session,
             )
+            # The node has had its time: what is still under way to it is dropped.
+            self._reaching.hurry()
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -345,8 +376,8 @@ class Supervisor:
 
     def _handle(self, received: Received) -> None:
         match received:
-            case packets.Update(topic, version, event, value, snapshot, removed):
-                self.streams.dispatch(Update(topic, value, version, event, snapshot, removed))
+            case packets.Update(topic, version, event, value, snapshot, removed, folded):
+                self.streams.dispatch(Update(topic, value, version, event, snapshot, removed, folded))
             case Reply():
                 self.asking.answered(received)
             case packets.Notice():

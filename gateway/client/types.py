@@ -29,9 +29,11 @@ class Update:
         value: the value, as JSON reads into Python.
         version: grows with every publish to the topic; a stream never yields a lower one than before (P6).
         event_id: identifies the publish in the whole cluster.
-        snapshot: True for a value that is not the successor of the one before: the first one after subscribing, the
-            current one after a failover, the newest of several that came faster than they could be sent.
+        snapshot: True for the current value, which is not the successor of the one before: the first one after
+            subscribing, or after a failover.
         removed: True if an administrator has removed the topic; ``value`` is None then. A later update makes it anew.
+        folded: how many updates of the topic it took the place of, because the connection or the reader of the stream
+            was slow. Unless ``snapshot`` is set, exactly so many came between it and the one before.
     """
 
     topic: str
@@ -40,6 +42,7 @@ class Update:
     event_id: str
     snapshot: bool
     removed: bool = False
+    folded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

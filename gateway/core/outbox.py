@@ -12,14 +12,37 @@ While the transport takes what it is given, nothing is ever left out, and runs s
 Once it pushes back, what waits is folded to the newest body per topic, and stays folded until the outbox has been
 emptied, so that memory is bounded by the number of topics and not by the rate of updates. Bodies without a topic
 (replies, notices) are never left out.
+
+Every update that took the place of others goes out with a mark that says of how many (protocol 6.4), and keeps the
+place in line of the oldest. So for each topic: what was sent, and what the marks count, is all that was pushed.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
-from gateway.core.runs import Outgoing, Run
+from gateway.core import codec
+from gateway.core.runs import FoldedRun, Outgoing, Run
+
+
+class _Replaced(NamedTuple):
+    """What the update that waits for a topic took the place of.
+
+    Attributes:
+        updates: how many.
+        snapshot: whether one of them was a snapshot.
+    """
+
+    updates: int
+    snapshot: bool
+
+
+_NOTHING: Final = _Replaced(0, snapshot=False)
+
+_NONE: Final[dict[str | int, _Replaced]] = {}
+"""Shared by all sessions of which nothing is folded; never written to."""
 
 
 class Outbox:
@@ -36,6 +59,7 @@ class Outbox:
         "_allowance_packets",
         "_folded",
         "_queue",
+        "_replaced",
         "_unique",
         "bytes",
         "conflated",
@@ -46,6 +70,7 @@ class Outbox:
         self._queue: list[Run] = []
         # Only a session that is folded has one: ten thousand idle ones shall not.
         self._folded: OrderedDict[str | int, Outgoing] | None = None
+        self._replaced: dict[str | int, _Replaced] = _NONE
         self._unique = 0
         self._allowance_packets = 0
         self._allowance_bytes = 0
@@ -64,7 +89,9 @@ class Outbox:
 
     def runs(self) -> list[Run]:
         """List what waits, as it would go out."""
-        return list(map(Run.of, self._folded.values())) if self._folded else list(self._queue)
+        if not self._folded:
+            return list(self._queue)
+        return [self._marked(key, outgoing) for key, outgoing in self._folded.items()]
 
     @property
     def is_folded(self) -> bool:
@@ -119,12 +146,8 @@ class Outbox:
             self.count = self.bytes = self._allowance_packets = self._allowance_bytes = 0
             return taken
         taken = self._take_queued(packets, size) if self._folded is None else self._take_folded(packets, size)
-        for run in taken:
-            self.count -= run.count
-            self.bytes -= run.size
         if not self.count:
-            self._folded = None
-            self._allowance_packets = self._allowance_bytes = 0
+            self._unfold()
         return taken
 
     def conflate(self) -> None:
@@ -134,7 +157,9 @@ class Outbox:
             for run in queue:
                 self.count -= run.count
                 self.bytes -= run.size
-            folded = self._folded = self._folded or OrderedDict()
+            if self._folded is None:
+                self._folded, self._replaced = OrderedDict(), {}
+            folded = self._folded
             for run in queue:
                 self._fold(run, folded)
 
@@ -148,6 +173,7 @@ class Outbox:
             for outgoing in [each for each in self._folded.values() if each.topic is not None]:
                 if is_withdrawn(outgoing.topic or ""):
                     del self._folded[outgoing.topic or ""]
+                    self._replaced.pop(outgoing.topic or "", None)
                     self.count -= 1
                     self.bytes -= len(outgoing.body)
         else:
@@ -166,9 +192,14 @@ class Outbox:
         """
         dropped = self.count
         self._queue = []
-        self._folded = None
-        self.count = self.bytes = self._allowance_packets = self._allowance_bytes = 0
+        self.count = self.bytes = 0
+        self._unfold()
         return dropped
+
+    def _unfold(self) -> None:
+        """Nothing waits: what comes now is kept as it is."""
+        self._folded, self._replaced = None, _NONE
+        self._allowance_packets = self._allowance_bytes = 0
 
     def _take_queued(self, packets: int, size: int) -> list[Run]:
         taken: list[Run] = []
@@ -185,29 +216,48 @@ class Outbox:
             packets -= run.count
             size -= run.size
         del self._queue[:whole]
+        for run in taken:
+            self.count -= run.count
+            self.bytes -= run.size
         return taken
 
     def _take_folded(self, packets: int, size: int) -> list[Run]:
         taken: list[Run] = []
         while self._folded and len(taken) < packets and size > 0:
-            _, outgoing = self._folded.popitem(last=False)
+            key, outgoing = self._folded.popitem(last=False)
             # Not joined: that would be a copy for this session alone.
-            taken.append(Run.of(outgoing))
-            size -= len(outgoing.body)
+            run = self._marked(key, outgoing)
+            self._replaced.pop(key, None)
+            taken.append(run)
+            self.count -= 1
+            self.bytes -= len(outgoing.body)
+            size -= run.size
         return taken
 
+    def _marked(self, key: str | int, outgoing: Outgoing) -> Run:
+        """Make the run in which a folded body goes out."""
+        replaced = self._replaced.get(key)
+        return FoldedRun(outgoing, replaced.updates, snapshot=replaced.snapshot) if replaced else Run.of(outgoing)
+
     def _fold(self, run: Run, folded: OrderedDict[str | int, Outgoing]) -> None:
-        for outgoing in run.packets:
+        packets, before = run.packets, _NOTHING
+        if isinstance(run, FoldedRun):  # only when a frozen session is thawed: it waited, folded, before
+            packets, before = (run.update,), _Replaced(run.folded, run.snapshot)
+        for outgoing in packets:
             key: str | int
             if outgoing.topic is None:
                 self._unique += 1
                 key = self._unique
             else:
                 key = outgoing.topic
-            if replaced := folded.get(key):
-                self.bytes -= len(replaced.body)
+            if waiting := folded.get(key):
+                self.bytes -= len(waiting.body)
                 self.conflated += 1
+                updates, snapshot = self._replaced.get(key, before)
+                self._replaced[key] = _Replaced(updates + 1, snapshot or codec.is_snapshot(waiting.body))
             else:
                 self.count += 1
+                if before.updates:
+                    self._replaced[key] = before
             folded[key] = outgoing
             self.bytes += len(outgoing.body)

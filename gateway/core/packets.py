@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.types import (
@@ -137,6 +137,7 @@ class Welcome:
         properties: all properties, the server's and the user's.
         selections: the session's selections as ``[+selector, -selector, …]`` in order.
         withdrawn: selectors that were taken out of them at this resume, for lack of permission; None for none.
+        supports: what the server understands beyond the first release (protocol 4.3).
     """
 
     session: SessionId
@@ -159,6 +160,7 @@ class Welcome:
     properties: Mapping[str, str]
     selections: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] | None = None
+    supports: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +255,28 @@ class Subscribe:
     resubmitted: bool = False
 
 
+KEEP: Final = "keep"
+"""The word with which a server says that it understands ``keep`` of an unsubscribe (protocol 4.3, 6.3)."""
+
+SERVER_SUPPORTS: Final = frozenset({KEEP})
+"""What servers of this release understand beyond the first one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Deselect topics: append ``-selector`` to the session's selections."""
+    """Deselect topics: append ``-selector`` to the session's selections.
+
+    Attributes:
+        request: the request's number.
+        selector: which topics.
+        resubmitted: it was sent before a failover and never answered.
+        keep: selectors that stay selected in the same step: ``+selector`` of each is appended after it.
+    """
 
     request: RequestNumber
     selector: str
     resubmitted: bool = False
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +357,7 @@ class Update:
         value: the value itself.
         snapshot: True for a full value that is not the successor of the one sent before.
         removed: True if the topic was removed; ``value`` is None then.
+        folded: how many updates of the topic, owed to the session since the one sent before, it took the place of.
     """
 
     topic: str
@@ -348,6 +366,7 @@ class Update:
     value: JsonValue
     snapshot: bool = False
     removed: bool = False
+    folded: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,10 @@ FEW_WILDCARDS: Final = 8
 SHORT_LIST: Final = 16
 """Entries of a list that is worth keeping for reuse; long ones would fill the memory, and hardly two are equal."""
 
+MOST_KEPT: Final = 64
+"""Selectors that an unsubscribe may name to stay (protocol 6.3): appending one takes time linear in the list, and one
+request must not take more than some milliseconds."""
+
 _CACHED_LISTS: Final = 4096
 """Short lists kept for reuse, some 10 MiB: a claim of a session that the node holds reads the very list that is here
 already, and sessions of one application often have the same."""

@@ -108,7 +108,7 @@ class Subscriber(Member):
             if watch is None:
                 watch = self._watches[key] = TopicWatch(*key)
             if isinstance(update.value, int):
-                watch.observe(update.value, update.version, snapshot=update.snapshot)
+                watch.observe(update.value, update.version, snapshot=update.snapshot, folded=update.folded)
             else:
                 self.troubles.append(Violation("P6", f"{self.name} on {update.topic}: the value is {update.value!r}"))
 

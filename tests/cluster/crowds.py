@@ -98,7 +98,7 @@ class Member:
             if watch is None:
                 watch = self.watches[update.topic] = TopicWatch(self.name, update.topic)
             assert type(update.value) is int
-            watch.observe(update.value, update.version, snapshot=update.snapshot)
+            watch.observe(update.value, update.version, snapshot=update.snapshot, folded=update.folded)
 
     async def _hear_recoveries(self) -> None:
         async for recovery in self.session.recoveries():

@@ -126,12 +126,17 @@ class GridReader:
         """Read a topic's entries from its partition's stream, the oldest first."""
         return (await self._logs(topic_partition(TopicPath(topic), TOPIC_DEPTH))).get(topic, [])
 
-    async def logs(self) -> dict[str, list[LogEntry]]:
-        """Read the entries of all topics, the oldest first."""
+    async def logs(self, *roots: str) -> dict[str, list[LogEntry]]:
+        """Read the entries of topics, each partition once, the oldest first.
+
+        Args:
+            roots: first segments; of all topics if there are none.
+        """
+        partitions = {topic_partition(TopicPath(root), TOPIC_DEPTH) for root in roots} or range(len(self._keys.stream))
         found: dict[str, list[LogEntry]] = {}
-        for partition in range(len(self._keys.stream)):
+        for partition in partitions:
             found |= await self._logs(partition)
-        return found
+        return {topic: log for topic, log in found.items() if not roots or topic.partition("/")[0] in roots}
 
     async def _logs(self, partition: int) -> dict[str, list[LogEntry]]:
         """Read a partition's stream; a value that was restored is told by the event of its publish."""
@@ -142,18 +147,6 @@ class GridReader:
                 if topic:
                     version, _, value = stored.partition(" ")
                     found.setdefault(topic, []).append(LogEntry(event, int(version), int(value)))
-        return found
-
-    async def logs(self, *roots: str) -> dict[str, list[LogEntry]]:
-        """Read the entries of all topics below some roots (first segments), each partition once, the oldest first."""
-        found: dict[str, list[LogEntry]] = {}
-        for partition in sorted({topic_partition(TopicPath(root), TOPIC_DEPTH) for root in roots}):
-            for number, fields in await self._redis.xrange(self._keys.stream[partition]):
-                for topic, stored in fields.items():
-                    if topic.partition("/")[0] in roots:
-                        version, _, value = stored.partition(" ")
-                        entry = LogEntry(f"{partition}-{number}", int(version), int(value))
-                        found.setdefault(topic, []).append(entry)
         return found
 
     async def nodes(self) -> set[str]:

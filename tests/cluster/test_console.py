@@ -39,7 +39,7 @@ async def test_a_session_is_found_watched_through_a_failover_and_closed(tmp_path
         await wanted.close()
         urls = [stack.node_url("n2"), stack.node_url("n3")]
         wanted = await connect(urls, principal="alice", properties={"team": "fx", "desk": "7"})
-        await wanted.subscribe("prices/**")
+        _held = await wanted.subscribe("prices/**")
         assert wanted.node == "n2"
 
         page = watched.page

@@ -125,7 +125,7 @@ async def people(exits: AsyncExitStack, url: str | list[str], first: int) -> lis
     for number in range(first, first + EACH):
         session = await exits.enter_async_context(connect(url, principal=f"person-{number}"))
         found.append(Member(session.principal, session))
-        await session.subscribe("**")
+        await exits.enter_async_context(await session.subscribe("**"))
         await session.set_properties({"seat": str(number)})
         for part in range(PUBLISHES):
             await session.publish(f"root-{number}-{part}/value", part)

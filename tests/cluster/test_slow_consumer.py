@@ -336,6 +336,88 @@ def assert_not_delayed(calm: Sequence[float], during: Sequence[float]) -> None:
     assert max(during) < max(calm) + SILENCE / 5, "somebody waited for a stuck client"
 
 
+# --- Slow, and never closed -------------------------------------------------------------------------------------------
+
+STOPS: Final = 4
+"""Times that a client stops reading for a while."""
+PATIENCE_TO_FOLD: Final = 60.0
+"""Seconds within which a node must have filled the buffers of a client that does not read."""
+LEFT_OUT: Final = 200
+"""Updates left out for it before it reads on: a hole that nobody can overlook."""
+
+
+async def test_every_jump_of_versions_on_a_connection_that_lasts_is_told_by_the_update(
+    tmp_path: Path, figures: Figures
+) -> None:
+    """Reported: a slow reader got version 8611 after 7886, on an unbroken connection, without a word."""
+    topics = [f"few/{number}" for number in range(FEW)]
+    async with (
+        cluster(tmp_path, nodes=2, rate_packets=0) as stack,
+        connect(stack.node_url(ELSEWHERE)) as session,
+        SlowReader(f"{stack.url}?node={NODE}") as reader,
+    ):
+        await reader.hello("slow")
+        await reader.send({"id": 1, "request": 1, "type": "subscribe", "selector": "few/*"})
+        publisher = Publisher(session, topics, size=VALUE, burst=FEW)
+        jumps = Jumps()
+
+        async def left_out() -> int:
+            return int((await stack.metrics(NODE)).get("gateway_conflated_updates_total", 0))
+
+        for _ in range(STOPS):
+            enough = await left_out() + LEFT_OUT
+
+            async def has_enough(enough: int = enough) -> bool:
+                return await left_out() >= enough
+
+            folding = asyncio.create_task(eventually(has_enough, "updates are left out", within=PATIENCE_TO_FOLD))
+            await publisher.publish_until(folding.done)
+            await folding
+            # Reads on until it has everything, acknowledging on the way.
+            while any(jumps.last.get(topic, 0) < publisher.rounds for topic in topics):
+                packet = await reader.receive()
+                assert packet is not None, f"closed with {reader.close_code}"
+                jumps.take_in(packet)
+                if "id" in packet and packet["id"] % 16 == 0:
+                    await reader.send({"type": "ack", "received": packet["id"]})
+
+        assert jumps.unexplained == []
+        assert jumps.folded >= STOPS * LEFT_OUT
+        assert jumps.folded == await left_out()
+        assert jumps.updates + jumps.folded == publisher.rounds * FEW
+        figures(
+            f"a client stopped reading {STOPS} times: {jumps.updates} updates came and {jumps.folded} were told to be "
+            f"left out, in {jumps.holes} holes of up to {jumps.widest}: all of {publisher.rounds * FEW}"
+        )
+
+
+class Jumps:
+    """The account of a subscriber: what came, and what the marks explain.
+
+    Attributes:
+        last: the newest version by topic.
+        unexplained: jumps that their update does not explain exactly.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[str, int] = {}
+        self.unexplained: list[str] = []
+        self.updates = self.folded = self.holes = self.widest = 0
+
+    def take_in(self, packet: Packet) -> None:
+        if packet["type"] != "update":
+            return
+        topic, version, folded = packet["topic"], packet["version"], packet.get("folded", 0)
+        last = self.last.get(topic, 0)
+        if version != last + 1 + folded:
+            self.unexplained.append(f"{topic}: {last} to {version}, {folded} folded")
+        self.last[topic] = version
+        self.updates += 1
+        self.folded += folded
+        self.holes += bool(folded)
+        self.widest = max(self.widest, folded)
+
+
 # --- Too much ---------------------------------------------------------------------------------------------------------
 
 MANY: Final = 4000

@@ -95,7 +95,7 @@ async def test_topics_are_looked_at_by_keyboard(pair: Pair, browser: Browser, pe
 async def test_hostile_text_is_only_text(pair: Pair, browser: Browser) -> None:
     properties = {HOSTILE[:60]: HOSTILE, "bidi": "abc\u202egpj.exe", "zero": "a\u200bb"}
     async with connect(pair.n2.url, principal=HOSTILE, properties=properties) as mallory:
-        await mallory.subscribe(f"x/{HOSTILE.replace('/', '_')}")
+        _held = await mallory.subscribe(f"x/{HOSTILE.replace('/', '_')}")
         topic = f"x/{HOSTILE.replace('/', '_')}"
         await mallory.publish(topic, {HOSTILE: HOSTILE, "__proto__": {"polluted": True}})
         async with page_of(browser) as watched:

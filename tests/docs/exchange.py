@@ -98,7 +98,8 @@ def encode_update(update: Update) -> bytes:
     """Encode an update of the examples, whose values are small."""
     value = codec.json_text(update.value)
     value = b"" if update.removed else value
-    return codec.encode_update(update.topic, update.version, update.event, value, snapshot=update.snapshot)
+    body = codec.encode_update(update.topic, update.version, update.event, value, snapshot=update.snapshot)
+    return codec.folding_mark(body, update.folded, snapshot=update.snapshot) + body if update.folded else body
 
 
 def encode_body(body: object) -> bytes:

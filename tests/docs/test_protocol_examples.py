@@ -200,6 +200,8 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     ],
     "update": session(43, Update("prices/ACME", Version(8), EventId("25-1-8"), {"bid": 1.5})),
     "update-removed": session(45, Update("prices/XYZ", Version(4), EventId("25-1-10"), None, removed=True)),
+    "update-folded": session(46, Update("prices/ACME", Version(12), EventId("25-1-12"), {"bid": 1.6}, folded=3)),
+    "unsubscribe-but-keep": session(3, Unsubscribe(RequestNumber(3), "prices/**", keep=("prices/ACME",))),
     "update-snapshot": session(44, Update("prices/XYZ", Version(3), EventId("25-1-9"), None, snapshot=True), 12),
     "unknown-fields-and-nulls": session(1, Subscribe(RequestNumber(1), "a")),
     "a-topic-that-is-not-unicode": session(1, refused(1, "publish", "topic", NOT_UNICODE, ErrorCode.BAD_TOPIC)),

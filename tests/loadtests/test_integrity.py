@@ -28,15 +28,22 @@ class Seen:
         self.now = 0.0
 
     def update(
-        self, version: int, sequence: int | None = None, *, snapshot: bool = False, source: str = "s", late: float = 0.0
+        self,
+        version: int,
+        sequence: int | None = None,
+        *,
+        snapshot: bool = False,
+        folded: int = 0,
+        source: str = "s",
+        late: float = 0.0,
     ) -> float | None:
         sequence = version if sequence is None else sequence
         value = orjson.loads(encode(Sample(source, sequence, WALL - late)))
-        return self.raw(version, value, snapshot=snapshot)
+        return self.raw(version, value, snapshot=snapshot, folded=folded)
 
-    def raw(self, version: int, value: JsonValue, *, snapshot: bool = False) -> float | None:
+    def raw(self, version: int, value: JsonValue, *, snapshot: bool = False, folded: int = 0) -> float | None:
         self.now += 1.0
-        update = Update("load/1", Version(version), EventId("0-1-1"), value, snapshot)
+        update = Update("load/1", Version(version), EventId("0-1-1"), value, snapshot, folded=folded)
         return self.watch.updated(update, self.now, WALL)
 
 
@@ -100,27 +107,23 @@ def test_a_damaged_content_is_a_violation(seen: Seen) -> None:
     assert seen.violations == ["the content of an update of load/1 is damaged"]
 
 
-def test_a_hole_that_nothing_declares_is_a_violation_at_the_end(seen: Seen) -> None:
+@pytest.mark.parametrize(("folded", "undeclared"), [(2, 0), (1, 1), (0, 2), (3, 0)])
+def test_a_hole_is_a_violation_unless_the_update_says_that_it_took_their_place(
+    seen: Seen, folded: int, undeclared: int
+) -> None:
     seen.update(1)
-    seen.update(4)
-    assert seen.violations == []
-    seen.watch.finish(10.0)
-    assert seen.tally.undeclared == 2
-    assert "missed 2 updates, and nothing declared it" in seen.violations[0]
-
-
-@pytest.mark.parametrize(("conflated", "undeclared"), [(2, 0), (1, 1), (0, 2)])
-def test_the_next_welcome_declares_what_was_folded(seen: Seen, conflated: int, undeclared: int) -> None:
-    seen.update(1)
-    seen.update(4)
-    seen.watch.recovered(Numbering.KEPT, conflated)
-    assert (seen.tally.replaced, seen.tally.undeclared) == (2 - undeclared, undeclared)
-    assert len(seen.violations) == bool(undeclared)
+    seen.update(4, folded=folded)
+    assert (seen.tally.declared_folded, seen.tally.replaced, seen.tally.undeclared) == (
+        folded,
+        2 - undeclared,
+        undeclared,
+    )
+    assert [f"missed {undeclared} updates" in violation for violation in seen.violations] == [True] * bool(undeclared)
 
 
 def test_a_failover_lets_one_snapshot_per_topic_skip_values(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Numbering.RESTARTED, None)
+    seen.watch.recovered(Numbering.RESTARTED)
     assert seen.update(5, snapshot=True, late=0.1) is not None
     assert (seen.tally.replaced, seen.tally.fresh, seen.tally.owed) == (3, 2, 5)
     seen.update(7, snapshot=True)
@@ -130,7 +133,7 @@ def test_a_failover_lets_one_snapshot_per_topic_skip_values(seen: Seen) -> None:
 
 def test_a_reattach_excuses_no_hole(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Numbering.KEPT, 0)
+    seen.watch.recovered(Numbering.KEPT)
     seen.update(3)
     seen.watch.finish(10.0)
     assert seen.tally.undeclared == 1
@@ -138,7 +141,7 @@ def test_a_reattach_excuses_no_hole(seen: Seen) -> None:
 
 def test_a_failover_without_a_snapshot_flag_excuses_nothing(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Numbering.RESTARTED, 0)
+    seen.watch.recovered(Numbering.RESTARTED)
     seen.update(3)
     seen.watch.finish(10.0)
     assert seen.tally.undeclared == 1

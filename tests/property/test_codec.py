@@ -19,6 +19,8 @@ from gateway.core.codec import (
     encode_reply,
     encode_request,
     encode_update,
+    folding_mark,
+    is_snapshot,
     json_text,
     number,
 )
@@ -132,7 +134,7 @@ server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
 )
 requests: st.SearchStrategy[ClientRequest] = st.one_of(
     st.builds(Subscribe, ids, text, st.booleans()),
-    st.builds(Unsubscribe, ids, text, st.booleans()),
+    st.builds(Unsubscribe, ids, text, st.booleans(), st.lists(text, max_size=3).map(tuple)),
     st.builds(Publish, ids, text, json_values.map(json_text), st.booleans()),
     st.builds(Authenticate, ids, text, text, st.booleans()),
     st.builds(SetProperties, ids, st.dictionaries(text, st.none() | text, max_size=3), st.booleans()),
@@ -177,6 +179,19 @@ def test_updates_are_read_as_written(update: Update, packet_id: Any, received: A
     value = b"" if update.removed else json_text(update.value)
     body = encode_update(update.topic, update.version, update.event, value, snapshot=update.snapshot)
     assert decode_from_server(number(body, packet_id, received)) == [SessionPacket(packet_id, received, update)]
+    assert is_snapshot(body) is update.snapshot
+
+
+@given(published | removals, ids, ids, st.booleans())
+def test_a_mark_goes_in_front_and_changes_nothing_else(
+    update: Update, packet_id: Any, folded: int, of_snapshot: bool
+) -> None:
+    value = b"" if update.removed else json_text(update.value)
+    body = encode_update(update.topic, update.version, update.event, value, snapshot=update.snapshot)
+    marked = number(folding_mark(body, folded, snapshot=of_snapshot) + body, packet_id)
+    expected = replace(update, folded=folded, snapshot=update.snapshot or of_snapshot)
+    assert decode_from_server(marked) == [SessionPacket(packet_id, None, expected)]
+    assert [name for name, _ in json.loads(marked, object_pairs_hook=list)].count("snapshot") == expected.snapshot
 
 
 @given(replies, ids, acknowledged)

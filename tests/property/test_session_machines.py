@@ -229,6 +229,7 @@ def reached() -> Counter[str]:
         ("client in an earlier numbering", 0.1),
         ("node replaced", 0.2),
         ("conflated", 0.3),
+        ("folded", 0.2),
         ("sent at once", 0.1),
         ("client held back", 0.3),
         ("violation", 0.05),

@@ -259,9 +259,12 @@ class ClientEnd(End):
             case Reply(request=request):
                 assert self.unanswered.pop(request, None) is not None, f"request {request} was answered twice"
                 self.answered.append(request)
-            case Update(topic=topic, version=version, snapshot=snapshot):
-                floor = self.values.get(topic, 0) + (not snapshot)
-                assert version >= floor, f"{topic} went from version {self.values.get(topic)} to {version}"
+            case Update(topic=topic, version=version, snapshot=snapshot, folded=folded):
+                last = self.values.get(topic, 0)
+                assert version >= last, f"{topic} went from version {last} to {version}"
+                # Without ``snapshot`` the jump is told to the update (protocol 6.4).
+                assert snapshot or version == last + folded + 1, f"{topic}: {last} to {version}, {folded} folded"
+                self.pair.seen["folded"] += bool(folded)
                 self.values[topic] = version
             case Notice(message=message):
                 self.notices.append(message)

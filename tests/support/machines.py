@@ -25,8 +25,9 @@ PLENTY = 1 << 20
 NOW = 100.0
 
 
-def body(name: str) -> bytes:
-    return b'"n":"%b"}' % name.encode()
+def body(name: str, folded: int = 0) -> bytes:
+    mark = b'"folded":%d,' % folded if folded else b""
+    return b'%b"n":"%b"}' % (mark, name.encode())
 
 
 def reply(name: str) -> Outgoing:
@@ -37,13 +38,13 @@ def update(topic: str, name: str) -> Outgoing:
     return Outgoing(topic, body(name))
 
 
-def numbered(name: str, number: int, received: int | None = None) -> bytes:
-    return codec.number(body(name), number, received)
+def numbered(name: str, number: int, received: int | None = None, *, folded: int = 0) -> bytes:
+    return codec.number(body(name, folded), number, received)
 
 
-def array(first: bytes, *others: str) -> bytes:
-    """A message of several session packets: only the first is numbered."""
-    return b"[%b]" % b",".join([first, *(b"{" + body(name) for name in others)])
+def array(first: bytes, *others: str | bytes) -> bytes:
+    """A message of several session packets: only the first is numbered; the others by name, or by body."""
+    return b"[%b]" % b",".join([first, *(b"{" + (body(each) if isinstance(each, str) else each) for each in others)])
 
 
 def incoming(number: int, received: int | None = None) -> SessionPacket:

@@ -8,7 +8,15 @@ from typing import Final
 
 from gateway.core.codec.beginning import BEGINNING_BYTES, request_of
 from gateway.core.codec.decoding import decode_from_client, decode_from_server
-from gateway.core.codec.encoding import encode_link, encode_notice, encode_reply, encode_request, encode_update
+from gateway.core.codec.encoding import (
+    encode_link,
+    encode_notice,
+    encode_reply,
+    encode_request,
+    encode_update,
+    folding_mark,
+    is_snapshot,
+)
 from gateway.core.codec.fields import MAX_NUMBER
 from gateway.core.codec.numbering import apart, follow, head, number
 from gateway.core.codec.salvage import Salvaged
@@ -32,8 +40,10 @@ __all__ = [
     "encode_request",
     "encode_update",
     "encode_value",
+    "folding_mark",
     "follow",
     "head",
+    "is_snapshot",
     "json_text",
     "number",
     "request_of",

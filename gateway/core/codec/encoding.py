@@ -81,6 +81,8 @@ def encode_request(body: ClientRequest) -> bytes:
             content = {"type": "subscribe", "request": body.request, "selector": body.selector}
         case Unsubscribe():
             content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
+            if body.keep:
+                content["keep"] = body.keep
         case SetProperties():
             content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
         case Authenticate():
@@ -102,6 +104,14 @@ def encode_request(body: ClientRequest) -> bytes:
     return _body(content)
 
 
+_UPDATE: Final = b'"type":"update",'
+
+_SNAPSHOT: Final = b'"snapshot":true,'
+
+_UPDATE_SNAPSHOT: Final = _UPDATE + _SNAPSHOT
+"""How the bodies of snapshots begin, and no other: the flag comes first so that it can be told from the outside."""
+
+
 def encode_update(topic: str, version: Version, event: EventId, value: bytes, *, snapshot: bool) -> bytes:
     """Encode the body of an update, ready for ``number``; done once per update, not once per session.
 
@@ -112,17 +122,35 @@ def encode_update(topic: str, version: Version, event: EventId, value: bytes, *,
         value: JSON text of the value; empty if the topic was removed.
         snapshot: whether the value is not the successor of the one sent before.
     """
-    flag = b',"snapshot":true' if snapshot else b""
+    removed = b""
     if not value:
-        flag += b',"removed":true'
+        removed = b',"removed":true'
         value = b"null"
-    return b'"type":"update","topic":%b,"version":%d,"event":"%b"%b,"value":%b}' % (
+    return b'%b"topic":%b,"version":%d,"event":"%b"%b,"value":%b}' % (
+        _UPDATE_SNAPSHOT if snapshot else _UPDATE,
         orjson.dumps(topic),
         version,
         event.encode(),
-        flag,
+        removed,
         value,
     )
+
+
+def is_snapshot(update: bytes) -> bool:
+    """Tell whether the body of an update, as ``encode_update`` made it, says that it is a snapshot."""
+    return update.startswith(_UPDATE_SNAPSHOT)
+
+
+def folding_mark(update: bytes, folded: int, *, snapshot: bool) -> bytes:
+    """Encode what goes in front of the body of an update that took the place of others.
+
+    Args:
+        update: the body.
+        folded: how many it took the place of.
+        snapshot: whether one of them was a snapshot; then this one is no successor of what was sent before, either.
+    """
+    flag = _SNAPSHOT if snapshot and not is_snapshot(update) else b""
+    return b'"folded":%d,%b' % (folded, flag)
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -13,14 +13,14 @@ from gateway.core.codes import ErrorCode, FailoverReason, Numbering, Outcome
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
 
-MAX_MEASURE: Final = 31 * 24 * 3_600_000
-"""Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
-
 MAX_WORDS: Final = 32
 """Words of a list that are read: many times those there are (protocol 4.1.1)."""
 
 MAX_WORD_BYTES: Final = 64
 """Bytes of UTF-8 of a word that is read."""
+
+MAX_MEASURE: Final = 31 * 24 * 3_600_000
+"""Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
 
 _OUTCOMES: Final[Mapping[str, Outcome]] = {each.value: each for each in Outcome}
 

@@ -118,7 +118,12 @@ def _subscribe(packet: Object) -> Subscribe:
 
 
 def _unsubscribe(packet: Object) -> Unsubscribe:
-    return Unsubscribe(request_number(packet), read_text(packet, "selector"), _resubmitted(packet))
+    return Unsubscribe(
+        request_number(packet),
+        read_text(packet, "selector"),
+        _resubmitted(packet),
+        _read_list(packet, "keep") or (),
+    )
 
 
 def _publish(packet: Object) -> Publish:
@@ -186,6 +191,7 @@ def _welcome(packet: Object) -> Welcome:
         properties=read_texts(packet, "properties"),
         selections=_read_list(packet, "selections") or (),
         withdrawn=_read_list(packet, "withdrawn"),
+        supports=read_words(packet, "supports"),
     )
 
 
@@ -209,6 +215,7 @@ def _update(packet: Object) -> Update:
         packet["value"],
         read_flag(packet, "snapshot", default=False),
         read_flag(packet, "removed", default=False),
+        read_count(packet, "folded", least=1) if packet.get("folded") is not None else 0,
     )
 
 

@@ -199,7 +199,7 @@ async def test_who_drains_a_node_looks_on_from_there_until_it_stops(pair: Pair) 
 async def test_a_node_that_drains_for_a_while_takes_consoles(pair: Pair) -> None:
     pair.n1.gateway.node.begin_drain()
     async with sign_in(pair) as console:
-        await console.subscribe("$gateway/nodes/*")
+        _held = await console.subscribe("$gateway/nodes/*")
         await pair.n1.gateway.node.undrain()
         assert console.state == "connected"
 
@@ -210,7 +210,7 @@ async def test_a_node_that_drains_for_a_while_takes_consoles(pair: Pair) -> None
 async def test_a_cut_connection_costs_a_console_nothing(pair: Pair) -> None:
     async with FaultProxy("127.0.0.1", pair.n1.gateway.admin_port) as proxy:
         console = await sign_in(pair, f"ws://127.0.0.1:{proxy.port}")
-        await console.subscribe("$gateway/nodes/*")
+        _held = await console.subscribe("$gateway/nodes/*")
         proxy.cut()
         async with time_limit(10):
             recovery = await anext(console.recoveries())
@@ -363,7 +363,7 @@ async def test_a_policy_takes_the_topics_away(tmp_path: Path) -> None:
     policy.write_text('[roles.viewer]\nadmin = ["nodes:read", "topics:read"]\n')
     async with running_node(admin_tokens_file=admins.file, policy=policy) as node:
         console = await connect(node.admin, principal="console", secret=admins.tokens["viewer"])
-        await console.subscribe("prices/**")
+        _held = await console.subscribe("prices/**")
         policy.write_text('[roles.viewer]\nadmin = ["nodes:read"]\n')
         node.gateway.reload()
         async with time_limit(10):

@@ -274,7 +274,7 @@ async def test_what_came_before_the_cut_and_again_after_it_is_delivered_once(
 async def test_a_grid_that_forgot_is_reminded_before_anything_new(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened(greeting={"limits": {**LIMITS, "requests": 1}})
     peer.answer_all()
-    await session.subscribe("a/**")
+    _held = await session.subscribe("a/**")
     await session.unsubscribe("a/old/**")
     await session.set_properties({"team": None, "desk": "7"})
     await peer.release()
@@ -298,7 +298,7 @@ async def test_a_reminder_that_is_refused_is_told(
 ) -> None:
     session, peer = await opened()
     peer.answer_all()
-    await session.subscribe("a/**")
+    _held = await session.subscribe("a/**")
     await peer.release()
     other = await server.connection()
     await other.greet(**FAILED_OVER)
@@ -487,7 +487,7 @@ async def test_withdrawn_selections_are_told_and_not_asked_for_again(
 ) -> None:
     session, peer = await opened()
     peer.answer_all()
-    await session.subscribe("prices/**")
+    _held = await session.subscribe("prices/**")
     await peer.send(peer.numbered("notice", code="withheld", message=""), withdrawn(peer, LEFT))
     assert await anext(session.notices()) == WITHDRAWN
     await peer.release()
@@ -504,7 +504,7 @@ async def test_what_is_withdrawn_at_a_failover_is_not_asked_for_again(
 ) -> None:
     session, peer = await opened()
     peer.answer_all()
-    await session.subscribe("prices/**")
+    _held = await session.subscribe("prices/**")
     await peer.release()
     other = await server.connection()
     await other.greet(**FAILED_OVER, selections=LEFT, withdrawn=["prices/**"])
@@ -519,7 +519,7 @@ async def test_a_withdrawal_that_was_lost_with_its_node_is_found_by_asking(
 ) -> None:
     session, peer = await opened()
     peer.answer_all()
-    await session.subscribe("prices/**")
+    _held = await session.subscribe("prices/**")
     await peer.release()
     other = await server.connection()
     await other.greet(**FAILED_OVER, selections=LEFT)

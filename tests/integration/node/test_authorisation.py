@@ -128,6 +128,15 @@ async def test_a_selector_that_is_too_wide_is_refused_and_the_part_that_is_allow
     await alice.allowed("unsubscribe", selector="**")
 
 
+async def test_what_an_unsubscribe_keeps_is_no_way_round_the_policy(node: TestNode, connected: Connect) -> None:
+    alice = await connected(node)
+    await alice.allowed("subscribe", selector="users/alice/**")
+    await alice.allowed("unsubscribe", selector="users/alice/**", keep=["users/alice/x", "prices/**", "users/bob/**"])
+
+    (session,) = node.gateway.node.sessions
+    assert session.selections.to_wire() == ("+users/alice/x", "+prices/public/**", "+prices/*/delayed")
+
+
 async def test_a_part_that_cannot_be_said_in_selectors_is_not_said_wrongly(node: TestNode, connected: Connect) -> None:
     role = Role(select=(parse_template("**/a/**/b/**/c/**"), parse_template("x/**")))
     node.gateway.node.authorisation.reload(Policy({"r": role}, default=["r"]))

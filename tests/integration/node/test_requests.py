@@ -84,9 +84,45 @@ async def test_unsubscribed_topics_stay_silent(client: RawClient) -> None:
     assert update["topic"] == "a/loud"
 
 
+async def test_what_an_unsubscribe_keeps_misses_nothing(node: TestNode, client: RawClient) -> None:
+    """Two parts of an application selected it: the wider selection ends, and the narrower has no gap for a moment."""
+    await client.send(
+        {"id": 1, "type": "subscribe", "request": 1, "selector": "a/**"},
+        {"id": 2, "type": "subscribe", "request": 2, "selector": "a/x"},
+    )
+    async with RawClient(node.url) as publisher:
+        await publisher.hello("bob")
+
+        async def publish(first: int) -> None:
+            await publisher.send(
+                *(
+                    {"id": n, "type": "publish", "request": n, "topic": "a/x" if n % 2 else "a/y", "value": n}
+                    for n in range(first, first + 40)
+                )
+            )
+
+        await publish(1)
+        await client.send({"id": 3, "type": "unsubscribe", "request": 3, "selector": "a/**", "keep": ["a/x"]})
+        while (await client.expect("reply"))["request"] != 3:
+            pass
+        before = len(client.seen)
+        await publish(41)
+        versions: list[int] = []
+        while (await client.expect("update"))["value"] != 79:
+            pass
+    updates = [packet for packet in client.seen if packet["type"] == "update"]
+    versions = [update["version"] for update in updates if update["topic"] == "a/x"]
+    assert versions == list(range(versions[0], 41))
+    assert {packet["topic"] for packet in client.seen[before:] if packet["type"] == "update"} == {"a/x"}
+    assert not any(update.get("snapshot") for update in updates[1:] if update["topic"] == "a/x")
+
+
 @pytest.mark.parametrize(
     ("request_fields", "code"),
     [
+        ({"type": "unsubscribe", "selector": "a", "keep": ["b*"]}, "bad_selector"),
+        ({"type": "unsubscribe", "selector": "a", "keep": ["b"] * 65}, "bad_selector"),
+        ({"type": "unsubscribe", "selector": "a", "keep": "b"}, "bad_request"),
         ({"type": "subscribe", "selector": "a/b*"}, "bad_selector"),
         ({"type": "subscribe", "selector": ""}, "bad_selector"),
         ({"type": "subscribe", "selector": 7}, "bad_request"),

@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import Run
 
 UPDATES = [
     Update("prices/ACME", {"bid": 1}, 3, "7-1-1", snapshot=True),
-    Update("prices/ACME", "open", 4, "7-1-2", snapshot=False),
+    Update("prices/ACME", "open", 7, "7-1-5", snapshot=False, folded=3),
 ]
 RECOVERY = Recovery(
     outcome=Outcome.FAILED_OVER,
@@ -149,7 +149,7 @@ def test_sub_prints_updates_and_recoveries_as_they_happen(run: Run, session: Fak
     assert session.subscribed == ["prices/**"]
     assert result.out.splitlines() == [
         'prices/ACME = {"bid":1}  (version 3, snapshot)',
-        'prices/ACME = "open"  (version 4)',
+        'prices/ACME = "open"  (version 7, in the place of 3 more)',
     ]
     assert result.err.splitlines() == [
         "session s1 at n1; Ctrl-C ends it",
@@ -201,6 +201,7 @@ def test_sub_writes_json_for_programs(run: Run, session: FakeSession) -> None:
         "version": 3,
         "event_id": "7-1-1",
         "snapshot": True,
+        "folded": 0,
     }
     assert result.err == ""
 

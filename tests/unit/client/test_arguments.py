@@ -46,7 +46,7 @@ def test_every_error_is_one_of_the_gateways() -> None:
         value for value in vars(gateway.client).values() if isinstance(value, type) and issubclass(value, Exception)
     ]
 
-    assert len(errors) == 18
+    assert {error.__name__ for error in errors} >= {"ConnectFailed", "SessionEnded", "StreamOverflow", "RequestRefused"}
     assert all(issubclass(error, GatewayError) for error in errors)
     assert issubclass(RequestTimedOut, TimeoutError)
 

@@ -363,6 +363,7 @@ def test_an_error_code_of_a_later_release_counts_as_internal() -> None:
         ({"type": "update", "topic": "a", "version": 1, "event": "e"}, "'value' is missing"),
         ({"type": "update", "topic": "a", "version": 0, "event": "e", "value": 1}, "'version'"),
         ({"type": "update", "topic": "a", "version": 1, "event": "e", "value": 1, "snapshot": 1}, "'snapshot'"),
+        ({"type": "update", "topic": "a", "version": 1, "event": "e", "value": 1, "folded": 0}, "'folded'"),
         ({"type": "reply", "request": 0}, "'request'"),
         ({"type": "reply", "request": 1, "error": "no"}, "'error' must be an object"),
         ({"type": "reply", "request": 1, "error": {"code": "draining"}}, "'message'"),

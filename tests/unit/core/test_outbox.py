@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
+from gateway.core import codec
 from gateway.core.outbox import Outbox
-from gateway.core.runs import Outgoing, Run, packets_of
+from gateway.core.runs import FoldedRun, Outgoing, Run, packets_of
+from gateway.core.types import EventId, Version
 
 PLENTY = 1 << 20
 
 
 def update(topic: str, text: str) -> Outgoing:
     return Outgoing(topic, text.encode())
+
+
+def real(topic: str, version: int, *, snapshot: bool = False) -> Outgoing:
+    event = EventId(f"0-1-{version}")
+    return Outgoing(topic, codec.encode_update(topic, Version(version), event, b"1", snapshot=snapshot))
 
 
 def reply(text: str) -> Outgoing:
@@ -107,7 +115,7 @@ def test_conflating_leaves_the_newest_update_per_topic() -> None:
 
     assert len(outbox) == 2
     assert outbox.conflated == 2
-    assert emptied(outbox) == ["a3", "b1"]
+    assert emptied(outbox) == ['"folded":2,a3', "b1"]
 
 
 def test_an_update_takes_the_place_in_line_of_the_one_it_replaces() -> None:
@@ -116,7 +124,7 @@ def test_an_update_takes_the_place_in_line_of_the_one_it_replaces() -> None:
     outbox.conflate()
     outbox.push(Run.of(update("busy", "2")))
 
-    assert emptied(outbox) == ["2", "q"]
+    assert emptied(outbox) == ['"folded":1,2', "q"]
 
 
 def test_bodies_without_a_topic_are_never_left_out() -> None:
@@ -135,6 +143,37 @@ def test_a_topic_cannot_be_mistaken_for_a_body_without_one() -> None:
     assert emptied(outbox) == ["r1", "u1", "r2", "u2"]
 
 
+def test_what_took_the_place_of_a_snapshot_is_no_successor_either() -> None:
+    """Else the mark would count an update, and the jump to the snapshot would be told by nothing."""
+    outbox = filled(real("a", 4, snapshot=True), real("b", 1), real("a", 5), real("b", 2, snapshot=True))
+    outbox.conflate()
+    outbox.push(Run.of(real("a", 6)))
+
+    sent = [orjson.loads(b"{" + outgoing.body) for outgoing in packets_of(outbox.take(packets=2, size=PLENTY))]
+    assert [(each["version"], each["folded"], each["snapshot"]) for each in sent] == [(6, 2, True), (2, 1, True)]
+    assert all(outgoing.body.count(b'"snapshot"') == 1 for outgoing in outbox)
+
+
+def test_what_replaced_nothing_since_the_last_one_was_taken_has_no_mark() -> None:
+    outbox = filled(update("a", "a1"), update("a", "a2"), update("b", "b1"))
+    outbox.conflate()
+    assert taken(outbox) == ['"folded":1,a2']
+
+    outbox.push(Run.of(update("a", "a3")))
+    assert emptied(outbox) == ["b1", "a3"]
+
+
+def test_a_body_is_not_copied_for_its_mark() -> None:
+    """What a slow session keeps for resending is what everybody has."""
+    newest = update("a", "a2")
+    outbox = filled(update("a", "a1"), newest)
+    outbox.conflate()
+
+    (run,) = outbox.take(packets=1, size=PLENTY)
+    assert isinstance(run, FoldedRun)
+    assert (run.update.body is newest.body, run.folded, run.size) == (True, 1, len(run.text))
+
+
 def test_it_stays_folded_until_it_has_been_emptied() -> None:
     outbox = filled(update("a", "a1"), update("b", "b1"))
     outbox.conflate()
@@ -142,7 +181,7 @@ def test_it_stays_folded_until_it_has_been_emptied() -> None:
 
     outbox.push(Run.of(update("b", "b2")))
     assert (outbox.is_folded, outbox.conflated) == (True, 1)
-    assert emptied(outbox) == ["b2"]
+    assert emptied(outbox) == ['"folded":1,b2']
     assert (outbox.is_folded, outbox.conflated) == (False, 1)
 
     outbox.push(Run.of(update("a", "a2")))
@@ -166,7 +205,7 @@ def test_conflating_twice_is_like_conflating_once() -> None:
     outbox.conflate()
 
     assert outbox.conflated == 1
-    assert emptied(outbox) == ["a2", "b1"]
+    assert emptied(outbox) == ['"folded":1,a2', "b1"]
 
 
 def test_it_can_be_looked_through_in_the_order_in_which_it_will_go_out() -> None:

@@ -158,7 +158,7 @@ def test_without_room_nothing_is_numbered_and_updates_conflate() -> None:
     assert machine.has_output
 
     machine.submit(update("t", "t3"))
-    assert machine.flush(PLENTY) == [array(numbered("t3", 1), "r")]
+    assert machine.flush(PLENTY) == [array(numbered("t3", 1, folded=2), "r")]
     assert machine.conflated == 2
 
 

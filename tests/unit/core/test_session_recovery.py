@@ -20,6 +20,7 @@ from tests.support.machines import (
     POLICY,
     array,
     bodies,
+    body,
     incoming,
     numbered,
     opened,
@@ -140,7 +141,7 @@ def test_resending_stops_without_room_and_new_packets_wait_behind_it() -> None:
     assert machine.flush(1) == [numbered("a", 1)]
     assert machine.conflated == 1
     assert machine.has_output
-    assert machine.flush(PLENTY) == [array(numbered("b", 2), "t2")]
+    assert machine.flush(PLENTY) == [array(numbered("b", 2), body("t2", folded=1))]
 
 
 def test_what_was_resent_stays_until_it_is_acknowledged() -> None:

@@ -136,6 +136,15 @@ def test_a_broken_history_is_found(name: str) -> None:
     assert watched.tally == tally
 
 
+@pytest.mark.parametrize(("folded", "skipped", "lost"), [(3, 3, 0), (5, 3, 0), (1, 1, 2), (0, 0, 3)])
+def test_an_update_that_took_the_place_of_others_stands_for_as_many(folded: int, skipped: int, lost: int) -> None:
+    watching = watch((1, 1, False))
+    watching.observe(5, 5, snapshot=False, folded=folded)
+
+    assert (watching.tally.skipped, watching.tally.lost) == (skipped, lost)
+    assert [f"{lost} updates were lost in silence" in each.what for each in watching.violations] == [True] * bool(lost)
+
+
 def test_after_going_back_the_newest_stays_the_measure() -> None:
     watched = watch((5, 5, False), (4, 4, False), (6, 6, False))
 
