@@ -159,7 +159,8 @@ export function checkProperties(changes, present = {}) {
       throw new InvalidProperties(`names of properties have at most ${MAX_PROPERTY_NAME} characters, but ${shown}… has more`);
     }
     if (value !== null && characters(value) > MAX_PROPERTY_VALUE) {
-      throw new InvalidProperties(`values of properties have at most ${MAX_PROPERTY_VALUE} characters, but that of ${shown} has more`);
+      const most = `at most ${MAX_PROPERTY_VALUE} characters`;
+      throw new InvalidProperties(`values of properties have ${most}, but that of ${shown} has more`);
     }
   }
   const given = /** @type {Record<string, string | null>} */ (changes);
@@ -204,8 +205,10 @@ export function obstacle(ask, fields, { message_bytes: message, value_bytes: val
       return bytes > most ? new ValueTooLarge(`the value has ${bytes} bytes of JSON; the node accepts ${most}`) : null;
     }
     case "properties":
-      return size > message ? new InvalidProperties(`the changes of properties have more than the ${message} bytes that the node accepts`) : null;
+      if (size <= message) return null;
+      return new InvalidProperties(`the changes of properties have more than the ${message} bytes that the node accepts`);
     default:
-      return size > message ? new RequestRefused(`the request has more than the ${message} bytes that the node accepts`, "message_too_big") : null;
+      if (size <= message) return null;
+      return new RequestRefused(`the request has more than the ${message} bytes that the node accepts`, "message_too_big");
   }
 }

@@ -349,7 +349,11 @@ function openingOver(ending) {
   return new ConnectFailed(ending.message, { code: ending.error ?? null, retryable: false });
 }
 
-/** Codes of the errors of sessions that end on an open connection, where no error packet names one. @type {ReadonlyMap<number, string>} */
+/**
+ * Codes of the errors of sessions that end on an open connection, where no error packet names one.
+ *
+ * @type {ReadonlyMap<number, string>}
+ */
 const SAID_BY_CLOSE_CODE = new Map(/** @type {[number, string][]} */ ([
   [CloseCode.REVOKED, "revoked"],
   // Another holder of the token has the session: mostly a duplicate of the tab.

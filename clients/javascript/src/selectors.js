@@ -60,7 +60,9 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
  * @returns {string[]}
  */
 function split(text, noun, Refusal) {
-  if (typeof text !== "string") throw new Refusal(`a ${noun} is a text such as prices/ACME, not ${text === null ? "null" : typeof text}`);
+  if (typeof text !== "string") {
+    throw new Refusal(`a ${noun} is a text such as prices/ACME, not ${text === null ? "null" : typeof text}`);
+  }
   const quoted = JSON.stringify(text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`);
   if (text === "") throw new Refusal(`a ${noun} has at least one segment`);
   if (LONE_SURROGATE.test(text) || FORBIDDEN.test(text)) {

@@ -412,7 +412,8 @@ export class RequestSender {
 function asksFor({ selector, keep }, keeps) {
   if (keep.length === 0) return [{ type: "unsubscribe", selector }];
   if (keeps) return [{ type: "unsubscribe", selector, keep }];
-  return [{ type: "unsubscribe", selector }, ...keep.map((each) => ({ type: /** @type {const} */ ("subscribe"), selector: each }))];
+  const type = /** @type {const} */ ("subscribe");
+  return [{ type: "unsubscribe", selector }, ...keep.map((each) => ({ type, selector: each }))];
 }
 
 /**

@@ -32,7 +32,11 @@ export const LEAVE_TIMEOUT = 2;
 /** Code of the notice that stands in for updates lost by a withdrawn right (protocol 6.5.4). */
 const WITHHELD = "withheld";
 
-/** Close codes with which a node refuses a packet; without a word about which, the oldest unanswered one is suspected. @type {ReadonlySet<number>} */
+/**
+ * Close codes with which a node refuses a packet; without a word about which, the oldest unanswered request is suspected.
+ *
+ * @type {ReadonlySet<number>}
+ */
 const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ERROR]);
 
 /**
