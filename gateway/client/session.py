@@ -356,14 +356,13 @@ def connect(
     for name, text in (("principal", principal), ("secret", secret or "")):
         if not isinstance(text, str):
             raise ValueError(f"the {name} is a string, and not {type(text).__name__}")  # noqa: TRY004 - as documented
+        if not is_unicode(text):
+            raise ValueError(f"the {name} is not Unicode: a surrogate in it has no other half")
     if not isinstance(headers or {}, Mapping):
         raise ValueError(f"the headers are a mapping of strings, and not {type(headers).__name__}")  # noqa: TRY004
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
     check_properties(_properties(properties or {}))
-    for name, text in (("principal", principal), ("secret", secret)):
-        if text is not None and not is_unicode(text):
-            raise ValueError(f"the {name} is not Unicode: a surrogate in it has no other half")
     return Connecting(
         Options(
             urls=check_urls(urls),

@@ -184,7 +184,7 @@ class Application:
         async for recovery in session.recoveries():
             now = self.heard = self.crowd.now()
             account = self.crowd.account
-            account.recovered(now, identity, outcome=recovery.outcome.value, conflated=recovery.conflated)
+            account.recovered(now, identity, outcome=recovery.outcome, conflated=recovery.conflated)
             # Its properties and selections the client restores by itself; at the end the grid is compared with them.
             allowed = Identity(identity, self.name, {})
             account.sessions.compare(now, self.name, [allowed], Identity(session.id, session.principal, {}))
