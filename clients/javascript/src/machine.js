@@ -83,6 +83,8 @@ export class SessionMachine {
   #told = 0;
   /** When the node counts as silent. */
   #silentAt = 0;
+  /** Seconds of silence that are too long while a probe has no answer; null if there is none. @type {number | null} */
+  #patience = null;
   /** @type {number | null} */
   #ackDue = null;
   #ackOwed = false;
@@ -312,14 +314,18 @@ export class SessionMachine {
    * @throws {RemoteProtocolError} A packet had no place here, or one in between is missing. What came before counts.
    */
   receive(packets, now, handOn) {
-    this.#silentAt = now + this.#policy.pingTimeout;
+    this.#heard(now);
     for (const packet of packets) {
       switch (packet.type) {
         case "session":
           if (this.#takeIn(packet, now)) handOn(packet.body);
           break;
-        case "ack":
         case "pong":
+          this.#patience = null;
+          this.#heard(now);
+          this.#acknowledge(packet.received, this.#sent);
+          break;
+        case "ack":
           this.#acknowledge(packet.received, this.#sent);
           break;
         case "ping":
@@ -383,15 +389,22 @@ export class SessionMachine {
   }
 
   /**
-   * Ask the node for a sign of life; whether it was silent before counts no more.
+   * Ask the node for a sign of life; whether it was silent before counts no more. What the network held back while the
+   * page slept comes all the same, and says nothing of the node: only the pong ends the probe.
    *
    * @param {number} now
-   * @param {number} patience - Seconds until it counts as silent.
+   * @param {number} patience - Seconds of silence, until the pong, after which the node counts as silent.
    */
   probe(now, patience) {
     if (this.#state !== "attached") return;
-    this.#silentAt = now + patience;
+    this.#patience = patience;
+    this.#heard(now);
     this.sendLink({ type: "ping" });
+  }
+
+  /** @param {number} now */
+  #heard(now) {
+    this.#silentAt = now + (this.#patience ?? this.#policy.pingTimeout);
   }
 
   /**
@@ -413,7 +426,8 @@ export class SessionMachine {
   /** @param {number} now */
   #attach(now) {
     this.#state = "attached";
-    this.#silentAt = now + this.#policy.pingTimeout;
+    this.#patience = null;
+    this.#heard(now);
     this.#pongOwed = false;
     // What was received before was told by the resume packet itself.
     this.#tell();

@@ -162,3 +162,18 @@ test("a client without its buffers says so", () => {
   machine.restart(1);
   assert.deepEqual([machine.received, machine.oldest], [0, 1]);
 });
+
+test("a probe is answered by the pong, and not by what came late", () => {
+  const machine = attached();
+  machine.probe(10, 3);
+  assert.deepEqual(packets(machine), [{ type: "ping" }]);
+  receive(machine, 11, update(1));
+  packets(machine);
+  assert.equal(machine.tick(13.9), false, "a node whose pong stands behind much else is not given up");
+  assert.equal(machine.tick(14), true);
+  const answered = attached();
+  answered.probe(10, 3);
+  receive(answered, 11, { type: "pong", received: 0 });
+  assert.equal(answered.tick(50), false);
+  assert.equal(answered.tick(56), true);
+});
