@@ -360,10 +360,14 @@ const SAID_BY_CLOSE_CODE = new Map(/** @type {[number, string][]} */ ([
   [CloseCode.SUPERSEDED, "superseded"],
 ]));
 
+/** What a node says to whoever comes back with a token that another holder has replaced; the same as a close with 4203. */
+const REPLACED = "token_superseded";
+
 /** @param {Ending} ending */
 function sessionOver(ending) {
   // A connection that is closed while it is in use tells by its close code alone.
-  const details = { code: ending.error ?? SAID_BY_CLOSE_CODE.get(ending.code ?? 0) ?? null };
+  const said = ending.error ?? SAID_BY_CLOSE_CODE.get(ending.code ?? 0) ?? null;
+  const details = { code: said === REPLACED ? "superseded" : said };
   if (ending.error === "session_expired" || ending.code === CloseCode.SESSION_EXPIRED) {
     return new SessionExpired(ending.message, details);
   }

@@ -112,6 +112,18 @@ test("of two that go on with one token, the one that is superseded leaves it to 
   assert.equal(JSON.parse(store.getItem(KEPT)).token, "token-3");
 });
 
+test("... also if it learns of it only when it comes back, at another node", async () => {
+  const network = new Network();
+  const session = await open(network);
+  network.last.drop(4004);
+  await network.until(() => network.connections.length === 2 && network.last.sent.length > 0, "a resume");
+  network.last.say({ type: "error", code: "token_superseded", message: "A newer token has been used already." });
+  network.last.drop(4202);
+  await session.closed;
+  assert.equal(session.closedReason.name, "SessionRefused");
+  assert.equal(session.closedReason.code, "superseded");
+});
+
 test("what the application has removed from the storage does not come back", async () => {
   const store = new Store();
   const network = new Network();
