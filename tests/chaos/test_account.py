@@ -313,6 +313,13 @@ def test_everybody_ends_at_the_values_of_the_grid() -> None:
     assert set(account.behind(values, ["publisher", "listener", "other"])) == {"listener", "other"}
 
 
+def test_a_value_of_an_older_generation_may_be_shown_as_the_floor_of_a_newer_one() -> None:
+    for version, behind in ((1, False), (SECOND, False), (SECOND + 1, True), (2 * SECOND, True)):
+        account = lossy()
+        account.updates["listener"].update(30.0, "t/1", 1, version, snapshot=True)
+        assert bool(account.behind({"t/1": (1, 1)}, ["listener"])) is behind, version
+
+
 # --- What is left -----------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,11 @@ class Violation:
         return f"{self.promise} at {self.at:.1f} s, {self.who}: {self.what}"
 
 
+def shown_as(version: int, generation: int) -> int:
+    """Tell the version under which a value is shown in a generation: never below the generation's floor."""
+    return max(version, (generation - 1) << _GENERATION_SHIFT)
+
+
 def generation_of(version: int) -> int:
     """Tell the generation of the grid in which a version was made."""
     return (version >> _GENERATION_SHIFT) + 1
