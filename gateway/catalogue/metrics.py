@@ -166,6 +166,11 @@ GRID_CLOCK_SPREAD = Metric(
     Kind.GAUGE,
     "Largest difference between the clocks of the grid's masters when it was adopted last, asking included.",
 )
+GRID_SLOTS_HALF_MOVED = Metric(
+    "gateway_grid_slots_half_moved",
+    Kind.GAUGE,
+    "Slots of the Redis Cluster that stay half moved, of those this node was redirected for.",
+)
 GRID_CLOCK_SHIFT = Metric(
     "gateway_grid_clock_shift_seconds",
     Kind.GAUGE,

@@ -20,12 +20,12 @@ from gateway.local.checker import Violation
 from tests.browser.account import Figures, figures_of
 from tests.browser.faults import FAULTS
 from tests.browser.world import Report, World, world
-from tests.support.times import scaled
+from tests.support.times import time_limit
 
 TABS: Final = ("one", "two")
 """Names of the tabs, each with a session of its own."""
 
-PICTURE_SECONDS: Final = scaled(10.0)
+PICTURE_SECONDS: Final = 10.0
 """How long a picture of a page may take; a page that does not answer has none."""
 
 
@@ -144,6 +144,6 @@ async def _save(everything: World, folder: Path) -> Path:
     for tab in everything.tabs:
         # The pages are what is broken.
         with contextlib.suppress(Error, TimeoutError):
-            async with asyncio.timeout(PICTURE_SECONDS):
+            async with time_limit(PICTURE_SECONDS):
                 await tab.photograph(folder)
     return folder

@@ -17,6 +17,7 @@ from tests.chaos.account.publishes import Entry, Snapshot
 from tests.chaos.account.remains import Key
 from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.redis_server import HOST
+from tests.support.times import time_limit
 
 LOOK: Final = 5.0
 """Seconds that one look may take; while Redis is away there is nothing to see."""
@@ -50,19 +51,19 @@ class Reader:
         Raises:
             UNREADABLE: it cannot be told now.
         """
-        async with asyncio.timeout(LOOK), self._grid() as grid:
+        async with time_limit(LOOK), self._grid() as grid:
             return int(await grid.call("HGET", _KEYS.grid, "generation"))
 
     async def adopted(self) -> bool:
         """Tell whether the one Redis that runs is the one that nodes have adopted."""
-        async with asyncio.timeout(LOOK), self._grid() as grid:
+        async with time_limit(LOOK), self._grid() as grid:
             run = await grid.call("INFO", "server")
             return str(run["run_id"]) in str(await grid.call("HGET", _KEYS.grid, "run_id"))
 
     async def owners(self, sessions: Iterable[str]) -> dict[str, tuple[int, str]]:
         """Tell epoch and owner of sessions; those that there are not are left out."""
         found = {}
-        async with asyncio.timeout(LOOK), self._grid() as grid:
+        async with time_limit(LOOK), self._grid() as grid:
             for session in sessions:
                 epoch, owner = await grid.call("HMGET", _KEYS.session(SessionId(session)), "epoch", "owner")
                 if owner is not None:

@@ -367,6 +367,10 @@ CASES: Final[dict[str, Case]] = {
         ({'gateway_grid_evicted_keys_total{node="n1",master="only"}': still(9)},),
         {"master": "only"},
     ),
+    "GatewayGridSlotHalfMoved": Case(
+        {'gateway_grid_slots_half_moved{node="n1"}': "0x15 1x5"},
+        ({'gateway_grid_slots_half_moved{node="n1"}': still(0)},),
+    ),
     "GatewayGridClockStepped": Case(
         {'gateway_grid_clock_steps_total{node="n1"}': "0x10 1x10"},
         ({'gateway_grid_clock_steps_total{node="n1"}': still(1)},),

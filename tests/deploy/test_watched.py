@@ -41,7 +41,11 @@ TROUBLE: Final = re.compile(
 """What the names of metrics have in them that tell of trouble."""
 
 
-BY_A_METRIC: Final = {"grid_away": "gateway_grid_up", "log_lines_dropped": "gateway_log_lines_dropped_total"}
+BY_A_METRIC: Final = {
+    "grid_away": "gateway_grid_up",
+    "grid_slot_half_moved": "gateway_grid_slots_half_moved",
+    "log_lines_dropped": "gateway_log_lines_dropped_total",
+}
 """Errors in the log that a metric tells as well, which has the alert."""
 
 

@@ -284,6 +284,7 @@ class Link:
         sink.watch(metrics.GRID_GENERATION, lambda: float(self._generation))
         sink.watch(metrics.GRID_MASTERS, lambda: float(len(self._attached.members) if self._attached else 0))
         sink.watch(metrics.GRID_CLOCK_SPREAD, lambda: self._clock_spread)
+        sink.watch(metrics.GRID_SLOTS_HALF_MOVED, lambda: float(len(self._half_moved)))
 
     async def _stay_connected(self) -> None:
         while True:

@@ -20,6 +20,7 @@ from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.support.numbering import SESSION_PACKETS
+from tests.support.times import time_limit
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 CONNECT: Final = 5.0
@@ -156,7 +157,7 @@ class Witness:
         """
         hint = f"?node={self.wire.node}" if self.wire is not None and self.wire.node else ""
         try:
-            async with asyncio.timeout(CONNECT):
+            async with time_limit(CONNECT):
                 self._ws = await http.ws_connect(
                     self.crowd.url + hint, protocols=(SUBPROTOCOL,), max_msg_size=0, autoping=True
                 )
@@ -546,7 +547,7 @@ class Witness:
         for _ in range(3):
             await asyncio.sleep(self._random.uniform(0.0, 1.5))
             try:
-                async with asyncio.timeout(CONNECT):
+                async with time_limit(CONNECT):
                     self._ws = await http.ws_connect(self.crowd.url, protocols=(SUBPROTOCOL,), max_msg_size=0)
                 await self._send(self._first_packet())
                 await self._welcome()
@@ -568,7 +569,7 @@ class Witness:
             return
         if code is not None:
             try:
-                async with asyncio.timeout(1.0):
+                async with time_limit(1.0):
                     await ws.close(code=code)
             except (TimeoutError, ConnectionError, RuntimeError):
                 pass

@@ -22,7 +22,7 @@ from gateway.client import (
 from tests.integration.client.conftest import OpenSession
 from tests.support.clock import eventually
 from tests.support.scripted_server import LIMITS, ScriptedServer
-from tests.support.times import PATIENCE, scaled
+from tests.support.times import PATIENCE, scaled, time_limit
 
 LONG: Final = scaled(60.0)
 """Seconds that something would take if it were not cut short: far more than a slow machine needs for the rest."""
@@ -76,7 +76,7 @@ async def test_connect_is_bounded_whatever_the_credentials_do(
     server: ScriptedServer, credentials: Callable[[], Awaitable[str]], why: str
 ) -> None:
     stubborn_ends.clear()
-    async with asyncio.timeout(scaled(PATIENCE)):
+    async with time_limit():
         with pytest.raises(ConnectFailed, match=why):
             await opening(server, credentials=credentials, connect_timeout=0.3)
     assert server.upgrades == 0
@@ -226,7 +226,7 @@ async def test_close_keeps_its_word_with_a_node_that_does_not_answer(
     """It waited for the close of the WebSocket on top of its time limit."""
     monkeypatch.setattr(transport, "CLOSE_TIMEOUT", LONG)
     session, peer = await opened()
-    async with asyncio.timeout(scaled(PATIENCE)):
+    async with time_limit():
         await session.close(timeout=0.05)
     assert session.state == "closed"
     assert (await peer.expect("bye"))["type"] == "bye"
@@ -243,7 +243,7 @@ async def test_close_keeps_its_word_while_credentials_are_fetched(server: Script
     session, peer = await opened(credentials=source)
     await peer.close(4006, "credentials_expired")
     await eventually(lambda: len(calls) == 2)
-    async with asyncio.timeout(scaled(PATIENCE)):
+    async with time_limit():
         await session.close(timeout=0.05)
     for task in asyncio.all_tasks():
         while not task.done() and task.get_name() == "gateway-client-credentials":

@@ -20,6 +20,9 @@ from gateway.settings.values import PrincipalNames
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+LEASE_MICROSECONDS = round(SHORT_LEASE["lease"] * 1_000_000)
+"""Length of a lease as the journal tells it."""
+
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +183,7 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
     assert orphaned["epoch"] == 1
     for each in (orphaned, lapsed):
         assert (each["node"], each["peer"], each["peer_incarnation"]) == (survivor.node, "n1", dead.incarnation)
-        assert each["until"] - each["since"] == 1_000_000
+        assert each["until"] - each["since"] == LEASE_MICROSECONDS
         assert each["since"] < each["until"] <= each["at"]
     assert taken["count"] == 1
     # What the node told while it was alone is there all the same, under its own name.
@@ -221,7 +224,7 @@ async def test_a_takeover_is_told_once_though_answers_are_lost(
     orphaned = records(memory, "session_orphaned")
     assert sorted(each["session"] for each in orphaned) == sorted(sessions)
     lapsed, taken = records(memory, "node_lapsed", "node_taken_over")
-    assert [each["until"] - each["since"] for each in (lapsed, *orphaned)] == [1_000_000] * 3
+    assert [each["until"] - each["since"] for each in (lapsed, *orphaned)] == [LEASE_MICROSECONDS] * 3
     assert taken["count"] == len(sessions)
 
 

@@ -160,7 +160,7 @@ async def test_a_client_of_the_first_release_is_served_as_ever(n1: TestNode, n2:
         await raw.send_text(FIRST_HELLO)
         welcome = await raw.receive()
         assert welcome["outcome"] == "created"
-        assert set(welcome) - FIRST_WELCOME == {"numbering"}
+        assert set(welcome) - FIRST_WELCOME == {"numbering", "supports"}
         await raw.send_text('{"type":"ack","received":0}')
         await raw.send_text(FIRST_SUBSCRIBE)
         replies = [await raw.expect("reply")]
@@ -180,7 +180,7 @@ async def test_a_client_of_the_first_release_is_served_as_ever(n1: TestNode, n2:
         await raw.send_text(FIRST_RESUME % (again["token"], 2, received, 5))
         moved = await raw.expect("welcome")
         assert moved["outcome"] == "failed_over"
-        assert set(moved) - FIRST_WELCOME == {"numbering"}
+        assert set(moved) - FIRST_WELCOME == {"numbering", "supports"}
         assert moved["selections"] == ["+a/**"]
 
 

@@ -15,8 +15,9 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 
 
 def all_keys() -> list[str]:
+    inbox = KEYS.inbox(NODE)
     revocations = [KEYS.revocations, KEYS.revoked, KEYS.revisions]
-    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.reports, KEYS.inbox(NODE)]
+    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.reports, KEYS.clocks]
     partitioned = [
         *KEYS.owned,
         *KEYS.ids,
@@ -30,7 +31,7 @@ def all_keys() -> list[str]:
         *KEYS.journal,
         *KEYS.journal_state,
     ]
-    return [*fixed, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
+    return [*fixed, inbox, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
 
 
 def test_names_are_unique_and_begin_with_the_prefix() -> None:
