@@ -320,6 +320,13 @@ def test_a_value_of_an_older_generation_may_be_shown_as_the_floor_of_a_newer_one
         assert bool(account.behind({"t/1": (1, 1)}, ["listener"])) is behind, version
 
 
+def test_who_has_the_publish_that_nodes_put_back_under_a_higher_version_has_it() -> None:
+    account = lossy()
+    account.updates["listener"].update(30.0, "t/1", 15, SECOND + 8, snapshot=True)
+    assert account.behind({"t/1": (15, 2 * SECOND + 2)}, ["listener"]) == {}
+    assert account.behind({"t/1": (16, 2 * SECOND + 3)}, ["listener"]).keys() == {"listener"}
+
+
 # --- What is left -----------------------------------------------------------------------------------------------------
 
 
