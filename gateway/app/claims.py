@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.gathering import Gathering
 from gateway.app.persistence import Persistence
 from gateway.app.refusals import grid_recovering, grid_unavailable, refusal
-from gateway.app.session import Session
+from gateway.app.session import Saved, Session
 from gateway.app.sessions import Sessions, close_code_of
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
@@ -49,6 +50,23 @@ _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXP
 """Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
 
 
+@dataclass(frozen=True, slots=True)
+class Won:
+    """A claim that succeeded.
+
+    Attributes:
+        claimed: what the grid holds now.
+        saved: where and by which right, as it was known before the grid was asked.
+    """
+
+    claimed: Claimed
+    saved: Saved
+
+    def continues(self, session: Session) -> bool:
+        """Tell whether nobody else has served a session since this node did; before it takes on what was claimed."""
+        return self.claimed.previous == session.owner and self.claimed.record.epoch == session.epoch + 1
+
+
 class Claims:
     """Claims sessions, and ends what has to end with it.
 
@@ -77,7 +95,7 @@ class Claims:
 
     async def held(
         self, session: Session, claims: TokenClaims, attempt: Attempt, identity: Identity | None
-    ) -> Claimed | None:
+    ) -> Won | None:
         """Claim a session that this node holds.
 
         Args:
@@ -96,7 +114,7 @@ class Claims:
             return None
         started = self._clock.monotonic()
         try:
-            result = await self._once_verified(
+            result, saved = await self._once_verified(
                 lambda: self._persistence.claim(
                     session, claims.generation, attempt, now=self._clock.wall(), identity=identity
                 )
@@ -111,9 +129,9 @@ class Claims:
                 self._sessions.drop(session, close_code_of(result.reason))
             raise refusal(result.reason)
         self._tell(result)
-        return result
+        return Won(result, saved)
 
-    async def elsewhere(self, claims: TokenClaims, attempt: Attempt, identity: Identity | None) -> Claimed:
+    async def elsewhere(self, claims: TokenClaims, attempt: Attempt, identity: Identity | None) -> Won:
         """Claim a session that this node does not hold; the arguments are those of ``held``.
 
         Raises:
@@ -123,7 +141,7 @@ class Claims:
             raise grid_unavailable()
         started = self._clock.monotonic()
         try:
-            result = await self._once_verified(
+            result, saved = await self._once_verified(
                 lambda: self._grid.sessions.claim(
                     claims.session,
                     by=self._me,
@@ -142,9 +160,9 @@ class Claims:
                 raise grid_recovering()
             raise refusal(result.reason)
         self._tell(result)
-        return result
+        return Won(result, saved)
 
-    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> ClaimResult:
+    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> tuple[ClaimResult, Saved]:
         """Claim as soon as the node may.
 
         A node that was suspended wakes up among resumes that may be long out of date. Which ones are, the grid will
@@ -153,8 +171,9 @@ class Claims:
         patience = self._clock.monotonic() + VERIFY_PATIENCE
         with self._tracer.span(Operation.CLAIM):
             while True:
+                saved = self._persistence.saved
                 try:
-                    return await claim()
+                    return await claim(), saved
                 except LeaseUnverified:
                     if self._clock.monotonic() >= patience:
                         raise

@@ -8,7 +8,7 @@ from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
 from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
-from gateway.app.session import Session
+from gateway.app.session import Saved, Session
 from gateway.app.sessions import Sessions
 from gateway.core.codes import FailoverReason, Numbering, Outcome
 from gateway.core.packets import SERVER_SUPPORTS, Welcome
@@ -53,9 +53,9 @@ class Greeter:
         self._requests = requests
         self._signer = signer
 
-    def make(self, record: SessionRecord) -> Session:
-        """Make a session of its record; nobody else knows of it yet."""
-        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=self._grid.generation)
+    def make(self, record: SessionRecord, saved: Saved) -> Session:
+        """Make a session of its record, and of where that is stored; nobody else knows of it yet."""
+        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=saved)
         session.lane = self._requests.lane()
         session.permissions = self._authorisation.permissions_of(session)
         return session

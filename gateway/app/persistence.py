@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from gateway.app.context import Context
-from gateway.app.session import Session
+from gateway.app.session import Saved, Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, TokenGeneration
@@ -49,6 +49,7 @@ class Persistence:
     def __init__(self, context: Context) -> None:
         self._grid = context.grid
         self._metrics = context.metrics
+        self._lapses = 0
         self.replicated = context.policy.replicated
 
     @property
@@ -65,7 +66,19 @@ class Persistence:
 
     def must_restore(self, session: Session) -> bool:
         """Tell whether the grid may not hold the session as it is here."""
-        return self.replicated and (session.unsaved or session.saved < self._grid.generation)
+        return self.replicated and (session.unsaved or self._is_outdated(session.saved))
+
+    def lease_lapsed(self) -> None:
+        """Note that this node's lease has lapsed: every session may be another node's, or on the clock (P3, P7)."""
+        self._lapses += 1
+
+    @property
+    def saved(self) -> Saved:
+        """What a session is stored in that is written from now on; to be read before the grid is asked."""
+        return Saved(self._grid.generation, self._lapses)
+
+    def _is_outdated(self, saved: Saved) -> bool:
+        return saved.generation < self._grid.generation or saved.lease < self._lapses
 
     async def create(self, session: Session) -> None:
         """Write a new session.
@@ -74,9 +87,9 @@ class Persistence:
             GridUnavailable: it may have been written; the client will open another one.
         """
         if self.replicated:
-            generation = self._grid.generation
+            saved = self.saved
             await self._grid.sessions.create(replace(session.record(), connected=True))
-            session.saved = generation
+            session.saved = saved
 
     async def claim(
         self,
@@ -204,11 +217,12 @@ class Persistence:
         Raises:
             GridUnavailable: to be tried again.
         """
-        generation = self._grid.generation
+        saved = self.saved
         results: list[Restored] = [Restored.WRITTEN] * len(sessions)
         # Only what a loss of writes can explain may be created again; anything else has ended for a reason.
+        may_be_lost = [each.saved.generation < saved.generation for each in sessions]
         for recreate in (True, False):
-            chosen = [index for index, each in enumerate(sessions) if (each.saved < generation) is recreate]
+            chosen = [index for index, may_be in enumerate(may_be_lost) if may_be is recreate]
             if chosen:
                 records = [sessions[index].record() for index in chosen]
                 written = await self._grid.sessions.restore(records, recreate=recreate)
@@ -216,7 +230,7 @@ class Persistence:
                     results[index] = result
                     session = sessions[index]
                     if result is Restored.WRITTEN:
-                        session.saved = generation
+                        session.saved = saved
                         # What has changed while the grid was asked is not what was written.
                         session.unsaved = session.unsaved and session.record() != record
         return results

@@ -38,7 +38,7 @@ class Recovery:
     """
 
     def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
-        self.lease = NodeLease(context, self._lease_lapsed)
+        self.lease = NodeLease(context, persistence.lease_lapsed)
         self._me = context.me
         self._background = context.background
         self._grid = context.grid
@@ -84,10 +84,6 @@ class Recovery:
         except (GridUnavailable, LeaseLost):
             return  # the next change, or the next renewal, brings another attempt
         await self.verify()
-
-    def _lease_lapsed(self) -> None:
-        for session in self._sessions:
-            session.unsaved = True
 
     async def verify(self) -> None:
         """Find out of each session that the grid may not hold as it is here whether it is still this node's (P3).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.core import codec
 from gateway.core.accounts import Account
@@ -35,6 +35,19 @@ CLIENT_TYPE_PROPERTY = "$client"
 
 PRINCIPAL_PREFIX = "$principal."
 """Before the names of properties that the credentials vouch for: nobody else can set them."""
+
+
+class Saved(NamedTuple):
+    """Where and by which right a session was stored, as it was known before it was written.
+
+    Attributes:
+        generation: of the grid.
+        lease: how many leases of this node had lapsed before the one under which it was written. Survivors put on the
+            clock what was written under a lease that lapsed, whatever the node has taken since (P7).
+    """
+
+    generation: GridGeneration
+    lease: int
 
 
 class Session:
@@ -69,7 +82,7 @@ class Session:
         link: the connection, or None.
         lane: its requests, in order.
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
-        saved: generation of the grid in which the state is stored; an older one than the grid's means "write it again".
+        saved: where the state was stored last; if the grid or the lease is another one by now: "write it again".
         unsaved: a change could not be written and must be, as soon as the grid is back.
         retained: topic partitions that are kept here for its selections.
         moving: it has been told to go away, or is about to be; it is sent no more updates here.
@@ -145,7 +158,7 @@ class Session:
     lane: RequestLane
     permissions: Permissions
 
-    def __init__(self, record: SessionRecord, machine: SessionMachine, *, saved: GridGeneration) -> None:
+    def __init__(self, record: SessionRecord, machine: SessionMachine, *, saved: Saved) -> None:
         self.id: SessionId = record.id
         self.principal: str = record.principal
         self.owner: NodeRef = record.owner
@@ -179,12 +192,12 @@ class Session:
         may be answered by other entries."""
         self._settled = RequestNumber(0)
         self._refused = 0
-        self.declared = saved
+        self.declared = saved.generation
         self._declaring: tuple[int, GridGeneration] | None = None
         """By which packet id at the latest the newest loss is declared, and what the client knew before."""
         self.take_over(record, saved=saved)
 
-    def take_over(self, record: SessionRecord, *, saved: GridGeneration) -> None:
+    def take_over(self, record: SessionRecord, *, saved: Saved) -> None:
         """Take on the state that a claim returned; it is newer than the one here if another node had the session."""
         self.properties: dict[str, str] = dict(record.properties)
         self.selections: Selections = Selections.from_wire(record.selections)

@@ -90,7 +90,7 @@ class Hellos:
             window=window,
             owner=self._me,
         ).shows(identity)
-        session = self._greeter.make(record)
+        session = self._greeter.make(record, self._persistence.saved)
         try:
             self._authorities.authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:

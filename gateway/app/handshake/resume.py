@@ -161,17 +161,17 @@ class Resumes:
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
         outdated = claims.generation > session.generation
-        claimed = await self._claims.held(session, claims, packet.attempt, identity)
+        won = await self._claims.held(session, claims, packet.attempt, identity)
         if session.dropped:
             return False
-        if claimed is None and outdated:
+        if won is None and outdated:
             raise grid_unavailable()
-        if claimed is None:
+        if won is None:
             self._claim_alone(session, claims, packet, identity)
             is_ours = True
         else:
-            is_ours = not outdated and claimed.previous == self._me and claimed.record.epoch == session.epoch + 1
-            session.take_over(claimed.record, saved=self._grid.generation)
+            is_ours = not outdated and won.continues(session)
+            session.take_over(won.claimed.record, saved=won.saved)
         # Another node may have served it since with other credentials, or it comes with fresh ones.
         if self._authorities.revocations.is_revoked(credential=session.credential):
             self._authorities.enforcement.end_held(session)
@@ -228,7 +228,7 @@ class Resumes:
             withdrawn=withdrawn,
         )
         self._sessions.flusher.flush(session)
-        previous = claimed.previous if claimed else self._me
+        previous = won.claimed.previous if won else self._me
         self._resumed(session, reason, previous, away=self._away(packet, heard), lost=lost)
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
         self._greeter.activate(session)
@@ -267,7 +267,8 @@ class Resumes:
         self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, heard: float, inside: bool
     ) -> Session:
         """Resume a session that another node held: rung 4."""
-        result = await self._claims.elsewhere(claims, packet.attempt, identity)
+        won = await self._claims.elsewhere(claims, packet.attempt, identity)
+        result = won.claimed
         record = result.record
         if self._authorities.revocations.refuses(record):
             # Nobody else ends it any more: it is this node's now.
@@ -282,7 +283,7 @@ class Resumes:
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
-        session = self._greeter.make(result.record)
+        session = self._greeter.make(result.record, won.saved)
         session.declared = self._told(claims)
         withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)

@@ -172,7 +172,7 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         end = persistence._grid.sessions.end
 
         async def end_and_take_over(right: Any, *, reason: ErrorCode) -> None:
-            held.take_over(claimed.record, saved=grid.generation)
+            held.take_over(claimed.record, saved=persistence.saved)
             await end(right, reason=reason)
 
         with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGrid
 from gateway.app.request_lane import RequestLane
-from gateway.app.session import Session
+from gateway.app.session import Saved, Session
 from gateway.core.packets import Ack, Reply
 from gateway.core.session import SessionMachine, SessionPolicy
 from gateway.core.transitions import Role
@@ -125,7 +125,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     machine = SessionMachine(Role.SERVER, policy)
     machine.open(0.0)
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
-    session = Session(record, machine, saved=GridGeneration(1))
+    session = Session(record, machine, saved=Saved(GridGeneration(1), lease=0))
 
     async def never(_session: Session, queue: object) -> None:
         raise AssertionError("nothing is executed here")
