@@ -225,6 +225,8 @@ class Persistence:
             chosen = [index for index, may_be in enumerate(may_be_lost) if may_be is recreate]
             if chosen:
                 records = [sessions[index].record() for index in chosen]
+                for index in chosen:
+                    sessions[index].restores += 1
                 written = await self._grid.sessions.restore(records, recreate=recreate)
                 for index, record, result in zip(chosen, records, written, strict=True):
                     results[index] = result
@@ -239,6 +241,7 @@ class Persistence:
         if not self.replicated:
             return
         right = session.right
+        restores = session.restores
         try:
             try:
                 await step(right)
@@ -246,7 +249,11 @@ class Persistence:
                 if not self.must_restore(session):
                     raise
                 await self._restore_one(session)
+                restores = session.restores
                 await step(right)
+            if session.restores != restores:
+                # Written again meanwhile, as it was before this step, and perhaps behind it.
+                session.unsaved = True
         except GridUnavailable:
             session.unsaved = True
             raise

@@ -83,6 +83,7 @@ class Session:
         lane: its requests, in order.
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
         saved: where the state was stored last; if the grid or the lease is another one by now: "write it again".
+        restores: times it was sent to the grid as it is here.
         unsaved: a change could not be written and must be, as soon as the grid is back.
         retained: topic partitions that are kept here for its selections.
         moving: it has been told to go away, or is about to be; it is sent no more updates here.
@@ -143,6 +144,7 @@ class Session:
         "proved",
         "publish_partitions",
         "renew_at",
+        "restores",
         "resuming",
         "retained",
         "roles",
@@ -168,6 +170,7 @@ class Session:
         self.fixed: dict[str, str] = {}
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False
+        self.restores = 0
         self.moving = False
         self.proved = True
         self.ending = False

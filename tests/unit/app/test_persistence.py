@@ -13,7 +13,7 @@ from gateway.core.frozen import SessionPolicy
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
-from gateway.ports import Restored, SessionRecord
+from gateway.ports import Restored, SessionChanges, SessionRecord
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
 POLICY = SessionPolicy(
@@ -98,3 +98,16 @@ async def test_a_grid_that_is_lost_while_a_session_is_written_has_it_made_anew()
     grid.meanwhile = lambda: None
     await persistence.restore([session])
     assert grid.recreated == [False, True]
+
+
+async def test_a_change_that_meets_a_restore_has_the_session_written_again() -> None:
+    """The restore may have been executed behind the change, with what the session was before it (P4)."""
+    grid, persistence, session = bench()
+
+    async def change(_right: object, _changes: object) -> None:
+        await persistence.restore([session])
+
+    stores: Any = grid
+    stores.change = change
+    await persistence.change(session, SessionChanges())
+    assert persistence.must_restore(session)
