@@ -72,6 +72,7 @@ class Membership:
         self._presence = presence
         self._table = LeaseTable((), ())
         self._takeovers: dict[NodeRef, _Takeover] = {}
+        self._searched = GridGeneration(0)
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
 
@@ -99,6 +100,7 @@ class Membership:
             try:
                 await self._renew()
                 await self._presence.tell()
+                await self._grant_lost_leases()
                 for lapsed in self._table.lapsed:
                     await self._take_over(lapsed)
                 # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
@@ -116,6 +118,24 @@ class Membership:
         self._watchers.told(watched=self._table.watched)
         # Of those that are not listed any more, another survivor has finished, or they are back.
         self._takeovers = {node: self._takeovers[node] for node in self._table.lapsed if node in self._takeovers}
+
+    async def _grant_lost_leases(self) -> None:
+        """Give a lease to nodes that own connected sessions and have none; once in each generation (P7, P11).
+
+        A master that is promoted without its tail may have lost the last lease of a node that died, while other masters
+        hold its sessions: as connected sessions of a node that nobody misses, they would stay for ever.
+        """
+        generation = self._grid.generation
+        if self._searched == generation:
+            return
+        store = self._grid.sessions
+        owners = set().union(*await asyncio.gather(*(store.owners(each) for each in range(SESSION_PARTITIONS))))
+        unknown = sorted(owners.difference(self._table.alive, self._table.lapsed))
+        if unknown:
+            granted = await self._grid.nodes.grant(unknown, lease=self._policy.lease)
+            if granted:
+                self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
+        self._searched = generation
 
     async def _take_over(self, lapsed: NodeRef) -> None:
         within = TAKEOVER_LEASES * self._policy.lease

@@ -199,6 +199,12 @@ LEASE_LOST = LogEvent(
     ("node",),
 )
 NODE_LAPSED = LogEvent("node_lapsed", Level.WARNING, "Another node's lease lapsed.", ("lapsed",))
+NODES_WITHOUT_LEASE = LogEvent(
+    "nodes_without_lease",
+    Level.WARNING,
+    "The grid held sessions of nodes whose lease it had lost; if they are dead, their sessions are taken over now.",
+    ("nodes",),
+)
 TAKEOVER_FINISHED = LogEvent(
     "takeover_finished", Level.WARNING, "A lapsed node's sessions are on the clock.", ("lapsed", "sessions")
 )

@@ -127,6 +127,23 @@ class NodeDirectory(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
+        """Give a lease to nodes that have none, held or lapsed: the grid may have lost it while it kept their sessions.
+
+        Whoever of them lives renews it, or takes one of its own. The lease of one that is dead lapses, and its sessions
+        are taken over as anybody's.
+
+        Args:
+            nodes: which.
+            lease: its length in seconds.
+
+        Returns:
+            Those that were given one now.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def report(self, node: NodeRef, report: NodeReport) -> None:
         """Tell the others of *node*; replaces what it told before, and goes away with its lease.
 

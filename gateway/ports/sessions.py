@@ -313,6 +313,16 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def owners(self, partition: int) -> Sequence[NodeRef]:
+        """List the nodes that have connected sessions in one session partition, as the grid knows them.
+
+        Args:
+            partition: which of the session partitions.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """Put connected sessions of a lapsed node on the clock.
 

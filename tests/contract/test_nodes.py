@@ -139,6 +139,31 @@ async def test_a_restarted_node_is_another_one(harness: Harness) -> None:
     assert await grid.nodes.take_over(N1, by=second, within=LONG)
 
 
+async def test_a_lease_is_granted_to_whoever_has_none_and_lapses_as_any_other(harness: Harness) -> None:
+    """Give a lease to nodes that have none: whoever of them lives renews it; the others are taken over as anybody."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    assert list(await n1.nodes.grant([N1, N2, N3], lease=harness.roomy)) == [N2, N3]
+    assert list(await n1.nodes.grant([N1, N2, N3], lease=LONG)) == []
+    assert (await n1.nodes.renew(N1, lease=LONG)).alive == (N1, N2, N3)
+    assert (await n2.nodes.renew(N2, lease=LONG)).alive == (N1, N2, N3)
+    await harness.advance(harness.roomy)
+    assert await n1.nodes.renew(N1, lease=LONG) == LeaseTable((N1, N2), (N3,))
+    # A lapsed one is not given another: it is being looked after.
+    assert list(await n1.nodes.grant([N3], lease=LONG)) == []
+    assert await n1.nodes.take_over(N3, by=N1, within=LONG) is not None
+
+
+async def test_whoever_was_granted_a_lease_joins_as_ever(harness: Harness) -> None:
+    """Whoever of them lives takes one of its own."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n1.nodes.grant([N2], lease=harness.short)
+    await n2.nodes.join(N2, lease=LONG)
+    await harness.advance(harness.short)
+    assert (await n1.nodes.renew(N1, lease=LONG)).alive == (N1, N2)
+
+
 # --- takeover ---------------------------------------------------------------------------------------------------------
 
 

@@ -215,6 +215,26 @@ async def test_owned_lists_the_connected_sessions_of_one_node(harness: Harness) 
     assert sorted(await n1.sessions.owned(N1, partition)) == sorted([kept.id, absent.id])
 
 
+async def test_owners_are_listed_once_each_and_only_while_they_have_connected_sessions(harness: Harness) -> None:
+    """List the nodes that have connected sessions in one session partition, as the grid knows them."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    ids = ids_in_one_partition(5)
+    # Names that begin with another one's.
+    longer, run = node("n1x"), node("n1", "first0")
+    owners = [N1, N1, N2, longer, run]
+    records = [session(session_id=each, owner=owner) for each, owner in zip(ids, owners, strict=True)]
+    for record in records:
+        await n1.sessions.create(record)
+    partition = partition_of(records[0])
+    assert sorted(await n2.sessions.owners(partition)) == sorted({N1, N2, longer, run})
+    assert list(await n2.sessions.owners(partition + 1)) == []
+    await n1.sessions.disconnect(right(records[0]))
+    await n1.sessions.disconnect(right(records[2]))
+    assert sorted(await n2.sessions.owners(partition)) == sorted({N1, longer, run})
+    await n1.sessions.end(right(records[1]), reason=ErrorCode.SESSION_CLOSED)
+    assert sorted(await n2.sessions.owners(partition)) == sorted({longer, run})
+
+
 # --- orphan -----------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ absent ──────────▶ alive ───────────
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.core.types import NodeRef
@@ -80,6 +81,12 @@ class Leases:
         lease = self._leases.get(lapsed)
         if lease is not None and lease.taker == by:
             del self._leases[lapsed]
+
+    def grant(self, nodes: Sequence[NodeRef], length: float, now: float) -> list[NodeRef]:
+        """See ``NodeDirectory.grant``."""
+        granted = [each for each in nodes if each not in self._leases]
+        self._leases |= {each: _Lease(length, now + length) for each in granted}
+        return granted
 
     def report(self, node: NodeRef, report: NodeReport) -> None:
         """See ``NodeDirectory.report``."""

@@ -35,6 +35,10 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(lapsed, by))
 
+    async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.grant(nodes, lease, now))
+
     async def report(self, node: NodeRef, report: NodeReport) -> None:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.report(node, report))

@@ -255,6 +255,10 @@ class SessionTable:
         """See ``SessionStore.owned``."""
         return list(self._partitions[number].connected.get(owner, {}))
 
+    def owners(self, number: int) -> list[NodeRef]:
+        """See ``SessionStore.owners``."""
+        return sorted(self._partitions[number].connected)
+
     def orphan(self, lapsed: NodeRef, session: SessionId, now: float) -> Epoch | None:
         """See ``SessionStore.orphan``, for one session."""
         stored = self._partition_of(session, now).sessions.get(session)

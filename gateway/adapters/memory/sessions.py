@@ -84,6 +84,10 @@ class MemorySessionStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.owned(owner, partition))
 
+    async def owners(self, partition: int) -> Sequence[NodeRef]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.owners(partition))
+
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.orphan(lapsed, sessions, now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import orjson
@@ -142,6 +142,20 @@ class RedisNodes:
             )
         )
         self._leases.lapsed.pop(lapsed, None)
+
+    async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> list[NodeRef]:
+        """See ``NodeDirectory.grant``."""
+        keys = self._keys
+        granted = await self._batcher.call(
+            scripts.NODE_GRANT(
+                *(keys.grid, keys.leases, keys.members, self._clock.argument()),
+                *(_milliseconds(lease), self._link.seal),
+                *map(str, nodes),
+            )
+        )
+        if granted == b"stale":
+            raise self._link.stale()
+        return [NodeRef.parse(each.decode()) for each in granted]
 
     async def report(self, node: NodeRef, report: NodeReport) -> None:
         """See ``NodeDirectory.report``."""

@@ -235,6 +235,11 @@ class RedisSessions:
         # The name of another owner may begin with this one's and a space; an id holds none.
         return [session for session in (_id(owner, name) for name in names) if " " not in session]
 
+    async def owners(self, partition: int) -> list[NodeRef]:
+        """See ``SessionStore.owners``."""
+        names = await self._batcher.call(scripts.SESSION_OWNERS(self._keys.owned[partition]))
+        return [NodeRef.parse(each.decode()) for each in names]
+
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
         term, clock = self._leases.lapsed.get(lapsed, ANY_TERM), self._link.clock.argument()

@@ -1,0 +1,57 @@
+"""Sessions of a dead node whose lease the grid has lost, while it kept the sessions (P7).
+
+On a Redis Cluster the leases are on one master and sessions on all of them: one that is promoted without its tail may
+have lost a lease that no other master could know of.
+"""
+
+from __future__ import annotations
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.catalogue import log_events as events
+from gateway.core.types import SessionId
+from tests.support.nodes import SHORT_LEASE, eventually, running_node
+from tests.support.raw_client import RawClient
+from tests.support.times import scaled
+
+QUICK = {**SHORT_LEASE, "reap_interval": scaled(0.2)}
+
+
+async def test_the_sessions_of_a_dead_node_whose_lease_is_lost_are_taken_over() -> None:
+    memory = MemoryGridServer()
+    async with running_node("n2", memory=memory, **QUICK) as n2:
+        async with running_node("n1", memory=memory, **QUICK) as n1, RawClient(n1.url) as raw:
+            session = SessionId((await raw.hello(window=scaled(2.0)))["session"])
+            me = n1.gateway.me
+            replica = memory.snapshot()
+            replica.leases.leave(me)
+            # Both at once: the node is dead before the grid is back.
+            n1.gateway.node._context.grid.cut()  # type: ignore[attr-defined]
+            memory.go_away()
+        memory.come_back(snapshot=replica)
+        await eventually(lambda: bool(n2.log.of(events.TAKEOVER_FINISHED)))
+        assert n2.log.of(events.NODES_WITHOUT_LEASE) == [{"nodes": str(me)}]
+        assert n2.log.of(events.TAKEOVER_FINISHED) == [{"lapsed": str(me), "sessions": 1}]
+        await eventually(lambda: bool(n2.log.of(events.SESSION_ENDED)))
+        assert n2.log.of(events.SESSION_ENDED) == [{"session": session, "reason": "expired"}]
+
+
+async def test_a_living_node_whose_lease_is_lost_keeps_its_sessions() -> None:
+    memory = MemoryGridServer()
+    async with (
+        running_node("n2", memory=memory, **QUICK) as n2,
+        running_node("n1", memory=memory, **QUICK) as n1,
+        RawClient(n1.url) as raw,
+    ):
+        session = SessionId((await raw.hello())["session"])
+        replica = memory.snapshot()
+        replica.leases.leave(n1.gateway.me)
+        memory.go_away()
+        memory.come_back(snapshot=replica)
+        nodes = n2.gateway.node._context.grid
+        await eventually(lambda: n1.gateway.me in n2.gateway.node._membership.alive and nodes.generation == 2)
+        await raw.send({"id": 1, "request": 1, "type": "properties", "set": {"still": "here"}})
+        await raw.expect("reply")
+        record = await nodes.sessions.find(session)
+        assert record is not None
+        assert record.connected
+        assert not n2.log.of(events.NODE_LAPSED)
