@@ -57,6 +57,7 @@ HABITS: Final = (
     frozenset({"leaver", "absent"}),
     frozenset({"leaver", "mute"}),
     frozenset({"absent", "deaf"}),
+    frozenset({"backlog"}),
 )
 """Of the witnesses, one each."""
 
@@ -90,6 +91,7 @@ class Outcome:
         struck: the faults.
         figures: for the table, by name.
         folder: where logs are.
+        folded: updates that were folded on the way to somebody, as marks told.
     """
 
     plan: Plan
@@ -97,6 +99,7 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list)
     struck: list[Struck] = field(default_factory=list)
     figures: dict[str, str] = field(default_factory=dict)
+    folded: int = 0
 
     def around(self, at: float) -> list[str]:
         """Tell the faults that were active shortly before a moment."""
@@ -276,7 +279,7 @@ class Run:
         self._tell(f"{self.now():6.1f} s  healed")
 
     async def _converge(self) -> None:
-        """Everybody gets to hear again, and holds what is there; then folds of open connections are declared."""
+        """Everybody gets to hear again, and holds what is there; then welcomes count what open connections folded."""
         began = self.now()
         self._crowd.ending.set()
         topics = self.account.publishes.topics
@@ -299,7 +302,7 @@ class Run:
         self._crowd.publishing.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._everybody_hears("after the faults")
-        # What was folded on connections that never broke is declared by the next welcome.
+        # What was folded on connections that never broke is counted by the next welcome.
         self._target.links.entry.cut()
         await self._everybody_hears("after a last cut")
         self._outcome.figures["converged after"] = f"{self.now() - began:.1f} s"
@@ -392,6 +395,7 @@ class Run:
     def _figures(self) -> None:
         account = self.account
         updates = account.updates.values()
+        self._outcome.folded = sum(each.folds.updates for each in updates)
         confirmed = sum(life.confirmed for life in account.sessions.lives.values())
         self._outcome.figures = {
             "faults": str(len(self._outcome.struck)),
@@ -399,7 +403,8 @@ class Run:
             "publishes": f"{sum(topic.asked for topic in account.publishes.topics.values())} asked, "
             f"{account.publishes.acknowledged} acknowledged",
             "updates": f"{sum(each.delivered for each in updates)}, "
-            f"{sum(each.folded for each in updates)} folded in {sum(each.holes for each in updates)} holes",
+            f"and {self._outcome.folded} folded by {sum(each.folds.marks for each in updates)} marks; "
+            f"{sum(each.holes for each in updates)} holes declared by notices",
             "recoveries": ", ".join(f"{count} {outcome}" for outcome, count in sorted(account.outcomes.items())),
             "generations": " ".join(str(number) for _, number in account.generations),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),

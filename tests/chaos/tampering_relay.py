@@ -47,6 +47,24 @@ class LostUpdate:
         return {**last, "id": packet["id"], "received": packet.get("received")}
 
 
+class LostMark:
+    """Takes ``folded`` from every update that has it: what was left out is left out in silence.
+
+    Attributes:
+        count: how many marks were taken.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, packet: Packet) -> Packet:
+        """Harm one packet, or not."""
+        if packet["type"] != "update" or packet.get("snapshot") or not packet.get("folded"):
+            return packet
+        self.count += 1
+        return {name: value for name, value in packet.items() if name != "folded"}
+
+
 @asynccontextmanager
 async def tampering_relay(url: str, make_harm: Callable[[], Harm]) -> AsyncIterator[str]:
     """Relay WebSockets to *url*, harming what comes back; yields where to connect.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.chaos.account.account import Account
+from tests.chaos.account.folds import Welcome
 from tests.chaos.account.publishes import Entry, Publishes, Snapshot
 from tests.chaos.account.remains import (
     LOUD,
@@ -77,24 +78,98 @@ HOLE = ((1, 1, True), (4, 4, False))
 """Two updates are missing, noticed after 1 s."""
 
 
-@pytest.mark.parametrize(("conflated", "outcome"), [(2, "reattached"), (None, "reattached"), (0, "failed_over")])
-def test_a_welcome_declares_a_hole(conflated: int | None, outcome: str) -> None:
-    account = seen(*HOLE)
-    account.welcomed(5.0, outcome=outcome, conflated=conflated)
+def marked(*updates: tuple[int, int, bool, int]) -> SessionUpdates:
+    """What a session saw of a topic, a second each: value, version, snapshot, folded."""
+    account = SessionUpdates("watcher")
+    for at, (value, version, snapshot, folded) in enumerate(updates):
+        account.update(float(at), "t/1", value, version, snapshot=snapshot, folded=folded)
     account.finish()
-    assert (account.violations, account.folded) == ([], 2)
+    return account
 
 
-def test_a_welcome_that_counts_too_few_does_not() -> None:
-    account = seen(*HOLE)
-    account.welcomed(5.0, outcome="reattached", conflated=1)
+@pytest.mark.parametrize(
+    ("updates", "expected"),
+    [
+        pytest.param([(1, 1, True, 0), (4, 4, False, 2), (5, 5, False, 0)], [], id="exactly what is missing"),
+        pytest.param([(1, 1, True, 0), (4, 4, False, 1)], ["P2"], id="less than is missing"),
+        pytest.param([(1, 1, True, 0), (4, 4, False, 3)], ["P2"], id="more than is missing"),
+        pytest.param([(1, 1, True, 0), (2, 2, False, 1)], ["P2"], id="nothing is missing"),
+        pytest.param([(1, 1, True, 0), (9, 9, True, 3)], [], id="a snapshot says nothing of what came before it"),
+        pytest.param([(3, 3, False, 2)], [], id="the first of a topic that was made while it was selected"),
+        pytest.param([(3, 3, False, 0)], ["P2"], id="the first of a topic, without those before it"),
+        pytest.param([(1, 1, False, 1)], ["P2"], id="the first of a topic, of which there are none before"),
+        pytest.param([(1, SECOND + 1, False, 0)], [], id="the first of a topic in a later generation"),
+        pytest.param([(1, 1, True, 0), (4, SECOND + 1, False, 2)], [], id="over generations, by values"),
+        pytest.param([(1, 1, True, 0), (4, SECOND + 1, False, 1)], ["P2"], id="too few over generations"),
+        pytest.param([(1, 1, True, 0), (4, SECOND + 1, False, 5)], [], id="over generations, some were refused"),
+    ],
+)
+def test_a_mark_tells_exactly_what_is_missing(updates: list[tuple[int, int, bool, int]], expected: list[str]) -> None:
+    assert promises(marked(*updates).violations) == expected
+
+
+def test_no_welcome_declares_a_hole() -> None:
+    for kept in (True, False):
+        account = seen(*HOLE)
+        account.welcomed(Welcome(5.0, kept=kept, conflated=None))
+        account.finish()
+        assert promises(account.violations) == ["P2"]
+
+
+def resumed(*steps: Welcome | tuple[int, int]) -> list[str]:
+    """What is found of one session: welcomes, and marked updates of a topic each: packet number, folded."""
+    account = SessionUpdates("watcher")
+    for at, step in enumerate(steps):
+        if isinstance(step, Welcome):
+            account.welcomed(step)
+        else:
+            number, folded = step
+            account.update(float(at), f"t/{number}", 9, 9, snapshot=True, folded=folded, number=number)
     account.finish()
-    assert promises(account.violations) == ["P2"]
+    return [f"{each.promise} {each.what}" for each in account.violations]
 
 
-def test_a_welcome_declares_nothing_of_what_comes_after_it() -> None:
-    account = seen(*HOLE)
-    account.welcomed(0.5, outcome="failed_over", conflated=None)
+def welcome(conflated: int | None, through: int, *, kept: bool = True, only: bool = True) -> Welcome:
+    return Welcome(5.0, kept=kept, conflated=conflated, through=through, only=only)
+
+
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        pytest.param([(1, 2), welcome(2, 1)], False, id="all had come before"),
+        pytest.param([(1, 2), welcome(3, 2), (2, 1)], False, id="one is sent again"),
+        pytest.param([(1, 2), welcome(2, 1), (2, 4), welcome(4, 2), (3, 0)], False, id="each counts one connection"),
+        pytest.param([(1, 2), welcome(2, 1), (2, 4)], False, id="nobody counts the last connection"),
+        pytest.param([(1, 2), welcome(1, 1)], True, id="counts fewer than the marks"),
+        pytest.param([(1, 2), welcome(3, 2), (2, 0)], True, id="counts more than the marks"),
+        pytest.param([(1, 2), welcome(2, 2), (2, 1)], True, id="counts fewer than with what is sent again"),
+        pytest.param([welcome(0, 1), (1, 2)], True, id="counts nothing, and what is sent again is marked"),
+        pytest.param([(1, 0), welcome(3, 4), (2, 1)], False, id="the rest of what is sent again did not arrive"),
+        pytest.param([(1, 0), welcome(1, 4), (2, 2)], True, id="already the first of it is too much"),
+        pytest.param([(1, 2), welcome(1, 1, only=False)], False, id="a welcome that was lost counted the rest"),
+        pytest.param([(1, 2), welcome(3, 1, only=False), (2, 0)], True, id="more than all marks"),
+        pytest.param([(1, 2), welcome(None, 1)], False, id="the server does not know"),
+        pytest.param([(5, 2), welcome(None, 0, kept=False), (1, 1), welcome(1, 1)], False, id="numbers begin anew"),
+        pytest.param([(5, 2), welcome(3, 5), welcome(None, 0, kept=False)], True, id="judged before they begin anew"),
+    ],
+)
+def test_marks_and_welcomes_add_up(steps: list[Welcome | tuple[int, int]], broken: bool) -> None:
+    assert [each[:2] for each in resumed(*steps)] == ["P2"] * broken
+
+
+def test_marks_are_counted() -> None:
+    account = marked((1, 1, True, 0), (4, 4, False, 2), (6, 6, False, 1), (9, 9, True, 2))
+    assert (account.violations, account.folds.updates, account.folds.marks, account.holes) == ([], 5, 3, 0)
+
+
+def test_who_reads_slowly_may_have_been_told_long_ago() -> None:
+    account = SessionUpdates("slow", slack=20.0)
+    account.notice(1.0, "values_reread")
+    account.update(1.0, "t/1", 1, 1, snapshot=True)
+    account.update(1.0 + NEAR + 19.0, "t/1", 4, 4, snapshot=False)
+    account.finish()
+    assert account.violations == []
+    account.update(1.0 + NEAR + 21.0, "t/1", 7, 7, snapshot=False)
     account.finish()
     assert promises(account.violations) == ["P2"]
 

@@ -19,7 +19,7 @@ from tests.chaos.faults import CATALOGUE
 from tests.chaos.plan import Plan, draw
 from tests.chaos.report import report
 from tests.chaos.run import Run, strike
-from tests.chaos.tampering_relay import LostUpdate, tampering_relay
+from tests.chaos.tampering_relay import Harm, LostMark, LostUpdate, tampering_relay
 from tests.chaos.target import Target, running
 from tests.cluster.grid_reader import PREFIX
 from tests.support.faults import eventually
@@ -42,6 +42,7 @@ async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
     outcome = await strike(plan, tmp_path, print)
     assert not outcome.violations, report(outcome)
     assert len(outcome.struck) == len(plan.steps) > 0
+    assert outcome.folded > 0, "a witness lets the buffer of its node fill up, so that it must fold"
     record_property("figures", f"chaos on {grid}, seed {SEED}: {outcome.figures}")
 
 
@@ -56,17 +57,21 @@ async def _steal(target: Target, account: Account) -> None:
 @pytest.mark.timeout(400)
 async def test_what_is_broken_on_purpose_is_found(tmp_path: Path) -> None:
     harms: list[LostUpdate] = []
+    marks = LostMark()
 
-    def make_harm() -> LostUpdate:
-        harms.append(LostUpdate(every=Random(len(harms)).randint(40, 80)))
-        return harms[-1]
+    def make_harm() -> Harm:
+        lost = LostUpdate(every=Random(len(harms)).randint(40, 80))
+        harms.append(lost)
+        return lambda packet: marks(lost(packet))
 
     async with running("single", tmp_path) as target, tampering_relay(target.links.url, make_harm) as url:
         run = Run(QUIET, target, print, url=url, audible=3.0)
         outcome, _ = await asyncio.gather(run.run(), _steal(target, run.account))
     assert sum(harm.count for harm in harms) > 0
+    assert marks.count > 0
     text = [str(violation) for violation in outcome.violations]
     assert any("delivered twice" in each or "went back" in each for each in text), text
     assert any("witness" in each and "lost in silence" in each for each in text), text
+    assert any("the welcome counts" in each and "the marks" in each for each in text), text
     assert any("acknowledged publishes of this generation are not in the log" in each for each in text), text
     assert "make chaos" in report(outcome)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.core.selectors import Selector, matches, parse_selector
 from gateway.core.types import TopicPath
+from tests.chaos.account.folds import Welcome
 from tests.chaos.account.publishes import Publishes, Snapshot
 from tests.chaos.account.sessions import Sessions
 from tests.chaos.account.updates import SessionUpdates
@@ -42,10 +43,17 @@ class Account:
         updates = self.updates[session] = SessionUpdates(who, slack=slack)
         return updates
 
-    def recovered(self, at: float, session: str, *, outcome: str, conflated: int | None) -> None:
-        """A session got a connection again."""
+    def recovered(self, session: str, outcome: str, welcome: Welcome | None = None) -> None:
+        """A session got a connection again.
+
+        Args:
+            session: which.
+            outcome: the rung.
+            welcome: what it says of folded updates; None where packets have no numbers, so that it cannot be judged.
+        """
         self.outcomes[outcome] += 1
-        self.updates[session].welcomed(at, outcome=outcome, conflated=conflated)
+        if welcome is not None:
+            self.updates[session].welcomed(welcome)
 
     def notice(self, at: float, session: str, code: str) -> None:
         """A session was sent a notice."""

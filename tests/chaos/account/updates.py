@@ -1,19 +1,23 @@
 """What one session sees of topics (P2, P6). A publisher counts 1, 2, 3, … on each topic, so that every fault shows.
 
-Within a generation of the grid the versions of a topic follow without a hole. So a jump of versions is a hole, and each
-hole must be declared:
+Within a generation of the grid the versions of a topic follow without a hole. So a jump of versions is a hole, and an
+update that is no snapshot must account for exactly its own by ``folded`` (protocol 6.4), over all connections of a
+numbering:
 
 ```text
 version    how                                   judged
 one more   any                                   fine
 more       a snapshot                            declared by the flag
-more       and then a welcome                    declared if it says failed_over, or counts enough as conflated
-more       and a notice about it nearby          declared
-more       and nothing of it until the end       a silent loss
+more       folded by as many                     declared by the mark
+more       folded by fewer                       declared if a notice about it is nearby, else a silent loss
+any        folded by more                        the mark tells of updates that there are not
 the same   a snapshot                            fine
 the same   no snapshot                           delivered twice
 less       any                                   went back
 ```
+
+The first update of a topic that the session has never seen follows none: unless it is a snapshot, versions before it
+were folded. Between generations versions say nothing of how many came; values do, unless some publishes were refused.
 
 A value that nodes have put back may come once more under a higher version, as a snapshot with the event of its publish.
 """
@@ -24,7 +28,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.chaos.account.violation import Violation, generation_of
+from tests.chaos.account.folds import Folds, Welcome
+from tests.chaos.account.violation import Violation, generation_of, shown_as
 
 DECLARING: Final = frozenset({"grid_lost_writes", "values_reread"})
 """Notices that declare holes."""
@@ -40,7 +45,7 @@ class Hole:
     Attributes:
         at: when the one behind them came.
         topic: of which topic.
-        missing: how many.
+        missing: how many that no mark tells of.
         what: the versions around them.
     """
 
@@ -72,38 +77,63 @@ class SessionUpdates:
 
     Args:
         who: for violations.
-        slack: seconds by which a welcome may be heard of before an update that came ahead of it; 0 on the wire, where
-            one place sees both.
+        slack: seconds by which an update may be read later than a notice that came with it; 0 on the wire, where one
+            place sees both.
 
     Attributes:
         violations: found so far; ``finish`` completes them.
         delivered: updates.
-        folded: updates in holes that a welcome declared.
-        holes: of all kinds, declared or not.
+        folds: what marks tell.
+        holes: that no mark declares.
     """
 
     def __init__(self, who: str, *, slack: float = 0.0) -> None:
         self.who = who
         self.violations: list[Violation] = []
         self.delivered = 0
-        self.folded = 0
+        self.folds = Folds(who)
         self.holes = 0
         self._slack = slack
         self._seen: dict[str, Seen] = {}
         self._open: list[Hole] = []
         self._again: list[tuple[str, int, Violation]] = []
         self._notices: list[float] = []
-        self._welcomes: list[tuple[float, int | None]] = []
 
     def last(self) -> dict[str, tuple[int, int]]:
         """Return the last value and version of every topic seen."""
         return {topic: (seen.value, seen.version) for topic, seen in self._seen.items()}
 
-    def update(self, at: float, topic: str, value: int, version: int, *, snapshot: bool, event: str = "") -> None:
-        """Take one update in, in the order of arrival."""
+    def update(
+        self,
+        at: float,
+        topic: str,
+        value: int,
+        version: int,
+        *,
+        snapshot: bool,
+        event: str = "",
+        folded: int = 0,
+        number: int = 0,
+    ) -> None:
+        """Take one update in, in the order of arrival.
+
+        Args:
+            at: when it was read.
+            topic: of it.
+            value: the count.
+            version: of the topic.
+            snapshot: its flag.
+            event: id of its publish.
+            folded: how many updates it says that it took the place of.
+            number: of its packet; 0 if that is not known.
+        """
         self.delivered += 1
+        self.folds.update(number, folded)
         seen = self._seen.get(topic)
         if seen is None:
+            if not snapshot:
+                nothing = Seen(0, shown_as(0, generation_of(version)))
+                self._compare_with_mark(at, topic, nothing, Seen(value, version), folded)
             self._seen[topic] = Seen(value, version, event)
             return
         came = f"{topic}: value {value} version {version} after value {seen.value} version {seen.version}"
@@ -124,7 +154,7 @@ class SessionUpdates:
             again = Violation("P5", at, self.who, f"a value got a second version: {came}")
             self._again.append((topic, value, again))
         elif not snapshot and not seen.fresh:
-            self._look_for_hole(at, topic, seen, Seen(value, version), came)
+            self._compare_with_mark(at, topic, seen, Seen(value, version), folded)
         self._seen[topic] = Seen(value, version, event)
 
     def deselected(self, topics: Iterable[str]) -> None:
@@ -138,48 +168,43 @@ class SessionUpdates:
         if code in DECLARING:
             self._notices.append(at)
 
-    def welcomed(self, at: float, *, outcome: str, conflated: int | None) -> None:
-        """Take the welcome of a recovery in: it declares what was folded since the last one."""
-        declared = None if outcome == "failed_over" else conflated
-        self._welcomes.append((at, declared))
+    def welcomed(self, welcome: Welcome) -> None:
+        """Take the welcome of a recovery in: it counts what was folded on the connection before."""
+        self.violations += self.folds.welcomed(welcome)
 
     def finish(self, may_be_repeated: Callable[[str, int], bool] = lambda topic, value: False) -> None:
-        """Judge holes and repetitions; once, after everything was taken in.
+        """Judge holes, sums and repetitions; once, after everything was taken in.
 
         Args:
             may_be_repeated: tells of a topic and a value whether it may have been published twice.
         """
         self.violations += [found for topic, value, found in self._again if not may_be_repeated(topic, value)]
-        before = float("-inf")
-        for at, declared in self._welcomes:
-            of_it = [hole for hole in self._open if before < hole.at <= at + self._slack and not self._noticed(hole)]
-            missing = sum(hole.missing for hole in of_it)
-            if declared is not None and missing > declared:
-                self._undeclared(of_it, f"the welcome at {at:.1f} s declares {declared}")
-            self.folded += missing
-            before = at + self._slack
-        left = [hole for hole in self._open if hole.at > before and not self._noticed(hole)]
-        self._undeclared(left, "nothing declares them")
+        self.violations += self.folds.settle()
+        undeclared = [hole for hole in self._open if not self._noticed(hole)]
+        if undeclared:
+            missing = sum(hole.missing for hole in undeclared)
+            what = f"{missing} updates in {len(undeclared)} holes were lost in silence; first {undeclared[0].what}"
+            self._violated("P2", undeclared[0].at, what)
         self._open.clear()
 
-    def _look_for_hole(self, at: float, topic: str, before: Seen, now: Seen, came: str) -> None:
+    def _compare_with_mark(self, at: float, topic: str, before: Seen, now: Seen, folded: int) -> None:
+        """Compare a hole in front of an update with what the update says of it."""
+        came = (
+            f"{topic}: value {now.value} version {now.version} folded {folded} "
+            f"after value {before.value} version {before.version}"
+        )
         if generation_of(now.version) != generation_of(before.version):
-            # Versions say nothing of how many; values do, unless some were refused.
-            missing = now.value - before.value - 1
+            missing = max(now.value - before.value - 1, folded)
         else:
             missing = now.version - before.version - 1
-        if missing > 0:
+        if folded > missing:
+            self._violated("P2", at, f"the mark tells of updates that there are not: {came}")
+        elif folded < missing:
             self.holes += 1
-            self._open.append(Hole(at, topic, missing, came))
+            self._open.append(Hole(at, topic, missing - folded, came))
 
     def _noticed(self, hole: Hole) -> bool:
-        return any(abs(notice - hole.at) <= NEAR for notice in self._notices)
-
-    def _undeclared(self, holes: list[Hole], why: str) -> None:
-        if holes:
-            missing = sum(hole.missing for hole in holes)
-            what = f"{missing} updates in {len(holes)} holes were lost in silence, {why}; first {holes[0].what}"
-            self._violated("P2", holes[0].at, what)
+        return any(-NEAR <= hole.at - notice <= NEAR + self._slack for notice in self._notices)
 
     def _violated(self, promise: str, at: float, what: str) -> None:
         self.violations.append(Violation(promise, at, self.who, what))

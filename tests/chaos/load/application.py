@@ -26,6 +26,9 @@ from tests.chaos.load.crowd import ROOTS, Crowd
 SLACK: Final = 1.0
 """Seconds by which the tasks of one client may notice things in another order than they came."""
 
+SLOW_SLACK: Final = 20.0
+"""The same of a client that rests while updates wait for it."""
+
 CLOSING: Final = 20.0
 """Seconds that a client waits for the end of its session to be confirmed; longer than most faults."""
 
@@ -153,7 +156,15 @@ class Application:
             self.crowd.violated("P2", self.name, f"{topic} has the value {value!r}, which nobody published")
             return
         now = self.crowd.now()
-        updates.update(now, topic, value, update.version, snapshot=update.snapshot, event=update.event_id)
+        updates.update(
+            now,
+            topic,
+            value,
+            update.version,
+            snapshot=update.snapshot,
+            event=update.event_id,
+            folded=update.folded,
+        )
 
     # --- Inside ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +195,7 @@ class Application:
         async for recovery in session.recoveries():
             now = self.heard = self.crowd.now()
             account = self.crowd.account
-            account.recovered(now, identity, outcome=recovery.outcome, conflated=recovery.conflated)
+            account.recovered(identity, recovery.outcome)
             # Its properties and selections the client restores by itself; at the end the grid is compared with them.
             allowed = Identity(identity, self.name, {})
             account.sessions.compare(now, self.name, [allowed], Identity(session.id, session.principal, {}))
@@ -291,7 +302,9 @@ class Listener(Application):
 
 
 class SlowReader(Application):
-    """Reads its stream now and then, which keeps few updates meanwhile; it must end at the current values too."""
+    """Reads its stream now and then, which folds meanwhile and marks it; it must end at the current values too."""
+
+    slack = SLOW_SLACK
 
     async def _live(self, session: Session, until: float) -> None:
         number = int(self.name.rpartition("-")[2])
@@ -302,8 +315,6 @@ class SlowReader(Application):
         updates = self.crowd.account.updates[session]
         async for update in _rarely(stream, self):
             self.heard = self.crowd.now()
-            # What its own queue has folded is no hole.
-            updates.deselected([update.topic])
             self._take(updates, update)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from tests.chaos.account.folds import Welcome
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
 from tests.chaos.load.crowd import ROOTS, Crowd
@@ -37,6 +38,13 @@ RETRYABLE: Final = frozenset({"grid_unavailable", "draining", "rate_limited", "t
 """Errors of replies after which a request is asked again as a new one (7)."""
 GONE: Final = frozenset({"session_closed", "session_unknown", "session_expired", "token_invalid", "token_superseded"})
 """Errors by which a session that has ended is refused."""
+
+FILLING: Final = 15.0
+"""Seconds in which the buffer of a node is to fill up: 256 packets, of some eighty a second."""
+OVERFULL: Final = (1.0, 3.0)
+"""Seconds for which it is left full, from and to."""
+SOON: Final = 1.0
+"""Seconds after a connection was made in which one begins whose habit takes its time."""
 
 Packet = dict[str, Any]
 
@@ -76,6 +84,7 @@ class Wire:
         silence: seconds after which the node is given up (``ping_timeout``).
         bound: packets that may be unacknowledged.
         lost: when a connection was last lost; None while there is one.
+        answered: the attempt of the last resume that was answered by a welcome.
     """
 
     id: str
@@ -94,6 +103,7 @@ class Wire:
     silence: float = 45.0
     bound: int = 1024
     lost: float | None = None
+    answered: int = 0
 
 
 class Witness:
@@ -104,7 +114,8 @@ class Witness:
         name: for violations, also its principal.
 
     Attributes:
-        habits: what it does besides: ``absent``, ``deaf`` (stops reading), ``mute`` (stops acknowledging), ``leaver``.
+        habits: what it does besides: ``absent``, ``deaf`` (stops reading), ``mute`` (stops acknowledging), ``backlog``
+            (stops acknowledging until its node may number nothing more, and for longer), ``leaver``.
     """
 
     def __init__(self, crowd: Crowd, name: str, *, habits: frozenset[str]) -> None:
@@ -119,6 +130,7 @@ class Witness:
         self._leave_at = 0.0
         self._leaving = False
         self._mute_until = 0.0
+        self._fill_until = 0.0
         self._deaf_until = 0.0
         self._retry: list[tuple[float, Packet]] = []
         self._heard = 0.0
@@ -224,13 +236,22 @@ class Witness:
             self._leave_at = now + self._random.uniform(6.0, 20.0)
             self._leaving = False
             self._retry = []
-            roots = self._random.sample(ROOTS, 2)
+            roots = ROOTS if "backlog" in self.habits else self._random.sample(ROOTS, 2)
             for root in roots:
                 self._ask({"type": "subscribe", "selector": f"{root}/**"})
             self._limits(welcome)
             return []
         wire = self._session
-        account.recovered(now, wire.id, outcome=welcome["outcome"], conflated=welcome["conflated"])
+        kept = welcome["outcome"] == "reattached"
+        folds = Welcome(
+            now,
+            kept=kept,
+            conflated=welcome["conflated"],
+            through=wire.received + welcome["resent"] if kept else 0,
+            only=wire.attempt == wire.answered + 1,
+        )
+        account.recovered(wire.id, welcome["outcome"], folds)
+        wire.answered = wire.attempt
         wire.token, wire.node, wire.lost = welcome["token"], welcome["node"], None
         self._limits(welcome)
         self._compare(now, welcome)
@@ -320,9 +341,9 @@ class Witness:
             await self._take_session_packet(packet)
         elif kind == "ping":
             self._session.token = packet.get("token") or self._session.token
-            if self._mute_until < self.crowd.now():
-                await self._send({"type": "pong", "received": self._session.received})
+            if not self._is_mute(self.crowd.now()):
                 self._session.acknowledged = self._session.received
+            await self._send({"type": "pong", "received": self._session.acknowledged})
         elif kind == "ack":
             self._acknowledged(packet["received"])
         elif kind == "pong":
@@ -363,7 +384,12 @@ class Witness:
                 self.crowd.account.notice(now, wire.id, packet["code"])
             case "reply":
                 self._take_reply(now, packet)
-        if self._mute_until < now and wire.received - wire.acknowledged >= ACKNOWLEDGE_PACKETS:
+        unacknowledged = wire.received - wire.acknowledged
+        if self._fill_until > now and unacknowledged >= wire.bound:
+            # From here on its node folds what it owes (5.3.4, 5.7.3).
+            self._fill_until = 0.0
+            self._mute_until = now + self._random.uniform(*OVERFULL)
+        if not self._is_mute(now) and unacknowledged >= ACKNOWLEDGE_PACKETS:
             await self._acknowledge()
 
     def _take_update(self, now: float, packet: Packet) -> None:
@@ -375,7 +401,20 @@ class Witness:
         if not any(topic.startswith(f"{selection[1:-3]}/") for selection in self._asked_for()):
             self._violated("P2", f"{topic} was not selected, but {self._session.selections}")
         snapshot = bool(packet.get("snapshot"))
-        self._updates.update(now, topic, value, packet["version"], snapshot=snapshot, event=packet["event"])
+        folded = packet.get("folded", 0)
+        if type(folded) is not int or folded < ("folded" in packet):
+            self._violated("P2", f"{topic} says folded {folded!r}, which is no count from 1")
+            folded = 0
+        self._updates.update(
+            now,
+            topic,
+            value,
+            packet["version"],
+            snapshot=snapshot,
+            event=packet["event"],
+            folded=folded,
+            number=self._session.received,
+        )
 
     def _asked_for(self) -> list[str]:
         asked = [f"+{body['selector']}" for body in self._session.requests.values() if body["type"] == "subscribe"]
@@ -413,7 +452,7 @@ class Witness:
         """Publish, acknowledge, and misbehave as this one does."""
         loop = asyncio.get_running_loop()
         publish_at = loop.time() + self._random.uniform(0.2, 1.0)
-        habit_at = loop.time() + self._random.uniform(2.0, 9.0)
+        habit_at = loop.time() + (SOON if "backlog" in self.habits else self._random.uniform(2.0, 9.0))
         while True:
             now = self.crowd.now()
             await self._flush()
@@ -423,7 +462,7 @@ class Witness:
             if loop.time() >= publish_at and self.crowd.publishing.is_set() and not self._busy():
                 publish_at = loop.time() + self._random.uniform(0.2, 0.8)
                 await self._send_request(self._something())
-            if self._mute_until < now and self._session.received != self._session.acknowledged:
+            if not self._is_mute(now) and self._session.received != self._session.acknowledged:
                 await self._acknowledge()
             if loop.time() >= habit_at and not self.crowd.ending.is_set():
                 habit_at = loop.time() + self._random.uniform(4.0, 12.0)
@@ -459,6 +498,12 @@ class Witness:
                 self._deaf_until = now + self._random.uniform(1.0, 8.0)
             case "mute":
                 self._mute_until = now + self._random.uniform(1.0, 4.0)
+            case "backlog":
+                self._fill_until = now + FILLING
+
+    def _is_mute(self, now: float) -> bool:
+        """Tell whether it acknowledges nothing now."""
+        return max(self._mute_until, self._fill_until) > now and not self.crowd.ending.is_set()
 
     def _ask(self, body: Packet) -> None:
         """Have a request sent as soon as there is a connection; numbers are given then."""
