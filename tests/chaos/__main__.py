@@ -93,7 +93,14 @@ def main(
     options = [f"--faults {faults}"] * bool(faults) + [f"--without {without}"] * bool(without)
     try:
         outcome = asyncio.run(strike(plan, run / "stack", click.echo))
-    except (ProcessFailed, PortsTaken, OSError, pytest.fail.Exception, pytest.skip.Exception, ExceptionGroup) as failed:
+    except (
+        ProcessFailed,
+        PortsTaken,
+        OSError,
+        pytest.fail.Exception,
+        pytest.skip.Exception,
+        BaseExceptionGroup,
+    ) as failed:
         click.echo(f"the run could not be made: {failed}", err=True)
         traceback.print_exception(failed)
         sys.exit(UNUSABLE)

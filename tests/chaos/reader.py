@@ -22,6 +22,9 @@ from tests.support.times import time_limit
 LOOK: Final = 5.0
 """Seconds that one look may take; while Redis is away there is nothing to see."""
 
+READ: Final = 30.0
+"""Seconds that reading everything may take; a Redis that hangs is asked again by its client for much longer."""
+
 UNREADABLE: Final = (RedisError, OSError, TimeoutError, LookupError, StopIteration, KeyError, ValueError, TypeError)
 """What a look may meet while Redis is away, is being replaced, or has just forgotten everything."""
 
@@ -42,7 +45,7 @@ class Reader:
     @asynccontextmanager
     async def _grid(self) -> AsyncIterator[GridReader]:
         # Asking Sentinels blocks, and they may be stopped.
-        async with await asyncio.to_thread(GridReader, self._url) as grid:
+        async with time_limit(READ), await asyncio.to_thread(GridReader, self._url) as grid:
             yield grid
 
     async def generation(self) -> int:

@@ -22,6 +22,8 @@ def report(outcome: Outcome, options: Sequence[str] = ()) -> str:
     struck = Counter(each.step.fault for each in outcome.struck)
     lines = ["", *(f"  {name:24} {figure}" for name, figure in outcome.figures.items())]
     lines.append(f"  {'struck':24} {', '.join(f'{count} {name}' for name, count in sorted(struck.items()))}")
+    if outcome.left_out:
+        lines.append(f"  {'left out':24} {', '.join(map(str, outcome.left_out))}")
     lines.append("")
     for violation in outcome.violations[:SHOWN]:
         lines.append(f"VIOLATION  {violation}")

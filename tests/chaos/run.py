@@ -16,14 +16,16 @@ from gateway.client.errors import SessionEnded
 from tests.chaos.account.account import Account
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
+from tests.chaos.deadlines import Stuck, bounded, ended
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.witness import Witness
 from tests.chaos.plan import Plan, Step
 from tests.chaos.reader import UNREADABLE, Reader
-from tests.chaos.target import WINDOW, NotHealed, Target, running
+from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.support.faults import eventually
+from tests.support.times import scaled, time_limit
 
 HEALED: Final = 30.0
 """Seconds, on a quiet machine, in which everything must work again after the last fault."""
@@ -42,6 +44,20 @@ COPIES: Final = 6.0
 
 FORGIVEN: Final = 3.0
 """Seconds before a node and the newest data of the grid die together in which a session that is lost was opened."""
+
+LATE: Final = 30.0
+"""Seconds, on a quiet machine, that a fault waits for the one before to be healed; then it is left out."""
+
+STRUCK: Final = 240.0
+"""Seconds, on a quiet machine, in which everything that was struck must be healed after the plan has ended. Each fault
+has deadlines of its own, which are shorter in sum: until it begins, for a vote of Sentinels, and for nodes."""
+
+HEARD: Final = 180.0
+"""Seconds, on a quiet machine, until everybody holds what was published last. What is waited for has deadlines
+of its own, which are shorter in sum."""
+
+TOLD: Final = 90.0
+"""Seconds, on a quiet machine, for reading the whole grid and the logs once more."""
 
 RECENT: Final = 10.0
 """Seconds before a violation in which the faults are named with it."""
@@ -89,6 +105,7 @@ class Outcome:
         plan: that was struck.
         violations: empty if everything held.
         struck: the faults.
+        left_out: steps that could not begin in time, as what they hit had not been healed.
         figures: for the table, by name.
         folder: where logs are.
         folded: updates that were folded on the way to somebody, as marks told.
@@ -98,6 +115,7 @@ class Outcome:
     folder: Path
     violations: list[Violation] = field(default_factory=list)
     struck: list[Struck] = field(default_factory=list)
+    left_out: list[Step] = field(default_factory=list)
     figures: dict[str, str] = field(default_factory=dict)
     folded: int = 0
 
@@ -162,14 +180,21 @@ class Run:
                 await self._target.save()
                 await exits.enter_async_context(self._background(self._copy(), "copy"))
             async with self._load():
-                await self._strike_all()
-                await self._heal()
-                await self._converge()
-                await self._end()
-        await self._look_at_remains()
+                await self._part(self._strike_all(), "striking", self._plan.seconds + STRUCK)
+                await self._part(self._heal(), "healing", 2 * HEALED + READY)
+                await self._part(self._converge(), "hearing everybody", HEARD)
+                await self._part(self._end(), "saying bye", 2 * CLOSED)
+        await self._part(self._look_at_remains(), "looking at what is left", WINDOW + HEALED + TOLD)
         self._outcome.violations = self.account.judge()
         self._figures()
         return self._outcome
+
+    async def _part(self, work: Coroutine[Any, Any, None], what: str, within: float) -> None:
+        """Do a part of the run, and go on with the next if it does not end."""
+        try:
+            await bounded(work, what, within)
+        except Stuck as stuck:
+            self._crowd.violated("bug", "the run", str(stuck))
 
     # --- Faults ---------------------------------------------------------------------------------------------------
 
@@ -188,8 +213,14 @@ class Run:
         parameters = dict(step.parameters)
         async with AsyncExitStack() as claims:
             # On a slow machine the fault before may not have been healed in time; this one waits for it.
-            for claim in sorted(fault.claims(parameters)):
-                await claims.enter_async_context(self._locks.setdefault(claim, asyncio.Lock()))
+            try:
+                async with time_limit(LATE):
+                    for claim in sorted(fault.claims(parameters)):
+                        await claims.enter_async_context(self._locks.setdefault(claim, asyncio.Lock()))
+            except TimeoutError:
+                self._tell(f"{self.now():6.1f} s  {step}  is left out: what it hits has not been healed")
+                self._outcome.left_out.append(step)
+                return
             began = self.now()
             self._tell(f"{began:6.1f} s  {step}  for {step.lasts:g} s")
             trouble = ""
@@ -252,7 +283,7 @@ class Run:
         try:
             yield
         finally:
-            for task, end in zip(tasks, await _ended(*tasks), strict=True):
+            for task, end in zip(tasks, await ended(*tasks), strict=True):
                 if isinstance(end, Exception):
                     told = "".join(traceback.format_exception(end)[-3:])
                     self._crowd.violated("bug", task.get_name(), f"the client failed: {told}")
@@ -263,7 +294,7 @@ class Run:
         try:
             yield
         finally:
-            end = (await _ended(task))[0]
+            (end,) = await ended(task)
             if isinstance(end, Exception):
                 raise end
 
@@ -300,7 +331,11 @@ class Run:
                 "P10", "cluster", f"nobody could publish to {missing} {self._audible:g} s after all was healed"
             )
         self._crowd.publishing.clear()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # One that asks for what nobody answers is cancelled; whether its session lives is looked at below.
+        await asyncio.wait(tasks, timeout=scaled(self._audible))
+        for task, end in zip(tasks, await ended(*tasks), strict=True):
+            if isinstance(end, Exception):
+                self._crowd.violated("bug", task.get_name(), f"the client failed: {end!r}")
         await self._everybody_hears("after the faults")
         # What was folded on connections that never broke is counted by the next welcome.
         self._target.links.entry.cut()
@@ -438,15 +473,6 @@ class _Beacon(Publisher):
                 self.crowd.account.publishes.acknowledge(now, topic, value, receipt.version, receipt.event_id)
                 await asyncio.sleep(0.2)
             return
-
-
-async def _ended(*tasks: asyncio.Task[None]) -> list[BaseException | None]:
-    """Cancel tasks until they end: a library that is about to time out may take the cancellation for its own."""
-    while left := [task for task in tasks if not task.done()]:
-        for task in left:
-            task.cancel()
-        await asyncio.wait(left, timeout=1.0)
-    return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _in_time(condition: Callable[[], object], within: float) -> bool:

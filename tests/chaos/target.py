@@ -123,6 +123,15 @@ class Target:
         if not await self._holds(lambda: admin.answers_ok(self.stack.admin_url(node, "/readyz")), READY):
             raise NotHealed(f"{node} is not ready {READY:g} s after its fault has ended")
 
+    async def back(self, node: str) -> None:
+        """Start a node that does not run, and wait until it is ready.
+
+        Raises:
+            NotHealed: it is not in time.
+        """
+        self.stack.launch_node(node)
+        await self.ready(node)
+
     async def drain(self, node: str) -> None:
         """Drain a node.
 

@@ -21,7 +21,7 @@ import pytest
 import redis
 from redis.exceptions import RedisError
 
-from tests.support.redis_server import HOST, RedisServer
+from tests.support.redis_server import HOST, ONCE, RedisServer
 from tests.support.times import scaled
 
 MASTER: Final = "the-master"
@@ -214,7 +214,8 @@ def _role(server: RedisServer) -> str:
 def master_address(sentinels: Sequence[tuple[str, int]], name: str) -> tuple[str, int]:
     """Ask Sentinels for a master, blocking."""
     for host, port in sentinels:
-        with contextlib.suppress(RedisError), redis.Redis(host=host, port=port, socket_timeout=_PATIENCE) as sentinel:
+        client = redis.Redis(host=host, port=port, socket_timeout=_PATIENCE, retry=ONCE)
+        with contextlib.suppress(RedisError), client as sentinel:
             address: Any = sentinel.sentinel_get_master_addr_by_name(name)
             return address[0].decode(), int(address[1])
     raise LookupError("no Sentinel answers")

@@ -30,6 +30,8 @@ from typing import Any, Final, Self
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from gateway.local.ports import free_port
 from tests.support.times import PATIENCE, scaled
@@ -38,6 +40,9 @@ HOST: Final = "127.0.0.1"
 
 START_DEADLINE: Final = scaled(PATIENCE)
 """Seconds until a server must answer PING."""
+
+ONCE: Final = Retry(NoBackoff(), 0)
+"""By itself redis-py asks eleven times: a server that hangs would keep a thread for as many time-outs."""
 
 _POLL: Final = 0.01
 """Seconds between looks at a condition."""
@@ -207,7 +212,12 @@ class RedisServer:
 
     def _client(self) -> redis.Redis:
         return redis.Redis(
-            host=HOST, port=self.port, protocol=2, socket_timeout=START_DEADLINE, single_connection_client=True
+            host=HOST,
+            port=self.port,
+            protocol=2,
+            socket_timeout=START_DEADLINE,
+            single_connection_client=True,
+            retry=ONCE,
         )
 
     async def _start(self, *, from_snapshot: bool = False) -> None:

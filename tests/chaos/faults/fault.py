@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
+from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.target import NODES, Target
 
 __all__ = ["ALL_GRIDS", "CATALOGUE", "NODES", "REPLICATED", "SINGLE", "Fault", "Parameters", "fault"]
@@ -69,10 +70,13 @@ def fault(
     draw: Callable[[Random], Parameters] = nothing,
     settles: float = 1.0,
 ) -> Callable[[Callable[[Target, Parameters], AsyncIterator[None]]], Callable[[Target, Parameters], object]]:
-    """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary."""
+    """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary.
+
+    It is healed whatever happens meanwhile, so that it needs no ``finally``.
+    """
 
     def declare(strike: Callable[[Target, Parameters], AsyncIterator[None]]) -> Callable[[Target, Parameters], object]:
-        context = asynccontextmanager(strike)
+        context = _healing(strike)
         CATALOGUE[name] = Fault(
             name=name,
             summary=(strike.__doc__ or "").strip().splitlines()[0],
@@ -86,6 +90,24 @@ def fault(
         return context
 
     return declare
+
+
+def _healing(
+    strike: Callable[[Target, Parameters], AsyncIterator[None]],
+) -> Callable[[Target, Parameters], AbstractAsyncContextManager[None]]:
+    """Make a block of a fault: strikes, waits for what is in the block, and heals however that ends."""
+
+    @asynccontextmanager
+    async def context(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+        steps = strike(target, parameters)
+        await anext(steps)
+        try:
+            yield
+        finally:
+            async for _ in steps:
+                raise AssertionError(f"{strike.__name__} yields more than once")
+
+    return context
 
 
 def every_node() -> set[str]:
@@ -114,8 +136,9 @@ async def meanwhile(act: Callable[[], Any], every: float) -> AsyncIterator[None]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        (end,) = await ended(task)
+        if isinstance(end, Stuck):
+            raise end
 
 
 def summary_table(catalogue: Mapping[str, Fault] = CATALOGUE) -> list[tuple[str, str, str]]:

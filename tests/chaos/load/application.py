@@ -21,6 +21,7 @@ from gateway.client.types import SessionState, Update
 from gateway.core.codes import ErrorCode
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
+from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.load.crowd import ROOTS, Crowd
 
 SLACK: Final = 1.0
@@ -240,9 +241,9 @@ class Application:
             self.crowd.violated("bug", self.name, f"the client failed: {error!r}")
 
     async def _stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in await ended(*self._tasks):
+            if isinstance(end, Stuck):
+                self.crowd.violated("bug", self.name, str(end))
 
 
 class Publisher(Application):

@@ -1,0 +1,74 @@
+"""What does not end is given up, and says where it waited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.chaos.deadlines import Stuck, bounded, ended, waits_in
+from tests.chaos.faults.fault import CATALOGUE, Parameters, fault
+from tests.chaos.target import Target
+
+
+async def _wait_for_nothing() -> None:
+    await asyncio.Event().wait()
+
+
+async def _swallow(times: int) -> None:
+    for _ in range(times):
+        try:
+            await _wait_for_nothing()
+        except asyncio.CancelledError:
+            continue
+
+
+async def test_what_ends_in_time_is_returned_and_what_fails_is_raised() -> None:
+    async def seven() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    async def failing() -> None:
+        raise LookupError("gone")
+
+    assert await bounded(seven(), "counting", 10.0) == 7
+    with pytest.raises(LookupError, match="gone"):
+        await bounded(failing(), "looking", 10.0)
+
+
+async def test_what_does_not_end_is_cancelled_and_says_where_it_waited() -> None:
+    with pytest.raises(Stuck, match=r"waiting did not end within .* s; .*test_deadlines.py:\d+ _wait_for_nothing > "):
+        await bounded(_wait_for_nothing(), "waiting", 0.01)
+
+
+async def test_a_cancellation_that_is_swallowed_is_repeated_but_not_for_ever() -> None:
+    patient, stubborn = (asyncio.create_task(_swallow(times)) for times in (1, 1_000))
+    await asyncio.sleep(0)
+    ends = await ended(patient, within=60.0)
+    assert ends == [None]
+    (end,) = await ended(stubborn, within=0.01)
+    assert isinstance(end, Stuck)
+    assert "_wait_for_nothing" in str(end)
+    assert "_wait_for_nothing" in waits_in(stubborn)
+    while not stubborn.done():
+        stubborn.cancel()
+        await asyncio.sleep(0)
+    assert waits_in(stubborn) == ""
+
+
+async def test_a_fault_is_healed_also_if_the_run_gives_it_up() -> None:
+    done: list[str] = []
+
+    async def strike(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+        """Note what happens."""
+        done.append("struck")
+        yield
+        done.append("healed")
+
+    fault("of a test", seconds=(0.0, 0.0), claims=lambda _: set())(strike)
+    made = CATALOGUE.pop("of a test")
+    with pytest.raises(LookupError):
+        async with made.strike(None, {}):  # type: ignore[arg-type]
+            raise LookupError
+    assert done == ["struck", "healed"]
