@@ -20,6 +20,7 @@ from tests.chaos.deadlines import Stuck, bounded, ended
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
 from tests.chaos.load.crowd import ROOTS, Crowd
+from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
 from tests.chaos.load.witness import Witness
 from tests.chaos.plan import Plan, Step
 from tests.chaos.reader import UNREADABLE, Reader
@@ -67,13 +68,13 @@ LISTENERS: Final = 16
 SLOW: Final = 3
 HABITS: Final = (
     frozenset[str](),
-    frozenset({"absent"}),
-    frozenset({"deaf", "mute"}),
-    frozenset({"leaver"}),
-    frozenset({"leaver", "absent"}),
-    frozenset({"leaver", "mute"}),
-    frozenset({"absent", "deaf"}),
-    frozenset({"backlog"}),
+    frozenset({ABSENT}),
+    frozenset({DEAF, MUTE}),
+    frozenset({LEAVER}),
+    frozenset({LEAVER, ABSENT}),
+    frozenset({LEAVER, MUTE}),
+    frozenset({ABSENT, DEAF}),
+    frozenset({BACKLOG}),
 )
 """Of the witnesses, one each."""
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 import orjson
 from aiohttp import web
 
 from gateway.local.ports import LOOPBACK
-from tests.chaos.load.witness import SUBPROTOCOL
+from tests.chaos.load.wire import SUBPROTOCOL, Packet
 from tests.support.numbering import packets_of
-
-Packet = dict[str, Any]
 
 Harm = Callable[[Packet], Packet]
 """Returns what a client gets in the place of a packet, under the same number."""

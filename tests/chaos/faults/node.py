@@ -26,8 +26,7 @@ async def _killed(target: Target, parameters: Parameters) -> AsyncIterator[None]
     """A node is killed with SIGKILL and started again."""
     await target.stack.kill_node(parameters["node"])
     yield
-    target.stack.launch_node(parameters["node"])
-    await target.ready(parameters["node"])
+    await target.back(parameters["node"])
 
 
 @fault("node-stopped", seconds=(0.3, 2.0), draw=a_node, claims=_claim, settles=RECOVERS)
@@ -52,8 +51,7 @@ async def _drained(target: Target, parameters: Parameters) -> AsyncIterator[None
     """A node is drained by SIGTERM and started again."""
     await target.drain(parameters["node"])
     yield
-    target.stack.launch_node(parameters["node"])
-    await target.ready(parameters["node"])
+    await target.back(parameters["node"])
 
 
 def _some_sessions(random: Random) -> Parameters:
@@ -101,5 +99,4 @@ async def _flaps(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     await asyncio.sleep(parameters["between"])
     await target.stack.kill_node(node)
     yield
-    target.stack.launch_node(node)
-    await target.ready(node)
+    await target.back(node)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
 
@@ -45,17 +46,41 @@ def _a_tail_and_a_node(random: Random) -> Parameters:
     return {**_a_tail(random), "node": random.choice(NODES)}
 
 
+@asynccontextmanager
+async def _master_lost(target: Target, tag: str, *, tail: float = 0.0) -> AsyncIterator[None]:
+    """Kill a master and wait for what is in the block; then a replica takes over, and the dead one comes back empty.
+
+    Args:
+        target: the cluster.
+        tag: hash tag whose master is hit.
+        tail: seconds before it dies from which on its replica gets nothing any more.
+    """
+    grid = target.replicated
+    master = await grid.master(tag)
+    async with target.tail_is_lost():
+        if tail:
+            await grid.cut_replication(master)
+            await asyncio.sleep(tail)
+        master.kill()
+        yield
+        await grid.promoted(tag, master)
+        await master.restart()
+        await grid.whole()
+
+
+@asynccontextmanager
+async def _told_to_masters(target: Target, strike: Sequence[str], heal: Sequence[str]) -> AsyncIterator[None]:
+    """Send all masters a command, wait for what is in the block, and send them another."""
+    await target.replicated.everywhere(*strike)
+    yield
+    await target.replicated.everywhere(*heal)
+
+
 @fault("master-killed", seconds=(0.5, 4.0), draw=_a_master, claims=_claim, grids=REPLICATED, settles=RESTORED)
 async def _killed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A master is killed with SIGKILL, a replica promoted; the dead one comes back empty, as a replica."""
-    grid = target.replicated
-    master = await grid.master(parameters["tag"])
-    async with target.tail_is_lost():
-        master.kill()
+    async with _master_lost(target, parameters["tag"]):
         yield
-        await grid.promoted(parameters["tag"], master)
-        await master.restart()
-        await grid.whole()
 
 
 @fault("master-stopped", seconds=(0.2, 8.0), draw=_a_master, claims=_claim, grids=REPLICATED, settles=RESTORED)
@@ -73,16 +98,8 @@ async def _stopped(target: Target, parameters: Parameters) -> AsyncIterator[None
 @fault("tail-lost", seconds=(0.5, 2.0), draw=_a_tail, claims=_claim_memory, grids=REPLICATED, settles=RESTORED)
 async def _tail_lost(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A replica is promoted that lacks the last moments of its master."""
-    grid = target.replicated
-    master = await grid.master(parameters["tag"])
-    async with target.tail_is_lost():
-        await grid.cut_replication(master)
-        await asyncio.sleep(parameters["tail"])
-        master.kill()
+    async with _master_lost(target, parameters["tag"], tail=parameters["tail"]):
         yield
-        await grid.promoted(parameters["tag"], master)
-        await master.restart()
-        await grid.whole()
 
 
 @fault(
@@ -95,21 +112,12 @@ async def _tail_lost(target: Target, parameters: Parameters) -> AsyncIterator[No
 )
 async def _tail_lost_with_node(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A machine with a master and a node dies, and the replica that is promoted lacks its last moments."""
-    grid = target.replicated
-    master = await grid.master(parameters["tag"])
     began = target.now()
-    async with target.tail_is_lost():
-        await grid.cut_replication(master)
-        await asyncio.sleep(parameters["tail"])
-        master.kill()
+    async with _master_lost(target, parameters["tag"], tail=parameters["tail"]):
         await target.stack.kill_node(parameters["node"])
         target.excused.append((began, target.now()))
         yield
-        await grid.promoted(parameters["tag"], master)
-        target.stack.launch_node(parameters["node"])
-        await master.restart()
-        await grid.whole()
-    await target.ready(parameters["node"])
+    await target.back(parameters["node"])
 
 
 @fault(
@@ -122,35 +130,26 @@ async def _tail_lost_with_node(target: Target, parameters: Parameters) -> AsyncI
 )
 async def _starts_during_failover(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A node is started just when a master has died."""
-    grid = target.replicated
-    master = await grid.master(parameters["tag"])
     await target.stack.kill_node(parameters["node"])
-    async with target.tail_is_lost():
-        master.kill()
+    async with _master_lost(target, parameters["tag"]):
         target.stack.launch_node(parameters["node"])
         yield
-        await grid.promoted(parameters["tag"], master)
-        await master.restart()
-        await grid.whole()
     await target.ready(parameters["node"])
 
 
 @fault("masters-paused", seconds=(0.3, 3.0), claims=_claim, grids=REPLICATED)
 async def _paused(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """All masters answer no write for a time (CLIENT PAUSE)."""
-    grid = target.replicated
-    await grid.everywhere("CLIENT", "PAUSE", "60000", "WRITE")
-    yield
-    await grid.everywhere("CLIENT", "UNPAUSE")
+    async with _told_to_masters(target, ("CLIENT", "PAUSE", "60000", "WRITE"), ("CLIENT", "UNPAUSE")):
+        yield
 
 
 @fault("masters-without-replicas", seconds=(0.3, 3.0), claims=_claim, grids=REPLICATED)
 async def _without_replicas(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """All masters refuse writes because too few replicas are in touch (NOREPLICAS)."""
-    grid = target.replicated
-    await grid.everywhere("CONFIG", "SET", "min-replicas-to-write", "9")
-    yield
-    await grid.everywhere("CONFIG", "SET", "min-replicas-to-write", "0")
+    setting = ("CONFIG", "SET", "min-replicas-to-write")
+    async with _told_to_masters(target, (*setting, "9"), (*setting, "0")):
+        yield
 
 
 @fault("masters-close-connections", seconds=(0.1, 2.0), claims=_claim, grids=REPLICATED)

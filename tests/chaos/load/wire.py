@@ -1,0 +1,184 @@
+"""The state of one session as protocol.md asks of a client: numbers, acknowledgements, requests, promises. Pure.
+
+It knows no connection and no time. Packets go in and come out as they are on the wire, and what is wrong with one that
+came in is told to a function.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from tests.chaos.account.sessions import Identity
+
+SUBPROTOCOL: Final = "gateway.v1.json"
+
+Packet: TypeAlias = dict[str, Any]
+
+Violated: TypeAlias = Callable[[str, str], None]
+"""Takes the promise that was broken, and what was seen."""
+
+
+class Wire:
+    """One session, from its first welcome on.
+
+    Args:
+        welcome: that created it.
+        principal: who it belongs to.
+        properties: user-defined ones that the hello gave it.
+        violated: is told what is wrong with what came in.
+
+    Attributes:
+        id: of the session.
+        token: to resume with.
+        node: the route hint.
+        window: granted, in seconds.
+        silence: seconds after which the node is given up (``ping_timeout``).
+        bound: packets that may be unacknowledged.
+        received: id of the last packet received in order.
+        acknowledged: what was last told of that.
+        requests: without a reply, by number.
+        properties: user-defined ones that were promised.
+        selections: that were promised.
+    """
+
+    def __init__(self, welcome: Packet, principal: str, properties: Packet, violated: Violated) -> None:
+        self.id: str = welcome["session"]
+        self.window: float = welcome["window"]
+        self.received = self.acknowledged = 0
+        self.requests: OrderedDict[int, Packet] = OrderedDict()
+        self.properties: dict[str, str] = dict(properties)
+        self.selections: list[str] = []
+        self._principal = principal
+        self._violated = violated
+        self._sent: list[tuple[int, Packet]] = []
+        self._next_id = self._next_request = 1
+        self._attempt = self._answered = 0
+        self._take_advice(welcome)
+
+    # --- Coming back (4.2, 5.4, 5.5) ------------------------------------------------------------------------------
+
+    def resume(self) -> Packet:
+        """Make the first packet of the next connection."""
+        self._attempt += 1
+        return {
+            "type": "resume",
+            "token": self.token,
+            "attempt": self._attempt,
+            "received": self.received,
+            "oldest": self._oldest,
+        }
+
+    def resumed(self, welcome: Packet) -> bool:
+        """Take the welcome of a resume in.
+
+        Returns:
+            Whether no resume before it was left without an answer, since the last welcome.
+        """
+        only = self._attempt == self._answered + 1
+        self._answered = self._attempt
+        self._take_advice(welcome)
+        received = welcome["received"]
+        if welcome["outcome"] == "reattached":
+            if not self._oldest - 1 <= received < self._next_id:
+                self._violated("P2", f"reattached with received {received}, of {self._oldest} to {self._next_id - 1}")
+            self._sent = [(number, packet) for number, packet in self._sent if number > received]
+            self.acknowledged = self.received
+            return only
+        if received != 0:
+            self._violated("P2", f"failed_over with received {received}")
+        self.received = self.acknowledged = 0
+        self._sent.clear()
+        self._next_id = 1
+        for number, body in self.requests.items():
+            self._number({**body, "request": number, "resubmitted": True})
+        return only
+
+    def unacknowledged(self) -> list[Packet]:
+        """List what is to be sent again, with its numbers."""
+        return [{"id": number, **packet} for number, packet in self._sent]
+
+    def may_be(self) -> list[Identity]:
+        """Tell what the session may be: without an answer, each request may have been executed, in their order."""
+        properties, selections = dict(self.properties), list(self.selections)
+        allowed = [Identity(self.id, self._principal, dict(properties), tuple(selections))]
+        for body in self.requests.values():
+            if body["type"] == "subscribe":
+                selections.append(f"+{body['selector']}")
+            elif body["type"] == "properties":
+                properties |= body["set"]
+            allowed.append(Identity(self.id, self._principal, dict(properties), tuple(selections)))
+        return allowed
+
+    # --- What comes in --------------------------------------------------------------------------------------------
+
+    def take_number(self, packet: Packet) -> None:
+        """See that numbers follow (5.1, 5.7); without one, a packet has the number above that before it."""
+        number = packet.get("id", self.received + 1)
+        if number != self.received + 1:
+            self._violated("P2", f"packet {number} came after packet {self.received}: {str(packet)[:200]}")
+        self.received = number
+        if packet.get("received") is not None:
+            self.take_acknowledgement(packet["received"])
+
+    def take_acknowledgement(self, received: int) -> None:
+        """Forget what the node has."""
+        if received >= self._next_id:
+            self._violated("P2", f"packet {received} is acknowledged, {self._next_id - 1} was the last that was sent")
+        self._sent = [(number, packet) for number, packet in self._sent if number > received]
+
+    def take_reply(self, packet: Packet) -> Packet | None:
+        """Find the request that a reply answers, and take what it promises in.
+
+        Returns:
+            The body of the request; None if there is none, which is a violation.
+        """
+        body = self.requests.pop(packet["request"], None)
+        if body is None:
+            self._violated("P5", f"a reply came to request {packet['request']}, which has none open: {packet}")
+        elif packet.get("error") is None and body["type"] == "properties":
+            self.properties |= body["set"]
+        return body
+
+    def is_asked_for(self, topic: str) -> bool:
+        """Tell whether a topic is selected, or may be already."""
+        asked = [f"+{body['selector']}" for body in self.requests.values() if body["type"] == "subscribe"]
+        return any(topic.startswith(f"{selection[1:-3]}/") for selection in (*self.selections, *asked))
+
+    # --- What goes out --------------------------------------------------------------------------------------------
+
+    @property
+    def next_request(self) -> int:
+        """The number of the next request."""
+        return self._next_request
+
+    def request(self, body: Packet) -> Packet:
+        """Number a request."""
+        number = self._next_request
+        self._next_request += 1
+        self.requests[number] = body
+        return self._number({**body, "request": number})
+
+    def acknowledgement(self) -> Packet:
+        """Acknowledge all that was received."""
+        self.acknowledged = self.received
+        return {"type": "ack", "received": self.received}
+
+    # --- Inside ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _oldest(self) -> int:
+        return self._sent[0][0] if self._sent else self._next_id
+
+    def _take_advice(self, welcome: Packet) -> None:
+        self.token: str = welcome["token"]
+        self.node: str = welcome["node"]
+        self.silence: float = welcome["ping_timeout"]
+        self.bound: int = welcome["limits"]["resend_packets"]
+
+    def _number(self, packet: Packet) -> Packet:
+        number = self._next_id
+        self._next_id += 1
+        self._sent.append((number, packet))
+        return {"id": number, **packet}
