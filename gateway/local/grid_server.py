@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -48,7 +49,16 @@ class GridRestart(StrEnum):
 class GridServer:
     """One redis-server with a folder of its own."""
 
-    def __init__(self, program: str, *, port: int, folder: Path, logs: Path, detached: bool = False) -> None:
+    def __init__(
+        self,
+        program: str,
+        *,
+        port: int,
+        folder: Path,
+        logs: Path,
+        detached: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Describe the server; nothing starts yet.
 
         Args:
@@ -57,6 +67,7 @@ class GridServer:
             folder: for its configuration, data and snapshots.
             logs: folder for its log.
             detached: whether it outlives this process.
+            environment: variables in addition to ours.
         """
         self.port = port
         self._folder = folder
@@ -64,7 +75,11 @@ class GridServer:
         self._snapshots = folder / "snapshots"
         self._configuration = folder / "redis.conf"
         self.process = ManagedProcess(
-            "redis", [program, str(self._configuration)], log=logs / "redis.log", detached=detached
+            "redis",
+            [program, str(self._configuration)],
+            log=logs / "redis.log",
+            environment=environment,
+            detached=detached,
         )
 
     @property

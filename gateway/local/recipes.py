@@ -51,6 +51,7 @@ class Recipes:
             folder=self._folder.redis,
             logs=self._folder.logs,
             detached=self._options.detached,
+            environment=self._options.grid_environment,
         )
 
     def node(self, node: str, grid: str, settings: Mapping[str, object]) -> ManagedProcess:

@@ -16,7 +16,7 @@ import pytest
 from gateway.local.ports import PortsTaken
 from gateway.local.processes import ProcessFailed
 from tests.chaos.faults import CATALOGUE
-from tests.chaos.faults.fault import summary_table
+from tests.chaos.faults.fault import possible, summary_table
 from tests.chaos.plan import Plan, PlanUnreadable, draw
 from tests.chaos.report import report
 from tests.chaos.run import strike
@@ -73,7 +73,9 @@ def main(
         if file is not None:
             plan = Plan.read(file, CATALOGUE)
         else:
-            chosen = [CATALOGUE[name] for name in _names(faults, without)]
+            chosen, missing = possible(CATALOGUE[name] for name in _names(faults, without))
+            for name, why in missing.items():
+                click.echo(f"{name} is left out: {why}")
             seed = secrets.randbelow(1 << 32) if seed is None else seed
             plan = draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen)
     except PlanUnreadable as unreadable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -173,15 +173,16 @@ class ReplicatedGrid:
 
 
 @contextmanager
-def replicated_grid(kind: str) -> Iterator[ReplicatedGrid]:
+def replicated_grid(kind: str, environment: Mapping[str, str]) -> Iterator[ReplicatedGrid]:
     """Start a grid with replicas; blocks for some seconds, and so does the end.
 
     Args:
         kind: ``sentinel`` or ``cluster``.
+        environment: more variables of masters and replicas.
     """
     if kind == "sentinel":
-        with RedisSentinels() as sentinels:
+        with RedisSentinels(environment=environment) as sentinels:
             yield ReplicatedGrid(SentinelServers(sentinels))
     else:
-        with RedisCluster(replicas=1) as servers:
+        with RedisCluster(replicas=1, environment=environment) as servers:
             yield ReplicatedGrid(ClusterServers(servers))

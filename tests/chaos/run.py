@@ -14,10 +14,12 @@ from typing import Any, Final
 
 from gateway.client.errors import SessionEnded
 from tests.chaos.account.account import Account
+from tests.chaos.account.clock import Told, judge_clock, judge_shifts, read_told
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended
 from tests.chaos.faults import CATALOGUE
+from tests.chaos.faults.fault import possible
 from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
@@ -59,6 +61,9 @@ of its own, which are shorter in sum."""
 
 TOLD: Final = 90.0
 """Seconds, on a quiet machine, for reading the whole grid and the logs once more."""
+
+CLOCK_SET: Final = "redis-clock-set"
+"""The fault for which Redis needs a clock of its own."""
 
 RECENT: Final = 10.0
 """Seconds before a violation in which the faults are named with it."""
@@ -182,7 +187,7 @@ class Run:
                 await exits.enter_async_context(self._background(self._copy(), "copy"))
             async with self._load():
                 await self._part(self._strike_all(), "striking", self._plan.seconds + STRUCK)
-                await self._part(self._heal(), "healing", 2 * HEALED + READY)
+                await self._part(self._heal(), "healing", 3 * HEALED + READY)
                 await self._part(self._converge(), "hearing everybody", HEARD)
                 await self._part(self._end(), "saying bye", 2 * CLOSED)
         await self._part(self._look_at_remains(), "looking at what is left", WINDOW + HEALED + TOLD)
@@ -307,8 +312,22 @@ class Run:
             proxy.heal()
         for wrong in await self._target.healed(HEALED):
             self._crowd.violated("P10", "cluster", f"{HEALED:g} s after all faults: {wrong}")
+        if self._target.clock_off:
+            await self._compare_clocks()
         self._outcome.figures["healed after"] = f"{self.now() - began:.1f} s"
         self._tell(f"{self.now():6.1f} s  healed")
+
+    async def _compare_clocks(self) -> None:
+        """Every node finds that the clock of Redis is right again."""
+        wrong: list[Violation] = []
+
+        async def right() -> bool:
+            nonlocal wrong
+            wrong = judge_shifts(self.now(), await self._target.clock_shifts())
+            return not wrong
+
+        if not await _in_time(right, HEALED):
+            self.account.found += wrong
 
     async def _converge(self) -> None:
         """Everybody gets to hear again, and holds what is there; then welcomes count what open connections folded."""
@@ -424,9 +443,14 @@ class Run:
         self._outcome.figures["nothing left after"] = f"{self.now() - began:.1f} s"
         for server, count in self._connections.items():
             self.account.found += judge_connections(self.now(), server, count, len(self._target.stack.node_names))
+        told: list[Told] = []
         for node in self._target.stack.node_names:
             lines = self._target.stack.log_of(node).read_text(errors="replace").splitlines()
             self.account.found += judge_log(node, lines, began=self._epoch)
+            told += read_told(node, lines, began=self._epoch)
+        self.account.found += judge_clock(told, self._target.clock_off)
+        if self._target.clock_off:
+            self._outcome.figures["clock of Redis"] = f"set {len(self._target.clock_off)} times, told {len(told)} times"
 
     def _figures(self) -> None:
         account = self.account
@@ -446,6 +470,9 @@ class Run:
             "most clients of a Redis": str(max(self._connections.values(), default=0)),
             **self._outcome.figures,
         }
+        missing = possible(each for each in CATALOGUE.values() if self._plan.grid in each.grids)[1]
+        if missing:
+            self._outcome.figures["not on this machine"] = "; ".join(f"{name}: {why}" for name, why in missing.items())
 
 
 class _Beacon(Publisher):
@@ -492,7 +519,8 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
         folder: for data and logs.
         tell: takes lines that show how it goes on.
     """
-    async with running(plan.grid, folder) as target:
+    clocked = any(step.fault == CLOCK_SET for step in plan.steps)
+    async with running(plan.grid, folder, clocked=clocked) as target:
         return await Run(plan, target, tell).run()
 
 

@@ -15,8 +15,10 @@ from gateway.local import admin
 from gateway.local.links import Links
 from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.stack import Stack
+from tests.chaos.account.clock import Off
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
 from tests.support.faults import eventually
+from tests.support.redis_clock import Clock
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
@@ -69,10 +71,12 @@ class Target:
         stack: nodes, HAProxy, links and, with one Redis, that.
         replicated: the grid, if it is not one Redis.
         kind: ``single``, ``sentinel`` or ``cluster``.
+        clock: of all Redis, if it can be set.
 
     Attributes:
         lineage: changes whenever Redis may have other data than before.
         saved: name of the newest copy of the data of the one Redis.
+        clock_off: when the clock of Redis was off.
         excused: since when sessions may have been lost with their node and what the grid held of them: (from, to).
         now: returns the seconds since the beginning of the run.
         about_to_forget: called before the grid forgets; reads what it holds.
@@ -80,7 +84,7 @@ class Target:
         live_sessions: returns the sessions that live.
     """
 
-    def __init__(self, stack: Stack, replicated: ReplicatedGrid | None, kind: str) -> None:
+    def __init__(self, stack: Stack, replicated: ReplicatedGrid | None, kind: str, clock: Clock | None = None) -> None:
         self.stack = stack
         self.kind = kind
         self.lineage = 0
@@ -91,7 +95,10 @@ class Target:
         self.live_sessions: Callable[[], Sequence[str]] = list
         began = time.monotonic()
         self.now: Callable[[], float] = lambda: time.monotonic() - began
+        self.clock_off: list[Off] = []
         self._replicated = replicated
+        self._clock = clock
+        self._clock_set: tuple[float, int] | None = None
         self._saves = 0
 
     @property
@@ -173,6 +180,22 @@ class Target:
         await self.stack.save_grid(name)
         self.saved = name
 
+    def set_clock(self, seconds: int) -> None:
+        """Set the clock of all Redis so many seconds ahead of the right time; 0 sets it right."""
+        assert self._clock is not None, "Redis was started with a clock of its own"
+        self._clock.set(seconds)
+        before, self._clock_set = self._clock_set, (self.now(), seconds) if seconds else None
+        if before is not None:
+            self.clock_off.append(Off(before[0], self.now(), before[1]))
+
+    async def clock_shifts(self) -> dict[str, float]:
+        """Tell by how many seconds each node takes the clock of Redis to be ahead."""
+        found = {}
+        for node in self.stack.node_names:
+            with suppress(*admin.UNREACHABLE):
+                found[node] = (await self.stack.metrics(node))["gateway_grid_clock_shift_seconds"]
+        return found
+
     @asynccontextmanager
     async def grid_changes(self) -> AsyncIterator[None]:
         """Note that Redis is replaced meanwhile."""
@@ -234,17 +257,22 @@ async def _nothing_to_read() -> None:
 
 
 @asynccontextmanager
-async def running(kind: str, folder: Path) -> AsyncIterator[Target]:
+async def running(kind: str, folder: Path, *, clocked: bool = False) -> AsyncIterator[Target]:
     """Start a cluster on a grid of a kind, and stop it at the end.
 
     Args:
         kind: ``single``, ``sentinel`` or ``cluster``.
         folder: for data and logs.
+        clocked: whether Redis gets a clock that can be set; it looks into a file then whenever it needs the time.
     """
+    clock = Clock() if clocked else None
+    environment = {} if clock is None else clock.environment
     async with AsyncExitStack() as exits:
         replicated: ReplicatedGrid | None = None
         if kind != "single":
-            replicated = exits.enter_context(replicated_grid(kind))
+            replicated = exits.enter_context(replicated_grid(kind, environment))
         url = "" if replicated is None else replicated.url
-        stack = await exits.enter_async_context(cluster(folder, link_proxies=True, grid_url=url, **SETTINGS))
-        yield Target(stack, replicated, kind)
+        stack = await exits.enter_async_context(
+            cluster(folder, link_proxies=True, grid_url=url, grid_environment=environment, **SETTINGS)
+        )
+        yield Target(stack, replicated, kind, clock)

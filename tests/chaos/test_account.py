@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.chaos.account.account import Account
+from tests.chaos.account.clock import LASTS, Off, Told, judge_clock, judge_shifts, read_told
 from tests.chaos.account.folds import Welcome
 from tests.chaos.account.publishes import Entry, Publishes, Snapshot
 from tests.chaos.account.remains import (
@@ -402,6 +403,42 @@ def test_who_has_the_publish_that_nodes_put_back_under_a_higher_version_has_it()
     assert account.behind({"t/1": (16, 2 * SECOND + 3)}, ["listener"]).keys() == {"listener"}
 
 
+# --- The clock of Redis -----------------------------------------------------------------------------------------------
+
+OFF = Off(10.0, 16.0, 40.0)
+"""For 6 s the clock was 40 s ahead."""
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([(11.0, 40.2), (17.0, 0.1)], [], id="as it was"),
+        pytest.param([(11.0, 40.2)], [], id="that it is right again need not be told, as metrics are compared"),
+        pytest.param([], ["P7"], id="nobody has noticed"),
+        pytest.param([(17.0, 0.0)], ["P7"], id="only the end was noticed"),
+        pytest.param([(11.0, 40.2), (12.0, 80.4)], ["P7"], id="two nodes took the same step for two"),
+        pytest.param([(11.0, -40.0)], ["P7", "P7"], id="in the wrong direction"),
+        pytest.param([(5.0, 40.0), (11.0, 40.0)], ["P7"], id="before it happened"),
+        pytest.param([(11.0, 40.0), (90.0, 0.0)], ["P7"], id="long after all was over"),
+    ],
+)
+def test_nodes_tell_how_the_clock_was_set(told: list[tuple[float, float]], expected: list[str]) -> None:
+    assert promises(judge_clock([Told(at, "n1", shift) for at, shift in told], [OFF])) == expected
+
+
+def test_a_clock_that_was_hardly_off_may_be_missed() -> None:
+    assert judge_clock([], [Off(10.0, 10.0 + LASTS / 2, 40.0)]) == []
+
+
+def test_at_the_end_every_node_finds_the_clock_right() -> None:
+    assert promises(judge_shifts(50.0, {"n1": 0.4, "n2": 40.0, "n3": -1.0})) == ["P7"]
+
+
+def test_what_nodes_tell_of_the_clock_is_read_from_their_logs() -> None:
+    lines = [line("grid_clock_stepped", 103.0, "warning", seconds=40.0, shift_seconds=40.5), line("grid_away", 104.0)]
+    assert read_told("n1", lines, began=100.0) == [Told(3.0, "n1", 40.5)]
+
+
 # --- What is left -----------------------------------------------------------------------------------------------------
 
 
@@ -423,7 +460,7 @@ def test_connections_are_bounded() -> None:
     assert promises(judge_connections(1.0, "redis", 3 * MOST_CONNECTIONS + 1, 3)) == ["P10"]
 
 
-def line(event: str, at: float, level: str = "error", **fields: str) -> str:
+def line(event: str, at: float, level: str = "error", **fields: object) -> str:
     time = datetime.fromtimestamp(at, UTC).isoformat()
     return json.dumps({"time": time, "level": level, "event": event, **fields})
 

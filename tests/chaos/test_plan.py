@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,18 @@ def test_the_command_lists_and_shows_without_striking(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.output
     assert Plan.read(tmp_path / "cluster-5" / "plan.json", CATALOGUE).seed == 5
+
+
+def test_a_fault_that_this_machine_cannot_do_is_left_out_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    arguments = ["--dry", "--seed", "1", "--minutes", "5", "--folder", str(tmp_path)]
+    shown = CliRunner().invoke(main, [*arguments, "--faults", "redis-clock-set,link-cut"])
+    assert shown.exit_code == 0
+    assert "redis-clock-set is left out: the clock of Redis" in shown.output
+    steps = Plan.read(tmp_path / "single-1" / "plan.json", CATALOGUE).steps
+    assert {step.fault for step in steps} == {"link-cut"}
 
 
 @pytest.mark.parametrize("arguments", [["--faults", "earthquake"], ["--grid", "paper"], ["--minutes", "0.01"]])

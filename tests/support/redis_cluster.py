@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -68,14 +68,22 @@ class RedisCluster:
         masters: how many have slots.
         replicas: how many each of them has.
         aof: write every change to disk before answering it, so that a kill loses nothing.
+        environment: more variables of all nodes.
 
     Attributes:
         nodes: masters first, as they began.
     """
 
-    def __init__(self, *, masters: int = 3, replicas: int = 0, aof: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        masters: int = 3,
+        replicas: int = 0,
+        aof: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._masters = masters
-        self.nodes = [ClusterServer(aof=aof) for _ in range(masters * (1 + replicas))]
+        self.nodes = [ClusterServer(aof=aof, environment=environment) for _ in range(masters * (1 + replicas))]
 
     @property
     def url(self) -> str:

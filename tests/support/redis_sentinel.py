@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -86,10 +86,19 @@ class RedisSentinels:
         replicas: of the master.
         sentinels: how many watch.
         aof: write every change to disk before answering it, so that a kill loses nothing.
+        environment: more variables of master and replicas.
     """
 
-    def __init__(self, *, replicas: int = 1, sentinels: int = 3, aof: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        replicas: int = 1,
+        sentinels: int = 3,
+        aof: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._aof = aof
+        self._environment = environment
         self._replicas = replicas
         self._sentinels = sentinels
         self.redis: list[RedisServer] = []
@@ -156,13 +165,16 @@ class RedisSentinels:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        master = RedisServer(aof=self._aof, arguments=("--repl-diskless-sync-delay", "0"))
+        master = RedisServer(
+            aof=self._aof, arguments=("--repl-diskless-sync-delay", "0"), environment=self._environment
+        )
         self.redis.append(master)
         master.__enter__()
         for _ in range(self._replicas):
             replica = RedisServer(
                 aof=self._aof,
                 arguments=("--replicaof", f"{HOST} {master.port}", "--repl-diskless-sync-delay", "0"),
+                environment=self._environment,
             )
             self.redis.append(replica)
             replica.__enter__()

@@ -12,7 +12,7 @@ async with cluster(tmp_path, nodes=3, window_default=5) as stack:
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ async def cluster(
     grid_proxy: bool = False,
     link_proxies: bool = False,
     grid_url: str = "",
+    grid_environment: Mapping[str, str] | None = None,
     observation: Observation | None = None,
     **settings: object,
 ) -> AsyncIterator[Stack]:
@@ -52,13 +53,14 @@ async def cluster(
         grid_proxy: True to have ``stack.grid_proxy`` between the nodes and Redis.
         link_proxies: True to have ``stack.links``, a proxy on every link.
         grid_url: of a grid that the test has started itself, in place of a Redis of the stack's own.
+        grid_environment: more variables of the stack's own Redis.
         observation: how closely a Prometheus watches; without it there is none.
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2). The journal is off, as it is by default: it
             outlives sessions, and most tests count what is left of them.
     """
     settings = {"journal": "false", **settings}
     parts: dict[str, Any] = {"balancer": balancer, "grid_proxy": grid_proxy, "link_proxies": link_proxies}
-    parts |= {"grid_url": grid_url, "observation": observation}
+    parts |= {"grid_url": grid_url, "grid_environment": grid_environment or {}, "observation": observation}
     stack = await _start(folder, nodes, parts, settings)
     try:
         yield stack

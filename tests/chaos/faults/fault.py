@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -38,6 +38,7 @@ class Fault:
             ``balancer``, ``clients``.
         strike: does it on entering, and ends it on leaving.
         settles: seconds after its end in which what it claims is still left alone.
+        unavailable: tells why it cannot be done on this machine; empty if it can be.
     """
 
     name: str
@@ -48,6 +49,14 @@ class Fault:
     claims: Callable[[Parameters], frozenset[str]]
     strike: Callable[[Target, Parameters], AbstractAsyncContextManager[None]]
     settles: float = 1.0
+    unavailable: Callable[[], str] = lambda: ""
+
+
+def possible(faults: Iterable[Fault]) -> tuple[list[Fault], dict[str, str]]:
+    """Part faults into those that can be done on this machine, and why the others cannot, by name."""
+    reasons = {each.name: (each, each.unavailable()) for each in faults}
+    usable = [each for each, why in reasons.values() if not why]
+    return usable, {name: why for name, (_, why) in reasons.items() if why}
 
 
 def nothing(random: Random) -> Parameters:
@@ -69,6 +78,7 @@ def fault(
     grids: frozenset[str] = ALL_GRIDS,
     draw: Callable[[Random], Parameters] = nothing,
     settles: float = 1.0,
+    unavailable: Callable[[], str] = lambda: "",
 ) -> Callable[[Callable[[Target, Parameters], AsyncIterator[None]]], Callable[[Target, Parameters], object]]:
     """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary.
 
@@ -86,6 +96,7 @@ def fault(
             claims=lambda parameters: frozenset(claims(parameters)),
             strike=context,
             settles=settles,
+            unavailable=unavailable,
         )
         return context
 

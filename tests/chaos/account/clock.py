@@ -1,0 +1,113 @@
+"""What nodes have found of a clock of Redis that was set (ADR 0034): alone that sessions live on is not enough.
+
+Every step that lasts is told by some node, with what the clock was really set by; nothing else is told; and at the end
+every node takes the clock for what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tests.chaos.account.violation import Violation
+
+UNNOTICED: Final = 5.0
+"""Seconds by which the clock of Redis may be off without being taken for set; so says the decision."""
+
+EXACT: Final = UNNOTICED + 1.0
+"""Seconds by which what nodes make of a clock may differ from what it was set to."""
+
+FOUND: Final = 15.0
+"""Seconds within which what nodes tell must have been true: for a node that was away, and meets another clock."""
+
+LASTS: Final = 3.0
+"""Seconds for which a clock must be off, so that nodes must have told of it: some renewals of a lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A node has recorded that the clock of Redis was set.
+
+    Attributes:
+        at: when.
+        node: which.
+        shift: by how many seconds it is ahead of the time of the grid since.
+    """
+
+    at: float
+    node: str
+    shift: float
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """The clock was off for a time, in seconds since the beginning of the run.
+
+    Attributes:
+        began: when it was set.
+        ended: when it was set right.
+        seconds: by how many it was ahead.
+    """
+
+    began: float
+    ended: float
+    seconds: float
+
+
+def read_told(node: str, lines: Iterable[str], *, began: float) -> list[Told]:
+    """Find in the log of a node what it has recorded.
+
+    Args:
+        node: whose.
+        lines: of the log.
+        began: the beginning of the run, in seconds since 1970.
+    """
+    found = []
+    for line in lines:
+        if '"grid_clock_stepped"' in line:
+            entry = json.loads(line)
+            at = datetime.fromisoformat(entry["time"]).timestamp() - began
+            found.append(Told(at, node, float(entry["shift_seconds"])))
+    return found
+
+
+def judge_clock(told: Sequence[Told], off: Sequence[Off]) -> list[Violation]:
+    """Compare what nodes have recorded with how the clock was set.
+
+    Args:
+        told: by all nodes.
+        off: when the clock was off; it was right at all other times.
+    """
+    violations = []
+    for each in told:
+        near = [step for step in off if step.began <= each.at <= step.ended + FOUND]
+        # It is right between and after steps, and a node that was away may have met the clock before or after one.
+        true = [0.0, *(step.seconds for step in near)] if near else []
+        if not any(abs(each.shift - seconds) <= EXACT for seconds in true):
+            what = f"told that the clock of Redis is ahead by {each.shift:g} s, and it was by {true or 'nothing'}"
+            violations.append(Violation("P7", each.at, each.node, what))
+    for step in off:
+        known = any(
+            step.began <= each.at <= step.ended + FOUND and abs(each.shift - step.seconds) <= EXACT for each in told
+        )
+        if not known and step.ended - step.began >= LASTS:
+            what = f"was set by {step.seconds:g} s for {step.ended - step.began:.1f} s, and no node told of it"
+            violations.append(Violation("P7", step.began, "the clock of Redis", what))
+    return violations
+
+
+def judge_shifts(at: float, shifts: Mapping[str, float]) -> list[Violation]:
+    """See that every node takes the clock for what it is, once it is right.
+
+    Args:
+        at: when the metrics were read.
+        shifts: by node, ``gateway_grid_clock_shift_seconds``.
+    """
+    return [
+        Violation("P7", at, node, f"takes the clock of Redis for {shift:g} s ahead, and it is right")
+        for node, shift in shifts.items()
+        if abs(shift) > EXACT
+    ]
