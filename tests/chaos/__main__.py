@@ -15,15 +15,28 @@ import pytest
 
 from gateway.local.ports import PortsTaken
 from gateway.local.processes import ProcessFailed
+from tests.chaos.deadlines import Stuck
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import possible, summary_table
+from tests.chaos.pages import require_browser, strike_pages
 from tests.chaos.plan import Plan, PlanUnreadable, draw
 from tests.chaos.report import report
 from tests.chaos.run import strike
+from tests.support.browser import BrowserMissing
 
 GRIDS: Final = ("single", "sentinel", "cluster")
 DEFAULT_MINUTES: Final = 1.5
 HELD, VIOLATED, UNUSABLE = 0, 1, 2
+UNMADE: Final = (
+    ProcessFailed,
+    PortsTaken,
+    Stuck,
+    OSError,
+    pytest.fail.Exception,
+    pytest.skip.Exception,
+    BaseExceptionGroup,
+)
+"""What a run may meet that can neither hold nor violate anything."""
 
 
 @click.command()
@@ -47,6 +60,9 @@ HELD, VIOLATED, UNUSABLE = 0, 1, 2
     show_default=True,
     help="Gets a folder for the run, with logs and plan.",
 )
+@click.option(
+    "--browser", is_flag=True, help="Break pages in Chromium as well, for as many minutes again (tests.browser)."
+)
 @click.option("--dry", is_flag=True, help="Write and show the plan, and strike nothing.")
 @click.option("--list", "listed", is_flag=True, help="Tell what faults there are.")
 def main(
@@ -58,6 +74,7 @@ def main(
     grid: str,
     file: Path | None,
     folder: Path,
+    browser: bool,
     dry: bool,
     listed: bool,
 ) -> None:
@@ -69,17 +86,10 @@ def main(
         for name, grids, summary in summary_table():
             click.echo(f"{name:28} {grids:18} {summary}")
         return
-    try:
-        if file is not None:
-            plan = Plan.read(file, CATALOGUE)
-        else:
-            chosen, missing = possible(CATALOGUE[name] for name in _names(faults, without))
-            for name, why in missing.items():
-                click.echo(f"{name} is left out: {why}")
-            seed = secrets.randbelow(1 << 32) if seed is None else seed
-            plan = draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen)
-    except PlanUnreadable as unreadable:
-        raise click.UsageError(str(unreadable)) from None
+    if browser and not dry:
+        _require_browser()
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
+    plan = _drawn(seed, grid, minutes, _names(faults, without)) if file is None else _read(file)
     if not plan.steps and not dry:
         raise click.UsageError("the plan has no fault: give more minutes, or other faults")
     run = folder / f"{plan.grid}-{plan.seed}"
@@ -90,24 +100,51 @@ def main(
         for step in plan.steps:
             click.echo(f"{step.at:6.1f} s  {step}  for {step.lasts:g} s")
         return
-    # What another run has left, its data above all, is not to be judged again.
-    shutil.rmtree(run / "stack", ignore_errors=True)
     options = [f"--faults {faults}"] * bool(faults) + [f"--without {without}"] * bool(without)
+    options = (options if file is None else [f"--plan {file}"]) + ["--browser"] * browser
     try:
-        outcome = asyncio.run(strike(plan, run / "stack", click.echo))
-    except (
-        ProcessFailed,
-        PortsTaken,
-        OSError,
-        pytest.fail.Exception,
-        pytest.skip.Exception,
-        BaseExceptionGroup,
-    ) as failed:
+        violations = _strike(plan, run, options, browser=browser)
+    except UNMADE as failed:
         click.echo(f"the run could not be made: {failed}", err=True)
         traceback.print_exception(failed)
         sys.exit(UNUSABLE)
-    click.echo(report(outcome, options if file is None else [f"--plan {file}"]))
-    sys.exit(VIOLATED if outcome.violations else HELD)
+    sys.exit(VIOLATED if violations else HELD)
+
+
+def _strike(plan: Plan, run: Path, options: list[str], *, browser: bool) -> int:
+    """Strike a plan, and pages after it if wanted; returns how many violations were found."""
+    # What another run has left, its data above all, is not to be judged again.
+    for part in ("stack", "pages"):
+        shutil.rmtree(run / part, ignore_errors=True)
+    outcome = asyncio.run(strike(plan, run / "stack", click.echo))
+    click.echo(report(outcome, options))
+    if not browser:
+        return len(outcome.violations)
+    (run / "pages").mkdir()
+    seen = asyncio.run(strike_pages(run / "pages", seed=plan.seed, seconds=plan.seconds, tell=click.echo))
+    click.echo(f"pages: {seen.explain() if seen.violations else f'no violation; {seen.figures}'}")
+    return len(outcome.violations) + len(seen.violations)
+
+
+def _read(file: Path) -> Plan:
+    try:
+        return Plan.read(file, CATALOGUE)
+    except PlanUnreadable as unreadable:
+        raise click.UsageError(str(unreadable)) from None
+
+
+def _drawn(seed: int, grid: str, minutes: float, names: list[str]) -> Plan:
+    chosen, missing = possible(CATALOGUE[name] for name in names)
+    for name, why in missing.items():
+        click.echo(f"{name} is left out: {why}")
+    return draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen)
+
+
+def _require_browser() -> None:
+    try:
+        require_browser()
+    except BrowserMissing as missing:
+        raise click.UsageError(str(missing)) from None
 
 
 def _names(faults: str | None, without: str | None) -> list[str]:

@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gateway.local.checker import Violation as PagesViolation
+from tests.browser.run import Outcome as PagesOutcome
 from tests.chaos.__main__ import GRIDS, main
+from tests.chaos.account.violation import Violation
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import NODES
 from tests.chaos.plan import Plan, PlanUnreadable, draw
+from tests.chaos.run import Outcome, Tell
 
 ALL = list(CATALOGUE.values())
 
@@ -123,6 +127,34 @@ def test_a_fault_that_this_machine_cannot_do_is_left_out_and_says_why(
     assert "redis-clock-set is left out: the clock of Redis" in shown.output
     steps = Plan.read(tmp_path / "single-1" / "plan.json", CATALOGUE).steps
     assert {step.fault for step in steps} == {"link-cut"}
+
+
+@pytest.mark.parametrize(
+    ("of_clients", "of_pages", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1)], ids=["held", "clients", "pages"]
+)
+def test_what_pages_have_found_counts_as_what_clients_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_clients: int, of_pages: int, code: int
+) -> None:
+    async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
+        return Outcome(plan, folder, violations=[Violation("P6", 1.0, "alice", "went back")] * of_clients)
+
+    async def strike_pages(folder: Path, *, seed: int, seconds: float, tell: Tell) -> PagesOutcome:
+        assert (seed, seconds) == (1, 60.0)
+        return PagesOutcome(seed, violations=[PagesViolation("C1", "went back")] * of_pages)
+
+    for name, stand_in in (("strike", strike), ("strike_pages", strike_pages), ("require_browser", lambda: None)):
+        monkeypatch.setattr(f"tests.chaos.__main__.{name}", stand_in)
+    shown = CliRunner().invoke(main, ["--seed", "1", "--minutes", "1", "--browser", "--folder", str(tmp_path)])
+    assert shown.exit_code == code, shown.output
+    assert "--browser" in shown.output.rpartition("again: make chaos")[2]
+
+
+def test_pages_need_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    shown = CliRunner().invoke(main, ["--seed", "1", "--browser", "--folder", str(tmp_path)])
+    assert shown.exit_code == 2
+    assert "chromium is not installed" in shown.output
+    assert not list(tmp_path.iterdir()), "nothing was struck"
 
 
 @pytest.mark.parametrize("arguments", [["--faults", "earthquake"], ["--grid", "paper"], ["--minutes", "0.01"]])
