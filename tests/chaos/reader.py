@@ -22,6 +22,9 @@ from tests.support.times import time_limit
 LOOK: Final = 5.0
 """Seconds that one look may take; while Redis is away there is nothing to see."""
 
+SEED: Final = 1.0
+"""Seconds for one node of a cluster to tell who serves what, before another one is asked."""
+
 READ: Final = 30.0
 """Seconds that reading everything may take; a Redis that hangs is asked again by its client for much longer."""
 
@@ -87,6 +90,13 @@ class Reader:
         async with self._grid() as grid:
             return await grid.values()
 
+    async def masters(self) -> frozenset[int]:
+        """Tell the ports of the masters that serve the grid; they change when a replica takes over."""
+        async with time_limit(LOOK):
+            if self._place.kind is GridKind.CLUSTER:
+                return await self._masters_of_cluster()
+            return frozenset(await self._ports())
+
     async def snapshot(self, now: float) -> Snapshot:
         """Read the logs of all topics.
 
@@ -115,6 +125,19 @@ class Reader:
             finally:
                 await client.aclose()
         return found
+
+    async def _masters_of_cluster(self) -> frozenset[int]:
+        for seed in self._place.hosts:
+            client: Any = redis.asyncio.Redis(host=seed.host, port=seed.port, socket_timeout=SEED)
+            client.response_callbacks.clear()
+            try:
+                slots = await client.execute_command("CLUSTER SLOTS")
+            except (RedisError, OSError, TimeoutError):  # that one is dead, or stopped
+                continue
+            finally:
+                await client.aclose()
+            return frozenset(int(master[1]) for _, _, master, *_ in slots)
+        raise LookupError("no node of the cluster answers")
 
     async def _ports(self) -> list[int]:
         if self._place.kind is GridKind.CLUSTER:

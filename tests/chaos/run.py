@@ -42,6 +42,9 @@ CLOSED: Final = 30.0
 LOOKS: Final = 0.5
 """Seconds between two looks into Redis."""
 
+DEMOTED: Final = 6.0
+"""Seconds after a replica has taken over in which the master before may still take writes that nobody keeps."""
+
 COPIES: Final = 6.0
 """Seconds between two copies of the data of a Redis, to roll back to."""
 
@@ -169,6 +172,8 @@ class Run:
         self._outcome = Outcome(plan, target.stack.logs)
         self._locks: dict[str, asyncio.Lock] = {}
         self._connections: Counter[str] = Counter()
+        self._masters: tuple[float, frozenset[int]] = (0.0, frozenset())
+        self._replaced = 0
         target.now = self.now
         target.about_to_forget = self._about_to_forget
         target.forgotten = lambda began, ended: self.account.publishes.forgotten.append((began, ended))
@@ -263,6 +268,8 @@ class Run:
             lineage = self._target.lineage
             now = self.now()
             try:
+                if self._target.kind != "single":
+                    self._look_at_masters(now, await self._reader.masters())
                 generation = await self._reader.generation()
                 if not self.account.generations or self.account.generations[-1][1] != generation:
                     self.account.generations.append((now, generation))
@@ -275,6 +282,18 @@ class Run:
             except UNREADABLE:
                 pass
             await asyncio.sleep(LOOKS)
+
+    def _look_at_masters(self, now: float, masters: frozenset[int]) -> None:
+        """Note that a replica has taken over, also without a fault: on a busy machine a master may seem dead.
+
+        What it had not yet replicated is lost as with a fault, and until it is told, clients go on with the old one.
+        """
+        since, before = self._masters
+        self._masters = now, masters
+        if before and masters != before:
+            self._replaced += 1
+            self._target.lineage += 1
+            self.account.publishes.forgotten.append((since, now + DEMOTED))
 
     async def _copy(self) -> None:
         while True:
@@ -467,6 +486,7 @@ class Run:
             f"{sum(each.holes for each in updates)} holes declared by notices",
             "recoveries": ", ".join(f"{count} {outcome}" for outcome, count in sorted(account.outcomes.items())),
             "generations": " ".join(str(number) for _, number in account.generations),
+            **({"replicas took over": str(self._replaced)} if self._target.kind != "single" else {}),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),
             **self._outcome.figures,
         }

@@ -100,6 +100,8 @@ def marked(*updates: tuple[int, int, bool, int]) -> SessionUpdates:
         pytest.param([(3, 3, False, 0)], ["P2"], id="the first of a topic, without those before it"),
         pytest.param([(1, 1, False, 1)], ["P2"], id="the first of a topic, of which there are none before"),
         pytest.param([(1, SECOND + 1, False, 0)], [], id="the first of a topic in a later generation"),
+        pytest.param([(9, SECOND + 4, False, 8)], [], id="the first of a topic, folded over generations"),
+        pytest.param([(9, SECOND + 4, False, 3)], ["P2"], id="the first of a topic, without those of a generation"),
         pytest.param([(1, 1, True, 0), (4, SECOND + 1, False, 2)], [], id="over generations, by values"),
         pytest.param([(1, 1, True, 0), (4, SECOND + 1, False, 1)], ["P2"], id="too few over generations"),
         pytest.param([(1, 1, True, 0), (4, SECOND + 1, False, 5)], [], id="over generations, some were refused"),
@@ -320,8 +322,20 @@ def test_what_was_closed_stays_closed_and_is_confirmed_by_1000() -> None:
     account = Sessions()
     account.opened(0.0, "s", "alice", 30.0)
     account.wrong_close(1.0, "s", 4204)
+    account.left(1.0, "s", confirmed=True)
     account.resumed_after_end(2.0, "s")
+    account.judge_ends([])
     assert promises(account.violations) == ["P7", "P7"]
+
+
+def test_what_was_closed_may_come_back_with_a_grid_that_forgot_it() -> None:
+    for forgotten, expected in (((1.0, 3.0), []), ((4.5, 6.0), ["P7"]), ((0.0, 1.0), ["P7"])):
+        account = Sessions()
+        account.opened(0.0, "s", "alice", 30.0)
+        account.left(2.0, "s", confirmed=True)
+        account.resumed_after_end(5.0, "s")
+        account.judge_ends([forgotten])
+        assert promises(account.violations) == expected
 
 
 def test_ids_are_not_used_twice() -> None:

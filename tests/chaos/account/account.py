@@ -103,6 +103,7 @@ class Account:
         """Judge the run, once; in the order of time."""
         for updates in self.updates.values():
             updates.finish(self.publishes.may_be_repeated)
+        self.sessions.judge_ends(self.publishes.forgotten)
         self.publishes.judge_receipts()
         lost = []
         for snapshot in self.snapshots:

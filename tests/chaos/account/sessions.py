@@ -15,6 +15,9 @@ EARLY: Final = 0.9
 BEFORE: Final = 2.0
 """Seconds by which the notice of a loss may come before the reader has a look at the new generation."""
 
+LAG: Final = 2.0
+"""Seconds by which a replica may be behind its master when that is found replaced."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -68,6 +71,7 @@ class Sessions:
     def __init__(self) -> None:
         self.lives: dict[str, Life] = {}
         self.violations: list[Violation] = []
+        self._resumed: list[tuple[float, str]] = []
         self._owners: dict[tuple[str, str, int], str] = {}
 
     def opened(self, at: float, session: str, who: str, window: float) -> Life:
@@ -120,9 +124,20 @@ class Sessions:
         )
 
     def resumed_after_end(self, at: float, session: str) -> None:
-        """A session was resumed whose end had been confirmed (P7)."""
-        who = self.lives[session].who
-        self._violated("P7", at, who, f"the session {session} was closed with a confirmed 1000, and was resumed")
+        """A session was resumed whose end had been confirmed (P7); ``judge_ends`` tells whether that may be."""
+        self._resumed.append((at, session))
+
+    def judge_ends(self, forgotten: Sequence[tuple[float, float]]) -> None:
+        """See that what was closed stayed closed, unless the grid forgot just that.
+
+        Args:
+            forgotten: when a master was replaced that may have had more than its replica: (from, to).
+        """
+        for at, session in self._resumed:
+            life = self.lives[session]
+            if life.ended is None or not any(begin - LAG <= life.ended <= end for begin, end in forgotten):
+                what = f"the session {session} was closed with a confirmed 1000, and was resumed"
+                self._violated("P7", at, life.who, what)
 
     def wrong_close(self, at: float, session: str, code: int | None) -> None:
         """A bye was answered by another code than 1000 (protocol 4.7)."""
