@@ -296,7 +296,9 @@ class _Connection:
         for way in ways:
             sink = self._far if way is Way.UP else self._near
             if sink is not None:
-                self._end(way, sink.writer)
+                # One that was reset in this moment has no end to send; whoever reads from it learns of that.
+                with contextlib.suppress(OSError):
+                    self._end(way, sink.writer)
 
     def _end(self, way: Way, sink: asyncio.StreamWriter) -> None:
         if way not in self._ended and not sink.is_closing():

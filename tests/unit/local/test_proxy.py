@@ -289,6 +289,15 @@ async def test_half_close_ends_one_way_and_leaves_the_other(proxy: FaultProxy, c
     await until(lambda: echo.open == 0)
 
 
+async def test_half_close_of_a_connection_that_was_reset_in_that_moment(proxy: FaultProxy, echo: Echo) -> None:
+    with socket.create_connection((LOOPBACK, proxy.port)) as client:
+        await until(lambda: echo.open == 1)
+        # Closed with this, it is reset; the proxy's loop gets no turn to notice.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert proxy.half_close(Way.DOWN) == 1
+    await until(lambda: proxy.connections == echo.open == 0)
+
+
 async def test_heal_ends_what_was_asked_for(proxy: FaultProxy, client: Client) -> None:
     proxy.stall()
     proxy.delay(60)
