@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from gateway.app.context import Context
+from gateway.app.ends import End, RecentEnds
 from gateway.app.session import Saved, Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
@@ -22,6 +24,7 @@ from gateway.ports import (
     Restored,
     SessionChanges,
     SessionGone,
+    SessionRecord,
 )
 
 T = TypeVar("T")
@@ -50,6 +53,7 @@ class Persistence:
         self._grid = context.grid
         self._metrics = context.metrics
         self._lapses = 0
+        self._ends = RecentEnds(context.clock.monotonic)
         self.replicated = context.policy.replicated
 
     @property
@@ -192,6 +196,7 @@ class Persistence:
             return
         if isinstance(ended, Ownership):
             await self._grid.sessions.end(ended, reason=reason)
+            self._ends.put(ended, reason)
             return
         while True:
             right = ended.right
@@ -206,7 +211,32 @@ class Persistence:
                     self._metrics.add(catalogue.FENCED_WRITES)
                     raise
             else:
+                self._ends.put(ended.record(), reason)
                 return
+
+    async def end_again(self) -> None:
+        """End once more what this node has ended lately: a grid that has lost writes may have lost an end (P7)."""
+        for end in self._ends:
+            while True:
+                try:
+                    await self._end_again(end)
+                except GridUnavailable:
+                    await self.until_available()
+                    continue
+                break
+
+    async def _end_again(self, end: End) -> None:
+        record = end.session
+        if isinstance(record, SessionRecord):
+            # The grid may hold it as it was before its last claim, and would take the end for one of an older owner.
+            (result,) = await self._grid.sessions.restore([record], recreate=False)
+            if result is not Restored.WRITTEN:
+                return  # it has ended, or somebody's newer claim was not lost
+            right = Ownership(record.id, record.owner, record.epoch)
+        else:
+            right = record
+        with suppress(Fenced, SessionGone):
+            await self._grid.sessions.end(right, reason=end.reason)
 
     async def restore(self, sessions: Sequence[Session]) -> list[Restored]:
         """Write sessions again as they are here.

@@ -73,6 +73,7 @@ class Recovery:
                 self._lost_at = self._clock.monotonic()
                 # Whoever has been welcomed since then has been told then.
                 self._delivery.declare_loss(each for each in self._sessions if each.declared < change.generation)
+                self._background.once(self._persistence.end_again(), "end-again")
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.
                 self._background.once(self._rejoin(), "rejoin")

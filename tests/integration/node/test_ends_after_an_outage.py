@@ -145,16 +145,49 @@ async def test_a_session_that_is_ahead_of_the_grid_ends_for_good(cluster: Cluste
     await cluster.see(GridState.UP)
     await eventually(lambda: not cluster.n1.gateway.node.not_ready(), within=PATIENCE)
 
-    for _ in range(400):
-        if not await cluster.held(session):
-            break
-        await cluster.n1.gateway.node._persistence.until_available()
-    assert not await cluster.held(session)
+    await eventually_not_held(cluster, session)
     for node in (cluster.n1, cluster.n2):
         async with RawClient(node.url) as late:
             refused = await late.resume(again["token"], attempt=2, received=1, oldest=2)
         # In a grid that has just lost writes, what looks expired may be a session that its node has yet to restore.
         assert refused["code"] in {reason.value, *(["try_later"] if way == "window" else [])}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_session_stays_ended_in_a_grid_that_has_lost_its_end(way: str) -> None:
+    """P7: a replica that is promoted without its tail does not bring a session back whose end was confirmed."""
+    end, code, reason = WAYS[way]
+    memory = MemoryGridServer()
+    async with two_nodes(OnMemory(memory), memory=memory) as cluster:
+        async with RawClient(cluster.n2.url) as raw:
+            opened = await raw.hello("alice", window=1 if way == "window" else 60)
+        session = SessionId(opened["session"])
+        # The replica has not heard of the last claim either.
+        replica = memory.snapshot()
+        async with RawClient(cluster.n1.url) as raw:
+            again = await raw.resume(opened["token"], attempt=1)
+            assert again["outcome"] == "failed_over"
+            assert await end(cluster, raw, session) == code
+        await eventually_not_held(cluster, session)
+        memory.go_away()
+        memory.come_back(snapshot=replica)
+        await cluster.see(GridState.UP)
+        grid = cluster.n1.gateway.node._context.grid
+        await eventually(lambda: grid.generation == 2)
+        await eventually_not_held(cluster, session)
+        for token, attempt in ((opened["token"], 2), (again["token"], 3)):
+            async with RawClient(cluster.n2.url) as late:
+                refused = await late.resume(token, attempt=attempt)
+            assert refused["type"] == "error"
+            assert refused["code"] in {reason.value, "token_superseded", "try_later"}
+
+
+async def eventually_not_held(cluster: Cluster, session: SessionId) -> None:
+    for _ in range(400):
+        if not await cluster.held(session):
+            return
+        await cluster.n1.gateway.node._persistence.until_available()
+    raise AssertionError(f"the grid still holds {session}")
 
 
 async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster: Cluster) -> None:
