@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gateway.app.clock import Clock
 from gateway.app.context import Context
 from gateway.app.persistence import Persistence
 from gateway.app.session import Saved, Session
@@ -48,7 +49,8 @@ class Grid:
 def bench() -> tuple[Grid, Persistence, Session]:
     """Make a grid, what writes to it, and a session that is stored there."""
     grid = Grid()
-    context: Any = SimpleNamespace(grid=grid, metrics=None, policy=SimpleNamespace(replicated=True))
+    policy = SimpleNamespace(replicated=True)
+    context: Any = SimpleNamespace(grid=grid, metrics=None, clock=Clock(), policy=policy)
     persistence = Persistence(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     return grid, persistence, Session(record, SessionMachine(Role.SERVER, POLICY), saved=persistence.saved)
