@@ -104,7 +104,8 @@ class ClusterFinder:
         finally:
             for task in pending:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            # All of them: of two that ended together, only one has been looked at.
+            await asyncio.gather(*asked, return_exceptions=True)
         return None
 
     async def _ask(self, address: HostPort) -> Topology:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
+from redis.exceptions import RedisError
 
 from gateway.adapters.redis import adoption
 from gateway.adapters.redis.adoption import Server, Unfitting, greet
@@ -46,6 +48,29 @@ def test_every_hash_tag_has_the_master_of_its_slot() -> None:
         assert topology.masters[topology.shard(tag)] == (A, B, C)[min(key_slot(tag.encode()) // 5461, 2)]
     assert topology.sharded
     assert str(topology) == "10.0.0.1:7000, 10.0.0.2:7000, 10.0.0.3:7000"
+
+
+class AskedTogether(ClusterFinder):
+    """Has two nodes that end in the same turn of the loop: one answers, the other breaks its connection."""
+
+    async def _ask(self, address: HostPort) -> Topology:
+        await asyncio.sleep(0)
+        if address == A:
+            raise RedisError("gone")
+        return self.read([entry(0, 16383, B)], B)
+
+
+async def test_a_node_that_fails_as_another_one_answers_leaves_nothing_behind() -> None:
+    """An error that nobody looks at is told by asyncio when the task is collected, as a bug."""
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    asked = AskedTogether(PLACE.hosts, dialer=Dialer(PLACE, name="n", timeout=1), tags=TAGS)
+    for addresses in ((A, B), (B, A)):
+        found = await asked._first_answer(addresses, [])
+        assert found is not None
+        assert found.masters == (B,)
+    gc.collect()
+    assert complaints == []
 
 
 def test_a_slot_of_ours_that_nobody_serves_is_no_grid() -> None:
