@@ -211,6 +211,8 @@ class Resumes:
         lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
         machine.restart(now, generation=session.generation)
+        # Until its selections are in force anew: the current value of a topic comes before what follows it.
+        self._delivery.mute(session)
         # With the buffer went what the client may have been told of here.
         session.declared = min(session.declared, self._told(claims))
         # The client asks again for all that it has no answer to, what is being worked on here included.

@@ -11,7 +11,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.memory.sessions import MemorySessionStore
 from gateway.core.codes import ErrorCode
-from gateway.core.types import TokenGeneration
+from gateway.core.types import SessionId, TokenGeneration
 from gateway.ports import Ownership, SessionChanges, SessionGone
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
@@ -53,6 +53,27 @@ async def test_reattach_resends_what_was_lost_and_what_came_meanwhile(n1: TestNo
     assert [update["id"] for update in updates] == [2, 3, 4]
     assert [update["value"] for update in updates] == [1, 2, 3]
     assert again["token"] != welcome["token"]
+
+
+async def test_after_a_gap_the_current_value_of_a_topic_comes_before_what_follows_it(memory: MemoryGridServer) -> None:
+    """Protocol 6.4: without the flag, an update is the successor of what was sent before it."""
+    async with running_node("n1", memory=memory, limit_resend_packets=2) as node:
+        raw, welcome = await opened(node, {"type": "subscribe", "selector": "a/**"})
+        await raw.cut()
+        await publish(node, "a/x", 1, 2, 3, 4)
+        session = node.gateway.node.sessions.get(SessionId(welcome["session"]))
+        assert session is not None
+        async with RawClient(node.url) as back:
+            # Whatever keeps the selections from being put in force at once.
+            async with session.selecting:
+                again = await back.resume(welcome["token"], attempt=1, received=1, oldest=2)
+                assert (again["outcome"], again["reason"]) == ("failed_over", "gap")
+                await publish(node, "a/x", 5)
+            update = await back.expect("update")
+            assert (update["value"], update.get("snapshot")) == (5, True)
+            await publish(node, "a/x", 6)
+            update = await back.expect("update")
+            assert (update["value"], update.get("snapshot")) == (6, None)
 
 
 async def test_two_cuts_in_a_row_without_traffic_lose_and_double_nothing(n1: TestNode) -> None:
