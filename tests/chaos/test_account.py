@@ -66,6 +66,27 @@ def test_what_a_session_sees_of_a_topic(updates: list[tuple[int, int, bool]], ex
     assert promises(account.violations) == expected
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "version", "notice", "expected"),
+    [
+        pytest.param(True, SECOND, 2.5, [], id="declared"),
+        pytest.param(True, SECOND, None, ["P5"], id="declared by nothing"),
+        pytest.param(True, SECOND, 200.0, ["P5"], id="declared much later"),
+        pytest.param(False, SECOND, 2.5, ["P5"], id="no snapshot"),
+        pytest.param(True, 4, 2.5, ["P5"], id="the same generation"),
+    ],
+)
+def test_a_generation_may_begin_with_an_older_value(
+    snapshot: bool, version: int, notice: float | None, expected: list[str]
+) -> None:
+    account = seen((3, 3, True))
+    account.update(2.0, "t/1", 1, version, snapshot=snapshot)
+    if notice is not None:
+        account.notice(notice, "grid_lost_writes")
+    account.finish()
+    assert promises(account.violations) == expected
+
+
 def test_a_value_that_was_put_back_is_no_second_publish() -> None:
     for event, snapshot, expected in (("e1", True, []), ("e1", False, ["P5"]), ("e2", True, ["P5"])):
         account = SessionUpdates("watcher")

@@ -19,7 +19,8 @@ less       any                                   went back
 The first update of a topic that the session has never seen follows none: unless it is a snapshot, versions before it
 were folded. Between generations versions say nothing of how many came; values do, unless some publishes were refused.
 
-A value that nodes have put back may come once more under a higher version, as a snapshot with the event of its publish.
+A generation may begin with an older value, as a snapshot, if a notice declares what is lost. A value that nodes have
+put back may come once more under a higher version, as a snapshot with the event of its publish.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class SessionUpdates:
         self._slack = slack
         self._seen: dict[str, Seen] = {}
         self._open: list[Hole] = []
+        self._older: list[Hole] = []
         self._again: list[tuple[str, int, Violation]] = []
         self._notices: list[float] = []
 
@@ -149,7 +151,8 @@ class SessionUpdates:
             seen.fresh = False
             return
         if value < seen.value:
-            self._violated("P5", at, f"an old value got a new version: {came}")
+            begins = snapshot and generation_of(version) > generation_of(seen.version)
+            self._older_value(Hole(at, topic, seen.value - value, came), declarable=begins)
         elif value == seen.value and not (snapshot and event and event == seen.event):
             again = Violation("P5", at, self.who, f"a value got a second version: {came}")
             self._again.append((topic, value, again))
@@ -186,6 +189,10 @@ class SessionUpdates:
             what = f"{missing} updates in {len(undeclared)} holes were lost in silence; first {undeclared[0].what}"
             self._violated("P2", undeclared[0].at, what)
         self._open.clear()
+        for hole in self._older:
+            if not self._noticed(hole):
+                self._violated("P5", hole.at, f"an older value came back, and nothing declares it: {hole.what}")
+        self._older.clear()
 
     def _compare_with_mark(self, at: float, topic: str, before: Seen, now: Seen, folded: int) -> None:
         """Compare a hole in front of an update with what the update says of it."""
@@ -202,6 +209,13 @@ class SessionUpdates:
         elif folded < missing:
             self.holes += 1
             self._open.append(Hole(at, topic, missing - folded, came))
+
+    def _older_value(self, lost: Hole, *, declarable: bool) -> None:
+        if declarable:
+            # Everybody who knew the newer value died with the part of the grid that held it.
+            self._older.append(lost)
+        else:
+            self._violated("P5", lost.at, f"an old value got a new version: {lost.what}")
 
     def _noticed(self, hole: Hole) -> bool:
         return any(-NEAR <= hole.at - notice <= NEAR + self._slack for notice in self._notices)
