@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.catalogue import cases_by_name, systems_by_name
+from benchmarks.cases.base import Case
+from benchmarks.catalogue import cases_by_default, cases_by_name, systems_by_name
 from benchmarks.commandline import chosen_names, prepare_process
 from benchmarks.generator.driver import GeneratorFailed
 from benchmarks.placement import Placement
@@ -46,8 +47,17 @@ def _may_write(file: Path) -> None:
         raise click.BadParameter(f"cannot write {file}: {reason.strerror}") from reason
 
 
+def _described(case: type[Case]) -> str:
+    """Say what a case is, for the list."""
+    if not case.apart:
+        return f"{case.title}, {case.rounds} x {', '.join(case.contestants)}"
+    rows = ", ".join(case.contestants)
+    return f"{case.title}; only when it is named, for it takes {case.apart}; --rows are {rows}"
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--only", metavar="NAMES", help="Cases to run, with commas between them.  [default: all]")
+@click.option("--only", metavar="NAMES", help="Cases to run, with commas between them.  [default: all but those apart]")
+@click.option("--rows", metavar="NAMES", help="Rows of the chosen cases, likewise, such as attacks of hostile.")
 @click.option("--systems", metavar="NAMES", help="Systems to measure, likewise.  [default: all]")
 @click.option("--runs", type=click.IntRange(min=1), help="How often each is measured.  [default: what the case says]")
 @click.option("--quick", is_flag=True, help="Shorter windows: to try things, not to publish.")
@@ -56,7 +66,14 @@ def _may_write(file: Path) -> None:
 )
 @click.option("--list", "listing", is_flag=True, help="Say which cases and systems there are.")
 def main(
-    *, only: str | None, systems: str | None, runs: int | None, quick: bool, json_file: Path | None, listing: bool
+    *,
+    only: str | None,
+    rows: str | None,
+    systems: str | None,
+    runs: int | None,
+    quick: bool,
+    json_file: Path | None,
+    listing: bool,
 ) -> None:
     """Measure the gateway and its peers in turn, on the same work.
 
@@ -67,18 +84,20 @@ def main(
     if listing:
         click.echo("Cases, for --only (make bench ONLY=…):")
         for name, case in all_cases.items():
-            click.echo(f"  {name:16} {case.title}, {case.rounds} x {', '.join(case.contestants)}")
+            click.echo(f"  {name:16} {_described(case)}")
         click.echo("Systems, for --systems:")
         for name, system in all_systems.items():
             click.echo(f"  {name:16} {system.title}")
         return
     chosen = chosen_names(all_systems, systems)
+    cases = [all_cases[name]() for name in chosen_names(all_cases, only, default=cases_by_default())]
     plan = Plan(
-        cases=[all_cases[name]() for name in chosen_names(all_cases, only)],
+        cases=cases,
         systems=[all_systems[name]() for name in chosen],
         left_out=frozenset(all_systems) - frozenset(chosen),
         rounds=runs,
         quick=quick,
+        rows=chosen_names({each: None for case in cases for each in case.contestants}, rows) if rows else (),
     )
     if json_file is not None:
         _may_write(json_file)

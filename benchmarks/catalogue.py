@@ -52,3 +52,8 @@ def systems_by_name() -> Mapping[str, type[SystemUnderTest]]:
 def cases_by_name() -> Mapping[str, type[Case]]:
     """Return the cases by name."""
     return {each.name: each for each in CASES}
+
+
+def cases_by_default() -> Mapping[str, type[Case]]:
+    """Return the cases that run when none is named, and that a published run must have."""
+    return {name: case for name, case in cases_by_name().items() if not case.apart}

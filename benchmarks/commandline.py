@@ -5,19 +5,20 @@ from __future__ import annotations
 import resource
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 import click
 
 
-def chosen_names(known: Mapping[str, object], text: str | None) -> list[str]:
-    """Split a list of names; all if there is none.
+def chosen_names(known: Mapping[str, object], text: str | None, *, default: Collection[str] | None = None) -> list[str]:
+    """Split a list of names; *default* if there is none, or all if that is None.
 
     Raises:
         click.BadParameter: one is not known.
     """
-    chosen = list(dict.fromkeys(each.strip() for each in (text or "").split(",") if each.strip())) or list(known)
+    chosen = list(dict.fromkeys(each.strip() for each in (text or "").split(",") if each.strip()))
+    chosen = chosen or list(known if default is None else default)
     if unknown := [each for each in chosen if each not in known]:
         raise click.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
     return chosen

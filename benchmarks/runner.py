@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,6 +27,7 @@ class Plan:
         left_out: names of the systems that were not chosen.
         rounds: how often each contestant is measured; None for each case's own number.
         quick: see ``Context``.
+        rows: the contestants that take part, of cases that have these; all if empty.
     """
 
     cases: Sequence[Case]
@@ -34,6 +35,7 @@ class Plan:
     left_out: frozenset[str] = frozenset()
     rounds: int | None = None
     quick: bool = False
+    rows: Collection[str] = ()
 
     def rounds_of(self, case: Case) -> int:
         """Tell how often each contestant of *case* is measured."""
@@ -41,7 +43,10 @@ class Plan:
 
     def contestants_of(self, case: Case, unavailable: Mapping[str, str]) -> Sequence[str]:
         """Tell who takes part: systems that were chosen and are there, and references that are no system."""
-        return [each for each in case.contestants if each not in self.left_out and each not in unavailable]
+        if any(each in self.left_out or each in unavailable for each in case.systems):
+            return []
+        wanted = set(self.rows) & set(case.contestants) or set(case.contestants)
+        return [each for each in case.contestants if each in wanted - self.left_out and each not in unavailable]
 
 
 @dataclass
@@ -130,7 +135,7 @@ def measure_all(plan: Plan, outcome: Outcome, context: Context, spectator: Spect
 def _prepare(plan: Plan, outcome: Outcome, spectator: Spectator) -> Mapping[str, SystemUnderTest]:
     """Install and compile what the systems need; tell the outcome about those that are not to be had."""
     systems: dict[str, SystemUnderTest] = {}
-    needed = {each for case in plan.cases for each in case.contestants}
+    needed = {each for case in plan.cases for each in (*case.contestants, *case.systems)}
     for system in plan.systems:
         if system.name not in needed:
             continue

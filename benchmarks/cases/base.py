@@ -162,6 +162,8 @@ class Case(ABC):
             that were not chosen or are unavailable; names that are no system are always run.
         targets: what is demanded of ours.
         rounds: how often each contestant is measured unless ``--runs`` says otherwise.
+        systems: names of the systems that its contestants are made of, where these are no systems themselves.
+        apart: about how long it takes, if that is why it runs only when it is asked for by name; else empty.
     """
 
     name: ClassVar[str]
@@ -171,6 +173,8 @@ class Case(ABC):
     contestants: ClassVar[Sequence[str]]
     targets: ClassVar[Sequence[Target]] = ()
     rounds: ClassVar[int] = 3
+    systems: ClassVar[Sequence[str]] = ()
+    apart: ClassVar[str] = ""
 
     @abstractmethod
     def run(self, contestant: str, context: Context) -> Sequence[Row]:

@@ -43,12 +43,19 @@ def test_the_list_names_everything_that_can_be_chosen() -> None:
         assert f"\n  {name} " in said
 
 
-@pytest.mark.parametrize("option", ["--only", "--systems"])
+@pytest.mark.parametrize("option", ["--only", "--systems", "--rows"])
 def test_an_unknown_name_is_told_with_those_that_there_are(option: str) -> None:
     code, said = typed(option, "fanot")
 
     assert code == 2
     assert "unknown: fanot; there are" in said
+
+
+def test_a_case_that_runs_apart_is_none_of_those_that_run_by_default() -> None:
+    known = {"a": 1, "b": 2}
+
+    assert chosen_names(known, None, default=("a",)) == ["a"]
+    assert chosen_names(known, "b", default=("a",)) == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks import plots
 from benchmarks.cases.base import OURS, Reference, Row
-from benchmarks.catalogue import cases_by_name, systems_by_name
+from benchmarks.catalogue import cases_by_default, cases_by_name, systems_by_name
 from benchmarks.document import FORMAT, BadResults, Document
 from benchmarks.headlines import HEADLINES, readme_block
 from benchmarks.markdown import missed, plain, reference_page
@@ -39,7 +39,7 @@ MADE_FOR = 5.0
 
 def made(**changes: Any) -> Document:
     """Results of a run of all cases and systems, three rounds, in which only our 10,000 idle sessions miss a target."""
-    cases = cases_by_name()
+    cases = cases_by_default()
     targets = [target for case in cases.values() for target in case.targets]
     subjects = {each.subject for each in targets} | {each.reference for each in targets if each.reference}
     rows = [
