@@ -15,6 +15,8 @@ import orjson
 from gateway.catalogue.log_events import LOG_EVENTS, Level
 from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS, Kind, Metric
 from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
+from gateway.cli.budgets import INTRODUCTION as BUDGETS_INTRODUCTION
+from gateway.cli.budgets import budgets_table
 from gateway.cli.journal_reference import journal_page
 from gateway.cli.pages import code, page, table
 from gateway.core.codes import (
@@ -34,6 +36,7 @@ def configuration_page() -> str:
     blocks = [_CONFIGURATION_INTRODUCTION]
     for group in GROUPS:
         blocks += [f"## {group.title}", group.introduction, _settings_table(group.settings)]
+    blocks += ["## What one client can take of a node", BUDGETS_INTRODUCTION, budgets_table()]
     blocks += [
         "## Variables that are no settings",
         table(("Variable", "Meaning"), ((code(name), f"{meaning}.") for name, meaning in OTHER_VARIABLES.items())),
