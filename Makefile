@@ -14,7 +14,7 @@ NODES ?= 3
 SCENARIO ?= steady
 # More options: for `make demo` and `make bench`, see OPTIONS=--help; for `make test` and `make check`, pytest's.
 OPTIONS ?=
-# Cases for `make bench`, with commas between them; all if empty. See `make bench OPTIONS=--list`.
+# Cases for `make bench`, with commas between them; all but hostile if empty. See `make bench OPTIONS=--list`.
 ONLY ?=
 # Where `make bench` writes what it measured.
 BENCH_JSON ?= .local/bench/results.json

@@ -18,6 +18,7 @@ from benchmarks.cases.publish import PublishCase
 from benchmarks.cases.reattach import ReattachCase
 from benchmarks.cases.snapshot import SnapshotCase
 from benchmarks.cases.steady import Steady
+from benchmarks.hostile.case import Hostile
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.systems.c_floor import CFloor
 from benchmarks.systems.gateway import GatewayNode
@@ -40,6 +41,7 @@ CASES: Final[Sequence[type[Case]]] = (
     SnapshotCase,
     GridCostCase,
     GrowthCase,
+    Hostile,
 )
 """Steady comes after fan-out, whose results tell it what half of a saturation is."""
 

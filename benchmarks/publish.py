@@ -2,6 +2,9 @@
 
 It keeps the raw results in ``benchmarks/results``, and writes the README's block, the reference page, the parts of the
 explanation that are made from figures, and the pictures of growth. A test does the same and compares.
+
+Results of hostile clients are a run of their own: they are kept in ``benchmarks/results/hostile``, and make the tables
+of the threat model.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from typing import Any, Final
 import click
 
 from benchmarks import plots
-from benchmarks.catalogue import cases_by_name
+from benchmarks.catalogue import cases_by_default
 from benchmarks.document import BadResults, Document
 from benchmarks.headlines import path_costs, readme_block
+from benchmarks.hostile import page as hostile_page
+from benchmarks.hostile.case import NAME as HOSTILE
 from benchmarks.markdown import drawn, missed, pictures, reference_page
 
 ROOT: Final = Path(__file__).parents[1]
@@ -25,6 +30,7 @@ RESULTS: Final = Path("benchmarks/results")
 README: Final = Path("README.md")
 REFERENCE: Final = Path("docs/reference/benchmarks.md")
 EXPLANATION: Final = Path("docs/explanation/performance.md")
+THREATS: Final = Path("docs/explanation/threat-model.md")
 PICTURES: Final = Path("docs/explanation/figures")
 """Relative to the root of the repository."""
 
@@ -43,9 +49,24 @@ class _NothingPublished(click.ClickException):
     exit_code = BAD_USE
 
 
-def newest(root: Path = ROOT) -> Path | None:
-    """Find the results that the documentation shows; None if there are none yet."""
-    return max((root / RESULTS).glob("*.json"), default=None)
+def newest(root: Path = ROOT, folder: Path = RESULTS) -> Path | None:
+    """Find the results of a folder that the documentation shows; None if there are none yet."""
+    return max((root / folder).glob("*.json"), default=None)
+
+
+def is_hostile(document: Document) -> bool:
+    """Tell whether a run is one of hostile clients.
+
+    Raises:
+        BadResults: it is that and others, too; each has its own place.
+    """
+    if HOSTILE not in document.cases:
+        return False
+    if len(document.cases) > 1:
+        raise BadResults(
+            f"{HOSTILE} is published by itself: run `make bench ONLY={HOSTILE}` apart from the other cases"
+        )
+    return True
 
 
 def stored(document: Document) -> str:
@@ -69,12 +90,14 @@ def _without_paths(value: Any) -> Any:
 
 def doubts(document: Document) -> list[str]:
     """Tell why a run should not be published: it was a quick one, something failed in it, or parts are missing."""
+    if is_hostile(document):
+        return list(hostile_page.doubts(document))
     found = []
     if document.quick:
         found.append("it was a quick run, to try things")
     if document.failed:
         found.append("something failed in it")
-    if absent := [name for name in cases_by_name() if not any(row.case == name for row in document.rows)]:
+    if absent := [name for name in cases_by_default() if not any(row.case == name for row in document.rows)]:
         found.append(f"there is nothing of {', '.join(absent)}")
     return found + [
         f"{name} was not measured ({each.unavailable})" for name, each in document.systems.items() if each.unavailable
@@ -82,7 +105,7 @@ def doubts(document: Document) -> list[str]:
 
 
 def pages(document: Document, root: Path = ROOT) -> dict[Path, str]:
-    """Make the text of all pages that have figures.
+    """Make the text of all pages that have figures of such a run.
 
     Args:
         document: the results.
@@ -95,6 +118,8 @@ def pages(document: Document, root: Path = ROOT) -> dict[Path, str]:
         OSError: a page cannot be read.
         BadResults: a page has not the generated parts that it should have.
     """
+    if is_hostile(document):
+        return {THREATS: threat_model(document, root)}
     return {
         README: _filled(root, README, {"benchmarks": readme_block(document)}),
         EXPLANATION: _filled(
@@ -108,6 +133,16 @@ def pages(document: Document, root: Path = ROOT) -> dict[Path, str]:
         ),
         REFERENCE: reference_page(document),
     }
+
+
+def threat_model(document: Document | None, root: Path = ROOT) -> str:
+    """Make the text of the threat model with the tables of a run; without one, with how to make it.
+
+    Raises:
+        OSError: the page cannot be read.
+        BadResults: it has not the generated part that it should have.
+    """
+    return _filled(root, THREATS, {HOSTILE: hostile_page.tables(document)})
 
 
 def _filled(root: Path, page: Path, blocks: Mapping[str, str]) -> str:
@@ -130,10 +165,14 @@ def publish(document: Document, root: Path = ROOT) -> list[Path]:
         OSError: something cannot be read or written.
         BadResults: see ``pages``.
     """
-    texts = {RESULTS / f"{document.date[:_DAY]}.json": stored(document)} | pages(document, root)
+    hostile = is_hostile(document)
+    folder = RESULTS / HOSTILE if hostile else RESULTS
+    texts = {folder / f"{document.date[:_DAY]}.json": stored(document)} | pages(document, root)
     for path, text in texts.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
+    if hostile:
+        return [*texts]
     for each in plots.PICTURES:
         (root / PICTURES / each.file).unlink(missing_ok=True)
     plots.draw_all(document.rows, root / PICTURES)

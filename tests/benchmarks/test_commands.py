@@ -43,6 +43,15 @@ def test_the_list_names_everything_that_can_be_chosen() -> None:
         assert f"\n  {name} " in said
 
 
+def test_the_list_says_what_runs_only_when_it_is_named() -> None:
+    _, said = typed("--list")
+
+    assert (
+        "\n  hostile          Hostile clients; only when it is named, for it takes half an hour; --rows are pongs, "
+        in said
+    )
+
+
 @pytest.mark.parametrize("option", ["--only", "--systems", "--rows"])
 def test_an_unknown_name_is_told_with_those_that_there_are(option: str) -> None:
     code, said = typed(option, "fanot")

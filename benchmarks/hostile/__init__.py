@@ -1,0 +1,1 @@
+"""What one hostile client, account or stranger can take of a node: attacks, a witness beside them, and the verdict."""

@@ -1,0 +1,134 @@
+"""Guesses at secrets whose check is slow on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.hostile.attack import PRINCIPAL, Attack, Attacker, Needs
+from benchmarks.hostile.connection import Connection, Lost
+from benchmarks.storm import wire
+
+TITLE: Final = "Guesses at secrets"
+
+USERS: Final = Needs(users=True)
+
+LAST: Final = 9007199254740991
+"""What a client without buffers says of the oldest packet that it can resend (protocol 5.4.4)."""
+
+_WAIT: Final = 5.0
+"""Seconds for which a guess is waited for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongHellos(Attack):
+    """Hellos with a wrong secret, each on a connection of its own, by a schedule.
+
+    Attributes:
+        rate: hellos a second.
+    """
+
+    rate: float
+
+    async def run(self, attacker: Attacker, seconds: float) -> None:
+        """See ``Attack``."""
+
+        async def guess(number: int) -> None:
+            connection = await attacker.upgraded()
+            try:
+                await connection.hello(PRINCIPAL, f"wrong {number}")
+            finally:
+                attacker.effort.done += 1
+                attacker.drop(connection)
+
+        attacker.begin(seconds)
+        await by_schedule(attacker, self.rate, guess)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumesOfEnded(Attack):
+    """Resumes with a wrong secret and the token of a session that has ended.
+
+    Attributes:
+        rate: resumes a second.
+    """
+
+    rate: float
+
+    async def run(self, attacker: Attacker, seconds: float) -> None:
+        """See ``Attack``."""
+        ended = await attacker.session()
+        token = ended.token
+        await ended.send(wire.frame(b'{"type":"bye"}'))
+        await _until_closed(ended)
+        attacker.drop(ended)
+
+        async def come_back(number: int) -> None:
+            connection = await attacker.upgraded()
+            try:
+                await connection.resume(
+                    token, number + 1, received=0, oldest=LAST, principal=PRINCIPAL, secret=f"wrong {number}"
+                )
+            finally:
+                attacker.effort.done += 1
+                attacker.drop(connection)
+
+        attacker.begin(seconds)
+        await by_schedule(attacker, self.rate, come_back)
+
+
+Act = Callable[[int], Coroutine[Any, Any, None]]
+"""Makes one action by its number."""
+
+
+async def by_schedule(attacker: Attacker, rate: float, act: Act) -> None:
+    """Act at a rate until the time is up, whether or not what was begun before has ended."""
+    acting: set[asyncio.Task[None]] = set()
+    async for number in attacker.paced(rate):
+        task = asyncio.ensure_future(_counted(attacker, act(number)))
+        acting.add(task)
+        task.add_done_callback(acting.discard)
+    for each in acting:
+        each.cancel()
+    await asyncio.gather(*acting, return_exceptions=True)
+
+
+async def _counted(attacker: Attacker, action: Coroutine[Any, Any, None]) -> None:
+    try:
+        await action
+    except Lost as lost:
+        attacker.effort.refuse(str(lost))
+
+
+async def _until_closed(connection: Connection) -> None:
+    try:
+        async with asyncio.timeout(_WAIT):
+            while True:
+                await connection.packets()
+    except Lost:
+        return
+    except TimeoutError as error:
+        raise Lost("the session did not end") from error
+
+
+ATTACKS: Final = (
+    *(
+        WrongHellos(
+            name=f"wrong-hellos-{rate}",
+            about=f"{rate} hellos a second with a wrong secret",
+            counts="guesses",
+            rate=rate,
+            needs=USERS,
+        )
+        for rate in (15, 100)
+    ),
+    ResumesOfEnded(
+        name="wrong-resumes-60",
+        about="60 resumes a second of a session that has ended, with a wrong secret",
+        counts="guesses",
+        rate=60,
+        needs=USERS,
+    ),
+)

@@ -1,0 +1,122 @@
+"""A fresh stack for one attack: Redis, two nodes and HAProxy as ``make up`` makes them, each on its core."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import secrets
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import redis.asyncio
+
+from benchmarks.hostile.attack import PRINCIPAL, Needs
+from benchmarks.hostile.attacks.selectors import ALLOWED
+from benchmarks.hostile.target import BALANCER, Target
+from benchmarks.hostile.witness import PRINCIPAL as WITNESS_PRINCIPAL
+from benchmarks.placement import Placement
+from benchmarks.processes import family
+from benchmarks.systems.base import SystemUnavailable
+from benchmarks.tls import certify
+from gateway.adapters.authentication.secret_hashes import hash_secret
+from gateway.adapters.authentication.users_file import users_line
+from gateway.local.ports import PortPlan
+from gateway.local.programs import ProgramMissing
+from gateway.local.stack import Stack
+from gateway.local.stack_options import StackOptions
+
+ATTACKED: Final = "n1"
+OTHER: Final = "n2"
+"""Takes part in the cluster, and would take over if the attacked node lost its lease."""
+
+SETTINGS: Final[Mapping[str, str]] = {"limit_exempt": f"{BALANCER}/32"}
+"""The one thing that is not the default: programs on a node's own machine are exempt from the limits of an address, and
+the attacker, who stands for a client elsewhere, must not be."""
+
+_SECRET_BYTES: Final = 16
+_MEGABYTE: Final = 1024 * 1024
+
+
+def _settings(needs: Needs, folder: Path, given: Mapping[str, str]) -> dict[str, object]:
+    """Write the files that an attack's stack needs, and tell the settings that name them."""
+    settings: dict[str, object] = dict(SETTINGS)
+    if needs.users:
+        users = folder / "users"
+        users.touch(mode=0o600)
+        users.write_text("".join(f"{users_line(name, hash_secret(secret))}\n" for name, secret in given.items()))
+        settings["auth"] = f"static:{users}"
+    if needs.policy:
+        policy = folder / "policy.toml"
+        allowed = ", ".join(f'"{each}"' for each in ALLOWED)
+        policy.write_text(
+            f'default = ["client"]\n\n[roles.client]\nselect = [{allowed}]\npublish = ["**"]\nproperties = ["*"]\n'
+        )
+        settings["policy"] = str(policy)
+    if needs.tls:
+        certificate, key = certify(folder)
+        settings |= {"tls_certificate": str(certificate), "tls_key": str(key)}
+    return settings
+
+
+def _program(needs: Needs) -> tuple[str, ...]:
+    node = (sys.executable, "-m", "gateway", "serve")
+    if needs.descriptors is None:
+        return node
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return ("prlimit", f"--nofile={needs.descriptors}:{most}", *node)
+
+
+def pin(pid: int, core: int) -> None:
+    """Bind a process, its descendants and all their threads to a core; what they start later inherits it."""
+    for each in family(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for thread in Path(f"/proc/{each}/task").iterdir():
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), {core})
+
+
+@contextlib.asynccontextmanager
+async def running(
+    needs: Needs, folder: Path, placement: Placement, *, scale: float = 1.0
+) -> AsyncIterator[tuple[Stack, Target]]:
+    """Run a stack for the length of the block: the attacked node on one core, everything else on the other.
+
+    Args:
+        needs: of the attack.
+        folder: for its files.
+        placement: cores.
+        scale: see ``Target.scale``.
+
+    Raises:
+        SystemUnavailable: redis-server, haproxy, or openssl where TLS is needed, is not installed.
+        ProcessFailed: a part did not come up.
+    """
+    given = {name: secrets.token_hex(_SECRET_BYTES) for name in (PRINCIPAL, WITNESS_PRINCIPAL)} if needs.users else {}
+    ports = PortPlan.free(2)
+    try:
+        stack = Stack(
+            StackOptions(
+                ports=ports,
+                folder=folder / "stack",
+                node_settings=_settings(needs, folder, given),
+                node_program=_program(needs),
+            )
+        )
+    except ProgramMissing as missing:
+        raise SystemUnavailable(str(missing)) from missing
+    async with stack:
+        pin(stack.nodes[ATTACKED].pid, placement.server)
+        for process in (stack.grid.process, stack.nodes[OTHER], stack.balancer):
+            if process is not None:
+                pin(process.pid, placement.others)
+        if needs.redis_megabytes is not None:
+            async with redis.asyncio.from_url(stack.grid_url) as grid:
+                await grid.config_set("maxmemory", needs.redis_megabytes * _MEGABYTE)
+        attacked = ports.nodes[ATTACKED]
+        yield (
+            stack,
+            Target(port=attacked.listen, admin=attacked.admin, tls=needs.tls, secrets=given, scale=scale),
+        )

@@ -1,0 +1,59 @@
+"""What attackers and witnesses are told of the stack that they talk to; a file of JSON, as each is a process."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from pydantic import TypeAdapter
+
+BALANCER: Final = "127.0.0.1"
+"""Where HAProxy and its health checks come from: the one address to which the limits of an address do not apply."""
+
+ATTACKER: Final = "127.0.0.2"
+"""Where attackers come from: one address, to which every default applies as it does to a client elsewhere."""
+
+WITNESS: Final = "127.0.0.3"
+"""Where witnesses come from, so that they share no budget of an address with the attacker."""
+
+HOST: Final = "127.0.0.1"
+"""Where nodes listen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The attacked node.
+
+    Attributes:
+        port: for clients.
+        admin: port for health, metrics and administration.
+        tls: whether the client port speaks TLS.
+        secrets: of the principals ``mallory`` (the attacker's account) and ``witness``; empty where nobody is asked for
+            one.
+        scale: by how much everything that is counted in connections or sessions is smaller; 1 in a full run.
+    """
+
+    port: int
+    admin: int
+    tls: bool = False
+    secrets: dict[str, str]
+    scale: float = 1.0
+
+    def scaled(self, number: int) -> int:
+        """Tell how many of *number* connections or sessions a run of this size has."""
+        return max(1, int(number * self.scale))
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read what ``write`` wrote.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return TypeAdapter(cls).validate_json(file.read_bytes())
+
+    def write(self, file: Path) -> None:
+        """Write it for the processes that need it; its secrets are made for one run."""
+        file.touch(mode=0o600)
+        file.write_bytes(TypeAdapter(dict).dump_json(asdict(self)))

@@ -1,0 +1,210 @@
+"""What was measured of one attack, and whether the node held."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from benchmarks.hostile.attack import Effort
+from benchmarks.hostile.watch import Counts, Sight
+from benchmarks.hostile.witness import SUBSCRIBERS, Account
+
+LATENCY_BOUND: Final = 0.25
+"""Seconds: the witness's p99 under attack stays below it …"""
+
+QUIET_FACTOR: Final = 10.0
+"""… or below so many times its quiet p99, whichever is more: on a machine that is slow by itself an attack is not to
+blame for that."""
+
+_OK: Final = 200
+_P99: Final = 0.99
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of time, in seconds of the monotonic clock."""
+
+    begin: float
+    end: float
+
+    def __contains__(self, moment: object) -> bool:
+        return isinstance(moment, float) and self.begin <= moment < self.end
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.end - self.begin
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Tell the value that a share of *values* does not exceed: the nearest rank; NaN if there are none."""
+    if not values:
+        return math.nan
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a phase was like.
+
+    Attributes:
+        latencies: seconds of each update to each witness; of one that never came, until the witness stopped waiting.
+        logins: seconds of each welcome that came.
+        resumes: the same of resumes.
+        failed_logins: logins and resumes without a welcome.
+        refused: publishes of the witness that were refused.
+        lost: updates that were promised and never came, over all witnesses.
+        cuts: connections of witnesses that the node closed, and resumes that failed after it.
+        cpu: share of a core, of the node.
+        resident: largest resident set, in bytes.
+        unanswered: of our own questions for /readyz, those without an answer in time.
+        unready: those answered otherwise than by 200.
+        slowest_check: seconds.
+        falls: how often HAProxy took the node for dead.
+        failed_checks: HAProxy's checks that failed.
+        down: whether it was seen to be anything else than UP.
+        leases_lost: how often the lease was found lapsed.
+        lease_left: least seconds that were left of the lease; NaN if nobody could look.
+    """
+
+    latencies: Sequence[float]
+    logins: Sequence[float]
+    resumes: Sequence[float]
+    failed_logins: int
+    refused: int
+    lost: int
+    cuts: int
+    cpu: float
+    resident: int
+    unanswered: int
+    unready: int
+    slowest_check: float
+    falls: int
+    failed_checks: int
+    down: bool
+    leases_lost: int
+    lease_left: float
+
+    @property
+    def p50(self) -> float:
+        """Median latency, in seconds."""
+        return median(self.latencies) if self.latencies else math.nan
+
+    @property
+    def p99(self) -> float:
+        """In seconds."""
+        return quantile(self.latencies, _P99)
+
+
+def seen(phase: Phase, account: Account, sight: Sight, counts: tuple[Counts, Counts], cpu: float) -> Seen:
+    """Collect what belongs to a phase: updates and logins that were due in it, looks that were taken in it.
+
+    Args:
+        phase: when.
+        account: of the witnesses.
+        sight: of the watch.
+        counts: at its begin and at its end.
+        cpu: share of a core that the node took.
+    """
+    before, after = counts
+    latencies = [took for due, took in account.updates if due in phase]
+    latencies += [account.ended - due for due in account.missing if due in phase]
+    latencies += [account.ended - due for due in account.unanswered if due in phase for _ in range(SUBSCRIBERS)]
+    checks = [each for each in sight.checks if each[0] in phase]
+    welcomed = [
+        [took for at, took, why in each if at in phase and not why] for each in (account.logins, account.resumes)
+    ]
+    leases = [left for at, left in sight.leases if at in phase]
+    return Seen(
+        latencies=latencies,
+        logins=welcomed[0],
+        resumes=welcomed[1],
+        failed_logins=sum(bool(why) for at, _, why in (*account.logins, *account.resumes) if at in phase),
+        refused=_within(phase, account.refused),
+        lost=_within(phase, account.missing),
+        cuts=_within(phase, (at for at, _ in account.cuts)),
+        cpu=cpu,
+        resident=max((size for at, size in sight.resident if at in phase), default=0),
+        unanswered=sum(status == 0 for _, _, status in checks),
+        unready=sum(status not in {0, _OK} for _, _, status in checks),
+        slowest_check=max((took for _, took, _ in checks), default=math.nan),
+        falls=after.falls - before.falls,
+        failed_checks=after.failed_checks - before.failed_checks,
+        down=any(at in phase for at in sight.down),
+        leases_lost=after.leases_lost - before.leases_lost,
+        lease_left=min(leases, default=math.nan),
+    )
+
+
+def _within(phase: Phase, moments: Iterable[float]) -> int:
+    return sum(each in phase for each in moments)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One attack, measured.
+
+    Attributes:
+        quiet: before it.
+        attacked: during it, and the moments after in which what it had begun ended.
+        effort: of the attacker.
+        attacker_cpu: share of a core, of the attacker.
+        attack_seconds: how long it lasted.
+        resident_before: bytes of the node when the quiet phase began.
+        resident_after: bytes of the node when the attacker had gone.
+        disordered: updates that came to a witness again, or before older ones, at any time.
+        folded: updates that were folded, and declared.
+    """
+
+    quiet: Seen
+    attacked: Seen
+    effort: Effort
+    attacker_cpu: float
+    attack_seconds: float
+    resident_before: int
+    resident_after: int
+    disordered: int = 0
+    folded: int = 0
+
+    @property
+    def bound(self) -> float:
+        """Seconds that the witness's p99 must stay below."""
+        return max(LATENCY_BOUND, QUIET_FACTOR * self.quiet.p99)
+
+
+def broken_promises(measured: Measurement) -> list[str]:
+    """Tell what an attack did to others that can be counted, and has nothing to do with how fast the machine is.
+
+    What happened in the quiet phase as well, such as refusals while Redis was away, is not the attack's doing.
+    """
+    quiet, attacked = measured.quiet, measured.attacked
+    counted = (
+        (attacked.lost, "updates of the witness were lost"),
+        (measured.disordered, "updates of the witness came in disorder"),
+        (attacked.cuts if not quiet.cuts else 0, "times a witness lost its connection"),
+        (attacked.refused if not quiet.refused else 0, "publishes of the witness were refused"),
+        (attacked.leases_lost, "times the lease was lost"),
+        (attacked.falls, "times HAProxy took the node for dead"),
+        (attacked.unanswered if not quiet.unanswered else 0, "health checks had no answer"),
+        (attacked.unready if not quiet.unready else 0, "times the node was not ready"),
+    )
+    found = [f"{number:,} {what}" for number, what in counted if number]
+    if attacked.lease_left <= 0 and not attacked.leases_lost:
+        found.append("its lease had lapsed in Redis")
+    if attacked.down and not quiet.down and not attacked.falls:
+        found.append("HAProxy sent no new sessions to the node")
+    return found
+
+
+def judge(measured: Measurement) -> list[str]:
+    """Tell why the node did not hold; nothing if it did."""
+    found = broken_promises(measured)
+    p99 = measured.attacked.p99
+    if math.isnan(p99) or math.isnan(measured.quiet.p99):
+        found.append("the witness saw no update")
+    elif p99 >= measured.bound:
+        found.append(f"p99 of {p99 * 1e3:,.0f} ms, not below {measured.bound * 1e3:,.0f} ms")
+    return found

@@ -1,0 +1,162 @@
+"""Attacks are what they say: their bytes are frames, their requests are requests, and each has a name of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from benchmarks.cases.base import OURS
+from benchmarks.catalogue import cases_by_default, cases_by_name
+from benchmarks.hostile.attack import Needs
+from benchmarks.hostile.attacks import connections, frames, requests, selectors, tls
+from benchmarks.hostile.attacks.frames import BYTE, EMPTY, OPENING, Flood, fragment, in_fragments
+from benchmarks.hostile.attacks.requests import Requests, long_selector
+from benchmarks.hostile.case import Hostile
+from benchmarks.hostile.catalogue import ATTACKS, GROUP_OF, GROUPS
+from benchmarks.hostile.target import Target
+from benchmarks.runner import Plan
+from gateway.core.errors import InvalidSelector
+from gateway.core.selectors import parse_selector
+from gateway.settings import LimitSettings
+
+LIMITS = LimitSettings()
+FLOODS = [each for each in ATTACKS.values() if isinstance(each, Flood)]
+REQUESTS = [each for each in ATTACKS.values() if isinstance(each, Requests)]
+
+
+def unmasked(frames_: bytes) -> list[tuple[bool, int, bytes]]:
+    """Read a client's frames: whether it is the last of its message, opcode, content."""
+    found, at = [], 0
+    while at < len(frames_):
+        first, size = frames_[at], frames_[at + 1]
+        assert size & 0x80, "a client masks"
+        size &= 0x7F
+        at += 2
+        if size >= 126:
+            width = 2 if size == 126 else 8
+            size = int.from_bytes(frames_[at : at + width], "big")
+            at += width
+        mask, content = frames_[at : at + 4], frames_[at + 4 : at + 4 + size]
+        assert len(content) == size
+        found.append((bool(first & 0x80), first & 0x0F, bytes(b ^ mask[n % 4] for n, b in enumerate(content))))
+        at += 4 + size
+    return found
+
+
+def test_every_attack_has_a_name_a_sentence_and_a_place() -> None:
+    assert len(ATTACKS) == sum(map(len, GROUPS.values())), "a name stands for one attack"
+    for name, attack in ATTACKS.items():
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
+        assert attack.name == name
+        assert attack.about
+        assert not attack.about.endswith(".")
+        assert attack.counts
+        assert GROUP_OF[name] in GROUPS
+
+
+def test_the_case_has_all_of_them_and_runs_only_when_it_is_named() -> None:
+    assert tuple(cases_by_name()["hostile"].contestants) == tuple(ATTACKS)
+    assert "hostile" not in cases_by_default()
+
+
+def test_some_rows_can_be_chosen() -> None:
+    plan = Plan(cases=[], systems=[], rows=("acks", "pongs"))
+
+    assert plan.contestants_of(Hostile(), {}) == ["pongs", "acks"]
+    assert plan.contestants_of(cases_by_name()["cross_node"](), {}) == [OURS], "other cases have other rows"
+    assert Plan(cases=[], systems=[], left_out=frozenset({OURS})).contestants_of(Hostile(), {}) == []
+
+
+def test_needs_are_told_in_words() -> None:
+    assert Needs().words() == ""
+    assert Needs(users=True, descriptors=1024).words() == "users with secrets, at most 1,024 descriptors"
+
+
+def test_a_small_run_has_fewer_connections_and_never_none() -> None:
+    target = Target(port=1, admin=2, secrets={}, scale=0.1)
+
+    assert (target.scaled(600), target.scaled(1)) == (60, 1)
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=lambda each: each.name)
+def test_what_floods_is_whole_frames(flood: Flood) -> None:
+    found = unmasked(flood.before + flood.piece)
+
+    assert found
+    for last, opcode, content in found:
+        assert opcode in {0, 1, 9, 10}
+        assert len(content) <= LIMITS.limit_message_bytes
+        if opcode in {9, 10}:
+            assert last
+            assert len(content) <= 125
+        elif last and opcode == 1 and flood.name not in {"too-deep-json", "too-deep-json-many"}:
+            json.loads(content)
+
+
+def test_fragments_are_one_message() -> None:
+    (first, *between, last) = unmasked(in_fragments(b'{"a":1}'))
+
+    assert first == (False, 1, b"{")
+    assert all(not end and opcode == 0 and len(content) == 1 for end, opcode, content in between)
+    assert last == (True, 0, b"}")
+    assert unmasked(OPENING + BYTE + EMPTY) == [(False, 1, b" "), (False, 0, b" "), (False, 0, b"")]
+    assert unmasked(fragment(b"x", last=True)) == [(True, 0, b"x")]
+
+
+def test_frames_that_are_borne_stay_within_what_is_borne() -> None:
+    for name in ("borne-pongs", "borne-pings", "borne-fragments"):
+        flood = ATTACKS[name]
+        assert isinstance(flood, Flood)
+        found = unmasked(flood.piece)
+        assert sum(not content for _, _, content in found) == 1000
+        assert found[-1][0], "each turn ends with a message"
+
+
+@pytest.mark.parametrize("attack", REQUESTS, ids=lambda each: each.name)
+def test_requests_are_requests_and_fit_into_a_message(attack: Requests) -> None:
+    kinds = {"subscribe", "unsubscribe", "publish", "properties", "authenticate"}
+    for number in (1, 10_000_000):
+        text = f'{{"id":{number},"received":{number},"request":{number},{attack.fields(number)}}}'
+        assert len(text) <= LIMITS.limit_message_bytes
+        packet = json.loads(text)
+        assert packet["type"] in kinds
+        if "selector" in packet:
+            parse_selector(packet["selector"])
+        for each in packet.get("keep", ()):
+            parse_selector(each)
+        value = re.search(r'"value":(.*)}$', text)
+        assert value is None or len(value[1]) <= LIMITS.limit_value_bytes
+
+
+def test_long_selectors_differ_and_are_as_long_as_they_may_be() -> None:
+    found = {str(parse_selector(long_selector(number))) for number in range(1000)}
+
+    assert len(found) == 1000
+    assert all(800 <= len(each) <= 1024 for each in found)
+
+
+def test_candidates_for_the_worst_selector_are_selectors() -> None:
+    for _, each in zip(range(selectors._SEARCH_CANDIDATES), selectors.candidates(), strict=False):
+        try:
+            parse_selector(each.replace(selectors._MARK, "n1"))
+        except InvalidSelector as error:
+            pytest.fail(f"{each}: {error}")
+
+
+def test_a_canned_hello_is_a_record_with_a_handshake() -> None:
+    hello = tls.canned_hello()
+
+    assert hello[0] == 22
+    assert len(hello) > 200
+    assert int.from_bytes(hello[3:5], "big") == len(hello) - 5
+
+
+def test_all_kinds_of_requests_and_frames_have_a_row() -> None:
+    asked = {json.loads(f"{{{each.fields(1)}}}")["type"] for each in REQUESTS}
+
+    assert asked == {"subscribe", "unsubscribe", "publish", "properties", "authenticate"}
+    assert {opcode for each in frames.ATTACKS for _, opcode, _ in unmasked(each.piece)} == {0, 1, 9, 10}
+    assert {each.connections for each in requests.ATTACKS} == {1, requests.SEVERAL}
+    assert {each.needs.descriptors for each in connections.ATTACKS} == {None, 1024}

@@ -1,0 +1,116 @@
+"""The harness measures: cheap rows against real nodes for seconds, and a node that stands still, which must be seen.
+
+Times are in the published table. Here counts are judged, which do not depend on how busy the machine is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from benchmarks.hostile.attack import Needs
+from benchmarks.hostile.case import row
+from benchmarks.hostile.catalogue import ATTACKS
+from benchmarks.hostile.measurement import Lengths, _process, measure
+from benchmarks.hostile.stack import ATTACKED, running
+from benchmarks.hostile.verdict import Phase, seen
+from benchmarks.hostile.watch import Watch
+from benchmarks.hostile.witness import Account
+from benchmarks.placement import Placement
+from benchmarks.progress import Silent
+from tests.support.times import time_limit
+
+pytestmark = [pytest.mark.redis, pytest.mark.haproxy, pytest.mark.cluster]
+
+LENGTHS: Final = Lengths(quiet=1.5, attack=1.5, scale=0.1)
+"""Long enough for a login, which comes every second, and for sixty updates."""
+
+MEBIBYTE: Final = 1024**2
+_POLL: Final = 0.05
+
+
+@pytest.fixture
+def placement() -> Placement:
+    """Two cores, or the same one twice where there is one: nothing here is about time."""
+    cores = sorted(os.sched_getaffinity(0))
+    return Placement(cores[0], cores[-1])
+
+
+@pytest.mark.parametrize("name", ["acks", "publish", "admin-health"])
+async def test_a_row_is_measured(name: str, tmp_path: Path, placement: Placement) -> None:
+    measured = await measure(ATTACKS[name], tmp_path, placement, LENGTHS, Silent())
+
+    for phase in (measured.quiet, measured.attacked):
+        assert len(phase.latencies) > 50
+        assert len(phase.logins) + phase.failed_logins > 0
+        assert phase.cpu > 0
+        assert phase.resident > 10 * MEBIBYTE
+        assert phase.lost == 0
+        assert phase.leases_lost == 0
+    assert measured.disordered == 0
+    assert measured.effort.done > 0
+    assert measured.effort.sent > 0
+    assert measured.attacker_cpu > 0
+    found = row(name, measured)
+    assert found.values["done"] > 0
+    assert found.values["attacker_bytes"] > 0
+    assert found.details["about"] == ATTACKS[name].about
+
+
+async def test_what_a_stack_needs_is_there(tmp_path: Path, placement: Placement) -> None:
+    """Secrets, a policy and TLS together: witnesses log in by all of it, and the attack is refused, not broken."""
+    attack = dataclasses.replace(ATTACKS["wrong-hellos-15"], needs=Needs(users=True, policy=True, tls=True))
+    measured = await measure(attack, tmp_path, placement, LENGTHS, Silent())
+
+    assert len(measured.quiet.latencies) > 50
+    assert measured.attacked.lost == 0
+    assert measured.effort.done > 0
+    assert set(measured.effort.refused) & {"unauthenticated", "close 4201", "try_later", "close 4101"}
+
+
+async def test_a_node_that_stands_still_is_seen(tmp_path: Path, placement: Placement) -> None:
+    """The worst attack there is: every figure by which a row is judged must show it."""
+    async with running(Needs(), tmp_path, placement) as (stack, target):
+        file, out = tmp_path / "target.json", tmp_path / "account.json"
+        target.write(file)
+        async with _process("witness", [str(file), str(out)], tmp_path, placement.others) as witness:
+            await until(out.with_name("account.json.ready").exists)
+            watch = Watch(stack)
+            async with watch.watching() as sight:
+                before, begin = await watch.counts(), time.monotonic()
+                stack.pause_node(ATTACKED)
+                await until(lambda: any(left <= 0 for _, left in sight.leases))
+                await until(lambda: bool(sight.down))
+                stack.resume_node(ATTACKED)
+                after = await watch.counts()
+                while after.leases_lost == 0:
+                    await asyncio.sleep(_POLL)
+                    after = await watch.counts()
+                phase = Phase(begin, time.monotonic())
+            witness.send_signal(signal.SIGTERM)
+            async with time_limit(60):
+                assert await witness.wait() == 0
+
+    found = seen(phase, Account.read(out), sight, (before, after), 0.0)
+    assert found.falls > 0
+    assert found.failed_checks > 0
+    assert found.unanswered > 0
+    assert found.down
+    assert found.lease_left <= 0
+    assert found.leases_lost > 0
+    # The lease is six seconds long, and everything that was due in them was late.
+    assert found.p99 > 1
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with time_limit(60):
+        while not condition():  # noqa: ASYNC110 - it is files and lists that are looked at
+            await asyncio.sleep(_POLL)

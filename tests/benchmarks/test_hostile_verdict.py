@@ -1,0 +1,244 @@
+"""What counts as harm, and what is published: with made-up measurements, so that each kind of harm can be tried."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from benchmarks.cases.base import OURS, Row
+from benchmarks.document import FORMAT, BadResults, Document
+from benchmarks.hostile import page
+from benchmarks.hostile.attack import Effort
+from benchmarks.hostile.case import FIGURES, Hostile, row
+from benchmarks.hostile.catalogue import ATTACKS, GROUPS
+from benchmarks.hostile.verdict import LATENCY_BOUND, Measurement, Phase, Seen, broken_promises, judge, quantile, seen
+from benchmarks.hostile.watch import Counts, Sight
+from benchmarks.hostile.witness import SUBSCRIBERS, Account
+from benchmarks.publish import RESULTS, ROOT, THREATS, doubts, newest, pages, publish, stored, threat_model
+
+CALM: Final = Seen(
+    latencies=[0.002] * 99 + [0.01],
+    logins=[0.01],
+    resumes=[0.02],
+    failed_logins=0,
+    refused=0,
+    lost=0,
+    cuts=0,
+    cpu=0.05,
+    resident=90 * 1024**2,
+    unanswered=0,
+    unready=0,
+    slowest_check=0.004,
+    falls=0,
+    failed_checks=0,
+    down=False,
+    leases_lost=0,
+    lease_left=4.0,
+)
+NOTHING: Final = Counts(cpu=0.0, falls=0, failed_checks=0, leases_lost=0)
+
+
+def measured(**attacked: Any) -> Measurement:
+    return Measurement(
+        quiet=CALM,
+        attacked=dataclasses.replace(CALM, **attacked),
+        effort=Effort(connections=1, sent=6_000_000, received=1, done=600, refused={}),
+        attacker_cpu=0.1,
+        attack_seconds=6.0,
+        resident_before=90 * 1024**2,
+        resident_after=95 * 1024**2,
+    )
+
+
+# The verdict ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_serves_the_others_as_before_holds() -> None:
+    assert judge(measured()) == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        ({"lost": 2}, "2 updates of the witness were lost"),
+        ({"cuts": 1}, "1 times a witness lost its connection"),
+        ({"refused": 3}, "3 publishes of the witness were refused"),
+        ({"leases_lost": 1}, "1 times the lease was lost"),
+        ({"lease_left": -0.5}, "its lease had lapsed in Redis"),
+        ({"falls": 1}, "1 times HAProxy took the node for dead"),
+        ({"down": True}, "HAProxy sent no new sessions to the node"),
+        ({"unanswered": 4}, "4 health checks had no answer"),
+        ({"unready": 1}, "1 times the node was not ready"),
+    ],
+)
+def test_harm_that_can_be_counted_is_told(harm: dict[str, Any], sentence: str) -> None:
+    assert broken_promises(measured(**harm)) == [sentence]
+    assert judge(measured(**harm)) == [sentence]
+
+
+def test_disorder_is_harm_whenever_it_happens() -> None:
+    assert judge(dataclasses.replace(measured(), disordered=1)) == ["1 updates of the witness came in disorder"]
+
+
+@pytest.mark.parametrize("name", ["refused", "cuts", "unready", "unanswered"])
+def test_what_happened_before_the_attack_as_well_is_not_its_doing(name: str) -> None:
+    once: dict[str, Any] = {name: 1}
+    before = dataclasses.replace(CALM, **once)
+    both = dataclasses.replace(measured(**{name: 5}), quiet=before)
+
+    assert broken_promises(both) == []
+
+
+@pytest.mark.parametrize(
+    ("quiet", "attacked", "holds"),
+    [(0.01, 0.249, True), (0.01, 0.25, False), (0.1, 0.99, True), (0.1, 1.0, False)],
+)
+def test_p99_is_bounded_by_250_ms_or_ten_times_its_quiet_value(quiet: float, attacked: float, holds: bool) -> None:
+    both = dataclasses.replace(measured(latencies=[attacked]), quiet=dataclasses.replace(CALM, latencies=[quiet]))
+
+    assert both.bound == pytest.approx(max(LATENCY_BOUND, 10 * quiet))
+    assert (judge(both) == []) is holds
+
+
+def test_a_witness_that_saw_nothing_is_no_good_witness() -> None:
+    assert judge(measured(latencies=[])) == ["the witness saw no update"]
+
+
+def test_a_quantile_is_a_value_that_was_measured() -> None:
+    values = [float(number) for number in range(1, 101)]
+
+    assert quantile(values, 0.99) == 99
+    assert quantile([7.0], 0.99) == 7
+    assert math.isnan(quantile([], 0.99))
+
+
+def test_an_update_that_never_came_counts_for_as_long_as_it_was_waited_for() -> None:
+    account = Account(updates=[(1.0, 0.1), (11.0, 0.2)], missing=[12.0], unanswered=[13.0], ended=20.0)
+
+    found = seen(Phase(10.0, 15.0), account, Sight(), (NOTHING, NOTHING), 0.5)
+
+    assert sorted(found.latencies) == [0.2, *[7.0] * SUBSCRIBERS, 8.0]
+    assert found.lost == 1
+
+
+def test_only_what_belongs_to_a_phase_is_counted() -> None:
+    account = Account(
+        refused=[1.0, 11.0],
+        cuts=[(2.0, "close 4001"), (14.0, "close 4001")],
+        logins=[(1.0, 0.1, ""), (11.0, 0.2, ""), (12.0, 9.0, "no welcome")],
+        resumes=[(11.0, 0.3, ""), (16.0, 0.4, "")],
+    )
+    sight = Sight(
+        checks=[(1.0, 2.0, 0), (11.0, 0.1, 200), (12.0, 2.0, 0), (13.0, 0.2, 503)],
+        resident=[(1.0, 9), (11.0, 5), (12.0, 7)],
+        leases=[(1.0, -1.0), (11.0, 4.0), (12.0, 3.0)],
+        down=[1.0],
+    )
+    before, after = Counts(1.0, 2, 3, 4), Counts(2.0, 3, 5, 7)
+
+    found = seen(Phase(10.0, 15.0), account, sight, (before, after), 0.5)
+
+    assert (found.refused, found.cuts, found.failed_logins) == (1, 1, 1)
+    assert (found.logins, found.resumes) == ([0.2], [0.3])
+    assert (found.unanswered, found.unready, found.slowest_check) == (1, 1, 2.0)
+    assert (found.resident, found.lease_left, found.down) == (7, 3.0, False)
+    assert (found.falls, found.failed_checks, found.leases_lost, found.cpu) == (1, 2, 3, 0.5)
+
+
+# The row and the page -----------------------------------------------------------------------------------------------
+
+
+def made(**changes: Any) -> Document:
+    """Results of a run of all attacks, in which one did not hold."""
+    rows = [row(name, measured(lost=2) if name == "pongs" else measured()) for name in ATTACKS]
+    content = {
+        "format": FORMAT,
+        "date": "2026-01-02T03:04:05+00:00",
+        "commit": "0123456789ab",
+        "machine": {"processor": "P", "cores": 2, "memory": "1 kB", "kernel": "Linux 6", "distribution": "D"},
+        "quick": False,
+        "cases": {Hostile.name: {"title": Hostile.title, "about": Hostile.about}},
+        "systems": {OURS: {"title": "session gateway", "versions": {}, "settings": {}, "unavailable": None}},
+        "figures": {Hostile.name: list(FIGURES)},
+        "rows": rows,
+        "targets": [],
+        "broken": [],
+        "failed": True,
+    }
+    return Document.model_validate(content | changes)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    (tmp_path / THREATS).parent.mkdir(parents=True)
+    (tmp_path / THREATS).write_text((ROOT / THREATS).read_text())
+    return tmp_path
+
+
+def test_a_row_has_every_figure() -> None:
+    found = row("pongs", measured())
+
+    assert set(found.values) == {each.name for each in FIGURES}
+    assert found.values["held"] == 1
+    assert found.failures == []
+    assert row("pongs", measured(lost=1)).values["held"] == 0
+
+
+def test_the_page_shows_every_row_with_its_verdict() -> None:
+    text = page.tables(made())
+
+    assert f"The node held in {len(ATTACKS) - 1} of {len(ATTACKS)} rows." in text
+    for title in GROUPS:
+        assert f"**{title}**" in text
+    for name in ATTACKS:
+        assert f"| `{name}`: " in text
+    assert text.count("**no**: 2 updates of the witness were lost") == 1
+    assert "Redis away for 3 s of both phases" in text
+
+
+def test_results_are_published_in_their_own_place_and_the_same_again(copy: Path) -> None:
+    document = made()
+    written = publish(document, copy)
+    before = {path: (copy / path).read_bytes() for path in written}
+
+    kept = RESULTS / "hostile" / "2026-01-02.json"
+    assert written == [kept, THREATS]
+    assert newest(copy) is None
+    assert newest(copy, RESULTS / "hostile") == copy / kept
+    publish(Document.load(copy / kept), copy)
+    assert {path: (copy / path).read_bytes() for path in written} == before
+
+
+def test_rows_that_did_not_hold_are_published_and_missing_ones_are_not() -> None:
+    document = made()
+    some = made(rows=[each for each in document.rows if each.contestant != "pongs"])
+
+    assert doubts(document) == []
+    assert doubts(some) == ["there is nothing of pongs"]
+    assert doubts(made(quick=True)) == ["it was a quick run, to try things"]
+    assert "came to nothing" in doubts(made(broken=["hostile, round 1, pongs: it came to nothing"]))[0]
+
+
+def test_a_run_with_other_cases_is_refused() -> None:
+    mixed = made(
+        cases={name: {"title": name, "about": ""} for name in ("hostile", "fanout")},
+        figures={"hostile": list(FIGURES), "fanout": []},
+        rows=[Row("fanout", "flat", OURS, {})],
+    )
+
+    with pytest.raises(BadResults, match="published by itself"):
+        pages(mixed)
+
+
+def test_the_threat_model_shows_the_newest_results() -> None:
+    file = newest(folder=RESULTS / "hostile")
+    document = None if file is None else Document.load(file)
+
+    assert (ROOT / THREATS).read_text() == threat_model(document), "make bench-publish BENCH_JSON=…"
+    if file is not None and document is not None:
+        assert doubts(document) == []
+        assert file.read_text() == stored(document)
