@@ -10,6 +10,8 @@ from typing import Final
 
 from benchmarks.systems.base import Role
 
+_NANO: Final = 1e9
+
 _CPUCLOCK_SCHED: Final = 2
 """In the number of a process's clock: time on a CPU, all threads (what clock_getcpuclockid(3) makes)."""
 
@@ -23,6 +25,17 @@ def process_cpu(pid: int) -> float:
     try:
         return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:
+        return 0.0
+
+
+def process_waited(pid: int) -> float:
+    """Tell how many seconds a process's main thread has been ready to run and had to wait for a core; 0 if it is gone.
+
+    On a machine that has nothing else to do this is next to nothing for a process with a core to itself.
+    """
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / _NANO
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
 
 

@@ -135,9 +135,10 @@ def measure_all(plan: Plan, outcome: Outcome, context: Context, spectator: Spect
 def _prepare(plan: Plan, outcome: Outcome, spectator: Spectator) -> Mapping[str, SystemUnderTest]:
     """Install and compile what the systems need; tell the outcome about those that are not to be had."""
     systems: dict[str, SystemUnderTest] = {}
-    needed = {each for case in plan.cases for each in (*case.contestants, *case.systems)}
+    contestants = {each for case in plan.cases for each in case.contestants}
+    parts = {name: settings for case in plan.cases for name, settings in case.systems.items()}
     for system in plan.systems:
-        if system.name not in needed:
+        if system.name not in contestants | parts.keys():
             continue
         spectator.say(f"preparing {system.title}")
         try:
@@ -150,5 +151,5 @@ def _prepare(plan: Plan, outcome: Outcome, spectator: Spectator) -> Mapping[str,
         else:
             systems[system.name] = system
             outcome.versions[system.name] = system.versions()
-            outcome.settings[system.name] = system.settings()
+            outcome.settings[system.name] = system.settings() if system.name in contestants else parts[system.name]
     return systems

@@ -162,7 +162,8 @@ class Case(ABC):
             that were not chosen or are unavailable; names that are no system are always run.
         targets: what is demanded of ours.
         rounds: how often each contestant is measured unless ``--runs`` says otherwise.
-        systems: names of the systems that its contestants are made of, where these are no systems themselves.
+        systems: what its contestants are made of, where these are no systems themselves: names of systems, each with
+            the settings that are not its defaults.
         apart: about how long it takes, if that is why it runs only when it is asked for by name; else empty.
     """
 
@@ -173,7 +174,7 @@ class Case(ABC):
     contestants: ClassVar[Sequence[str]]
     targets: ClassVar[Sequence[Target]] = ()
     rounds: ClassVar[int] = 3
-    systems: ClassVar[Sequence[str]] = ()
+    systems: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     apart: ClassVar[str] = ""
 
     @abstractmethod

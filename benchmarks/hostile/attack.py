@@ -22,8 +22,8 @@ PRINCIPAL: Final = "mallory"
 """The account that attacks."""
 
 _RETRY: Final = 0.02
-"""Seconds before a connection is tried again that the node refused or closed, so that an attacker does not spend its
-CPU on being refused."""
+"""Seconds before something is tried again that came to nothing, so that an attacker does not spend its CPU on being
+refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Effort:
     """What an attack has cost and done since ``begin``.
 
     Attributes:
-        connections: opened.
+        connections: opened, those of the preparation that are still there included.
         sent: bytes.
         received: bytes.
         done: what the attack counts, such as requests, handshakes or chunks of frames.
@@ -117,7 +117,7 @@ class Attacker:
     def begin(self, seconds: float) -> None:
         """End the preparation: from now on everything counts, for so many seconds."""
         self._harvest()
-        self.effort = Effort()
+        self.effort = Effort(connections=len(self._open))
         self._end = time.monotonic() + seconds
         self._announce()
 
@@ -228,14 +228,13 @@ class Attacker:
     async def again_and_again(self, once: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do something until the time is up; whenever the node ends it, begin anew."""
         while not self.over:
+            done = self.effort.done
             try:
                 await once()
             except Lost as lost:
                 self.effort.refuse(str(lost))
-                await asyncio.sleep(_RETRY)
-            else:
-                # Whoever never waits for anything would keep the others of this process from their turn.
-                await asyncio.sleep(0)
+            # Whoever never waits for anything would keep the others of this process from their turn.
+            await asyncio.sleep(0 if self.effort.done > done else _RETRY)
 
     async def paced(self, rate: float) -> AsyncIterator[int]:
         """Count from 0 at *rate* a second, by a schedule that waits for nobody, until the time is up."""

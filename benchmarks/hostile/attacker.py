@@ -22,6 +22,7 @@ from benchmarks.hostile.attack import Attacker
 from benchmarks.hostile.catalogue import ATTACKS
 from benchmarks.hostile.connection import Lost
 from benchmarks.hostile.target import Target
+from benchmarks.measure import process_waited
 
 BEGIN: Final = "begin"
 
@@ -59,13 +60,14 @@ async def _attack(name: str, target: Target, seconds: float) -> dict[str, object
     began: list[float] = []
 
     def announce() -> None:
-        began.extend((time.process_time(), time.monotonic()))
+        began.extend((time.process_time(), time.monotonic(), process_waited(os.getpid())))
         print(BEGIN, flush=True)
 
     attacker = Attacker(target, announce)
     await ATTACKS[name].run(attacker, seconds)
     cpu, wall = time.process_time() - began[0], time.monotonic() - began[1]
-    return {**dataclasses.asdict(attacker.finish()), "cpu": cpu, "seconds": wall}
+    waited = process_waited(os.getpid()) - began[2]
+    return {**dataclasses.asdict(attacker.finish()), "cpu": cpu, "seconds": wall, "waited": waited}
 
 
 if __name__ == "__main__":

@@ -154,6 +154,8 @@ class _Run:
             effort=effort,
             attacker_cpu=told["cpu"] / told["seconds"],
             attack_seconds=told["seconds"],
+            attacker_waited=told["waited"] / told["seconds"],
+            node_waited=(calm_end.waited - calm.waited) / quiet.seconds,
             resident_before=resident[0],
             resident_after=resident[1],
             disordered=account.disordered,

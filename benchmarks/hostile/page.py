@@ -9,6 +9,7 @@ from benchmarks.cases.base import Row
 from benchmarks.document import Document
 from benchmarks.hostile import case
 from benchmarks.hostile.catalogue import ATTACKS, GROUPS
+from benchmarks.hostile.verdict import BUSY
 from benchmarks.markdown import plain, stamp, table
 
 NOT_YET: Final = (
@@ -92,5 +93,7 @@ def doubts(document: Document) -> Iterator[str]:
         yield "it was a quick run, to try things"
     if absent := [name for name in ATTACKS if not any(row.contestant == name for row in document.rows)]:
         yield f"there is nothing of {', '.join(absent)}"
+    if busy := sum(any(each.startswith(BUSY) for each in row.flags) for row in document.rows):
+        yield f"{BUSY} in {busy} of {len(document.rows)} rows"
     if document.broken:
         yield f"something did not start or came to nothing: {'; '.join(document.broken)}"

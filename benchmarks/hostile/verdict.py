@@ -19,6 +19,15 @@ QUIET_FACTOR: Final = 10.0
 """… or below so many times its quiet p99, whichever is more: on a machine that is slow by itself an attack is not to
 blame for that."""
 
+BUSY: Final = "the machine was busy"
+"""Begins what is said of a measurement that other work has disturbed."""
+
+NODE_WAIT: Final = 0.05
+"""Share of the quiet phase for which a node may wait for its core, which it has to itself."""
+
+ATTACKER_WAIT: Final = 0.5
+"""Share of the attack for which an attacker may wait for its core, which it shares with Redis and the witness."""
+
 _OK: Final = 200
 _P99: Final = 0.99
 
@@ -153,6 +162,8 @@ class Measurement:
         effort: of the attacker.
         attacker_cpu: share of a core, of the attacker.
         attack_seconds: how long it lasted.
+        attacker_waited: share of the attack for which the attacker was ready to run and had to wait for its core.
+        node_waited: share of the quiet phase for which the node had to.
         resident_before: bytes of the node when the quiet phase began.
         resident_after: bytes of the node when the attacker had gone.
         disordered: updates that came to a witness again, or before older ones, at any time.
@@ -166,6 +177,8 @@ class Measurement:
     attack_seconds: float
     resident_before: int
     resident_after: int
+    attacker_waited: float = 0.0
+    node_waited: float = 0.0
     disordered: int = 0
     folded: int = 0
 
@@ -173,6 +186,16 @@ class Measurement:
     def bound(self) -> float:
         """Seconds that the witness's p99 must stay below."""
         return max(LATENCY_BOUND, QUIET_FACTOR * self.quiet.p99)
+
+
+def disturbances(measured: Measurement) -> list[str]:
+    """Tell why a measurement says little: the machine had other work, which took the node's core or the attacker's."""
+    found = []
+    if measured.node_waited > NODE_WAIT:
+        found.append(f"{BUSY}: the node waited for its core for {measured.node_waited:.0%} of the quiet phase")
+    if measured.attacker_waited > ATTACKER_WAIT:
+        found.append(f"{BUSY}: the attacker waited for its core for {measured.attacker_waited:.0%} of the attack")
+    return found
 
 
 def broken_promises(measured: Measurement) -> list[str]:

@@ -15,7 +15,7 @@ import redis.exceptions
 import lb.settings
 from benchmarks.hostile.stack import ATTACKED, OTHER
 from benchmarks.hostile.target import HOST
-from benchmarks.measure import process_cpu, resident_bytes
+from benchmarks.measure import process_cpu, process_waited, resident_bytes
 from benchmarks.processes import family
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue.log_events import LEASE_LOST, NODE_LAPSED
@@ -64,12 +64,14 @@ class Counts:
 
     Attributes:
         cpu: seconds of the node, its child processes included.
+        waited: seconds for which the node was ready to run and had to wait for its core.
         falls: how often HAProxy has taken the node for dead.
         failed_checks: HAProxy's checks that failed.
         leases_lost: how often the node found its lease lapsed, or the other node did.
     """
 
     cpu: float
+    waited: float
     falls: int
     failed_checks: int
     leases_lost: int
@@ -88,6 +90,7 @@ class Watch:
         """Read what only grows."""
         return Counts(
             cpu=sum(map(process_cpu, family(self._pid))),
+            waited=process_waited(self._pid),
             leases_lost=self._logged(ATTACKED, LEASE_LOST.name) + self._logged(OTHER, NODE_LAPSED.name),
             **await self._balancer_counts(),
         )

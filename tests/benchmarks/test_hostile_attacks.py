@@ -83,6 +83,7 @@ def test_a_small_run_has_fewer_connections_and_never_none() -> None:
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda each: each.name)
 def test_what_floods_is_whole_frames(flood: Flood) -> None:
     found = unmasked(flood.before + flood.piece)
+    assert len(flood.piece) * max(1, flood.ends) < 1024**2
 
     assert found
     for last, opcode, content in found:

@@ -15,7 +15,17 @@ from benchmarks.hostile import page
 from benchmarks.hostile.attack import Effort
 from benchmarks.hostile.case import FIGURES, Hostile, row
 from benchmarks.hostile.catalogue import ATTACKS, GROUPS
-from benchmarks.hostile.verdict import LATENCY_BOUND, Measurement, Phase, Seen, broken_promises, judge, quantile, seen
+from benchmarks.hostile.verdict import (
+    LATENCY_BOUND,
+    Measurement,
+    Phase,
+    Seen,
+    broken_promises,
+    disturbances,
+    judge,
+    quantile,
+    seen,
+)
 from benchmarks.hostile.watch import Counts, Sight
 from benchmarks.hostile.witness import SUBSCRIBERS, Account
 from benchmarks.publish import RESULTS, ROOT, THREATS, doubts, newest, pages, publish, stored, threat_model
@@ -39,7 +49,7 @@ CALM: Final = Seen(
     leases_lost=0,
     lease_left=4.0,
 )
-NOTHING: Final = Counts(cpu=0.0, falls=0, failed_checks=0, leases_lost=0)
+NOTHING: Final = Counts(cpu=0.0, waited=0.0, falls=0, failed_checks=0, leases_lost=0)
 
 
 def measured(**attacked: Any) -> Measurement:
@@ -138,7 +148,8 @@ def test_only_what_belongs_to_a_phase_is_counted() -> None:
         leases=[(1.0, -1.0), (11.0, 4.0), (12.0, 3.0)],
         down=[1.0],
     )
-    before, after = Counts(1.0, 2, 3, 4), Counts(2.0, 3, 5, 7)
+    before = Counts(cpu=1.0, waited=0.0, falls=2, failed_checks=3, leases_lost=4)
+    after = Counts(cpu=2.0, waited=0.0, falls=3, failed_checks=5, leases_lost=7)
 
     found = seen(Phase(10.0, 15.0), account, sight, (before, after), 0.5)
 
@@ -147,6 +158,19 @@ def test_only_what_belongs_to_a_phase_is_counted() -> None:
     assert (found.unanswered, found.unready, found.slowest_check) == (1, 1, 2.0)
     assert (found.resident, found.lease_left, found.down) == (7, 3.0, False)
     assert (found.falls, found.failed_checks, found.leases_lost, found.cpu) == (1, 2, 3, 0.5)
+
+
+def test_a_busy_machine_is_told_and_not_published() -> None:
+    busy = dataclasses.replace(measured(), node_waited=0.2, attacker_waited=0.7)
+    rows = [row(name, busy if name == "pongs" else measured()) for name in ATTACKS]
+
+    assert disturbances(measured()) == []
+    assert disturbances(busy) == [
+        "the machine was busy: the node waited for its core for 20% of the quiet phase",
+        "the machine was busy: the attacker waited for its core for 70% of the attack",
+    ]
+    assert judge(busy) == [], "it says little, and is no verdict"
+    assert doubts(made(rows=rows)) == [f"the machine was busy in 1 of {len(ATTACKS)} rows"]
 
 
 # The row and the page -----------------------------------------------------------------------------------------------

@@ -52,16 +52,19 @@ class Flood(Attack):
         before: sent once on each connection, such as the first frame of a message that never ends.
         greeted: whether a session is opened first; else a stranger sends it after the upgrade.
         connections: side by side.
+        ends: pieces for which the node closes the connection; the attacker then sends just these, waits for the close,
+            and begins anew. 0 if there is no such number.
     """
 
     piece: bytes
     before: bytes = b""
     greeted: bool = True
     connections: int = 1
+    ends: int = 0
 
     async def run(self, attacker: Attacker, seconds: float) -> None:
         """See ``Attack``."""
-        repeat = max(1, CHUNK_BYTES // len(self.piece))
+        repeat = self.ends or max(1, CHUNK_BYTES // len(self.piece))
         chunk = self.piece * repeat
 
         async def send(connection: Connection) -> None:
@@ -69,6 +72,8 @@ class Flood(Attack):
             while not attacker.over:
                 await connection.send(chunk)
                 attacker.effort.done += repeat
+                if self.ends:
+                    await asyncio.sleep(_CLOSE_SECONDS)
                 # The node's answer has its turn, and so have the other connections.
                 await asyncio.sleep(0)
 
@@ -111,6 +116,9 @@ _HALVES: Final = fragment(ACK[:1], first=True), fragment(ACK[1:], last=True)
 """The two halves of an acknowledgement, between which fragments are empty."""
 
 _LARGE: Final = wire.frame(stuffed(b'"%b"' % (b"x" * (MESSAGE_BYTES - len(ACK)))))
+_CLOSE_SECONDS: Final = 0.5
+"""For the node to close a connection for what it has been sent; if it does not, it is sent more."""
+
 _DEEP: Final = wire.frame(
     stuffed(b"[%b]" % b",".join([b"[" * DEEP + b"]" * DEEP] * ((MESSAGE_BYTES - 100) // (2 * DEEP + 1))))
 )
@@ -120,6 +128,12 @@ _NAMES: Final = wire.frame(stuffed(b"{%b}" % b",".join(b'"%05d":0' % number for 
 _PACKETS: Final = wire.frame(b"[%b]" % b",".join([ACK] * ((MESSAGE_BYTES - 2) // (len(ACK) + 1))))
 
 TITLE: Final = "Frames and messages"
+
+_TOO_MANY: Final = 1_100
+"""Frames without a message for which a connection is closed: a little more than are borne."""
+
+_TOO_LONG: Final = 66_000
+"""Fragments of a byte for which it is: a little more than the longest message."""
 
 ONE: Final = (1,)
 BOTH: Final = (1, MANY)
@@ -134,6 +148,7 @@ def _floods(
     counts: str = "messages",
     before: bytes = b"",
     greeted: bool = True,
+    ends: int = 0,
 ) -> Iterator[Flood]:
     """Describe a kind of flood by one connection, by many, or both."""
     for number in numbers:
@@ -146,6 +161,7 @@ def _floods(
             before=before,
             greeted=greeted,
             connections=number,
+            ends=ends,
         )
 
 
@@ -153,9 +169,11 @@ _UNKNOWN: Final = wire.frame(b'{"type":"x"}')
 _PING_PACKET: Final = wire.frame(b'{"type":"ping"}')
 
 ATTACKS: Final = (
-    *_floods("pongs", "WebSocket pongs, in a session", PONG, ONE, counts="frames"),
-    *_floods("pings", "WebSocket pings, in a session", PING, ONE, counts="frames"),
-    *_floods("long-pings", "WebSocket pings of 125 bytes, in a session", LONG_PING, ONE, counts="frames"),
+    *_floods("pongs", "WebSocket pongs, in a session", PONG, ONE, counts="frames", ends=_TOO_MANY),
+    *_floods("pings", "WebSocket pings, in a session", PING, ONE, counts="frames", ends=_TOO_MANY),
+    *_floods(
+        "long-pings", "WebSocket pings of 125 bytes, in a session", LONG_PING, ONE, counts="frames", ends=_TOO_MANY
+    ),
     *_floods(
         "borne-pongs", "1,000 WebSocket pongs and an acknowledgement, in turn", PONG * _BORNE + _ACK, counts="turns"
     ),
@@ -168,9 +186,21 @@ ATTACKS: Final = (
         _HALVES[0] + EMPTY * _BORNE + _HALVES[1],
         counts="turns",
     ),
-    *_floods("stranger-pings", "WebSocket pings before the first packet", PING, counts="frames", greeted=False),
     *_floods(
-        "empty-fragments", "empty fragments of a message that does not end", EMPTY, counts="frames", before=OPENING
+        "stranger-pings",
+        "WebSocket pings before the first packet",
+        PING,
+        counts="frames",
+        greeted=False,
+        ends=_TOO_MANY,
+    ),
+    *_floods(
+        "empty-fragments",
+        "empty fragments of a message that does not end",
+        EMPTY,
+        counts="frames",
+        before=OPENING,
+        ends=_TOO_MANY,
     ),
     *_floods(
         "stranger-bytes",
@@ -179,8 +209,16 @@ ATTACKS: Final = (
         counts="frames",
         before=OPENING,
         greeted=False,
+        ends=_TOO_LONG,
     ),
-    *_floods("bytes", "fragments of a byte, of a message that does not end", BYTE, counts="frames", before=OPENING),
+    *_floods(
+        "bytes",
+        "fragments of a byte, of a message that does not end",
+        BYTE,
+        counts="frames",
+        before=OPENING,
+        ends=_TOO_LONG,
+    ),
     *_floods("acks-in-bytes", "acknowledgements in fragments of a byte", in_fragments(ACK)),
     *_floods("acks", "acknowledgements, a message each", _ACK),
     *_floods("ping-packets", "ping packets, which are answered", _PING_PACKET),
@@ -188,10 +226,14 @@ ATTACKS: Final = (
     *_floods("large-messages", "messages of 64 KB with a long text", _LARGE),
     *_floods("deep-json", "messages of 64 KB, 500 arrays deep", _DEEP),
     *_floods(
-        "too-deep-json", "messages of 64 KB, 65,000 arrays deep, before the first packet", _TOO_DEEP, greeted=False
+        "too-deep-json",
+        "messages of 64 KB, 65,000 arrays deep, before the first packet",
+        _TOO_DEEP,
+        greeted=False,
+        ends=1,
     ),
     *_floods("wide-json", "messages of 64 KB with 21,000 empty objects", _WIDE),
     *_floods("names-json", "messages of 64 KB with 6,000 names", _NAMES, ONE),
-    *_floods("undecodable", "packets that nobody knows, in a session", _UNKNOWN),
-    *_floods("stranger-undecodable", "packets that nobody knows, as the first", _UNKNOWN, greeted=False),
+    *_floods("undecodable", "packets that nobody knows, in a session", _UNKNOWN, ends=1),
+    *_floods("stranger-undecodable", "packets that nobody knows, as the first", _UNKNOWN, greeted=False, ends=1),
 )

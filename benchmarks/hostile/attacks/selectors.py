@@ -124,8 +124,11 @@ class Toggled(Attack):
 
     async def run(self, attacker: Attacker, seconds: float) -> None:
         """See ``Attack``."""
-        connection = await attacker.session()
-        await fill_selections(connection, attacker.target.scaled(_FULL) - 1)
+
+        async def prepared() -> Connection:
+            connection = await attacker.session()
+            await fill_selections(connection, attacker.target.scaled(_FULL) - 1)
+            return connection
 
         def fields(number: int) -> str:
             kind = "unsubscribe" if number % 2 else "subscribe"
@@ -134,14 +137,19 @@ class Toggled(Attack):
         def count(number: int) -> None:
             attacker.effort.done += number
 
-        pump = Pump(connection, fields, 256, count)
+        first: list[Connection] = [await prepared()]
+
+        async def once() -> None:
+            connection = first.pop() if first else await prepared()
+            try:
+                pump = Pump(connection, fields, 256, count)
+                while not attacker.over:
+                    await pump.stroke()
+            finally:
+                attacker.drop(connection)
+
         attacker.begin(seconds)
-
-        async def toggle() -> None:
-            while not attacker.over:
-                await pump.stroke()
-
-        await attacker.at_once([attacker.again_and_again(toggle)])
+        await attacker.at_once([attacker.again_and_again(once)])
 
 
 async def fill_selections(connection: Connection, number: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.hostile.attack import Attack, Attacker, Needs
+from benchmarks.hostile.attacks import tls_messages
 from benchmarks.hostile.connection import Lost, trusting_context
 
 TITLE: Final = "TLS"
@@ -121,4 +122,5 @@ ATTACKS: Final = (
         needs=TLS,
     ),
     Handshakes(name="tls-handshakes", about="whole handshakes, and hung up", counts="handshakes", needs=TLS),
+    *tls_messages.ATTACKS,
 )
