@@ -204,6 +204,53 @@ class ManySelections(Attack):
         await attacker.at_once(attacker.again_and_again(once) for _ in range(number))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Matched(Attack):
+    """A thousand selectors of wildcards and ten words, and ever new topics of these words, to be matched with all."""
+
+    async def run(self, attacker: Attacker, seconds: float) -> None:
+        """See ``Attack``."""
+        number = attacker.target.scaled(_FULL)
+
+        def selector(request: int) -> str:
+            words = f"{request % number:03}"
+            return f'"type":"subscribe","selector":"mallory/**/{words[0]}/**/{words[1]}/**/{words[2]}"'
+
+        def topic(request: int) -> str:
+            # It matches every selector of the ten up to its last segment, which none has.
+            return f'"type":"publish","topic":"mallory/{_WORDS}/{request}","value":1'
+
+        def count(number: int) -> None:
+            attacker.effort.done += number
+
+        async def prepared() -> Connection:
+            connection = await attacker.session()
+            pump = Pump(connection, selector, _FILL_WINDOW, lambda _: None)
+            for _ in range(number):
+                while pump.unanswered >= _FILL_WINDOW:
+                    await connection.skim()
+                await pump.ask(1)
+            await pump.answered()
+            return connection
+
+        first: list[Connection] = [await prepared()]
+
+        async def once() -> None:
+            connection = first.pop() if first else await prepared()
+            try:
+                pump = Pump(connection, topic, 256, count)
+                while not attacker.over:
+                    await pump.stroke()
+            finally:
+                attacker.drop(connection)
+
+        attacker.begin(seconds)
+        await attacker.at_once([attacker.again_and_again(once)])
+
+
+_WORDS: Final = "/".join("0123456789" * 3)[: 2 * 29 - 1]
+"""29 segments of ten words."""
+
 ATTACKS: Final = (
     Forbidden(
         name="forbidden-selectors",
@@ -214,6 +261,11 @@ ATTACKS: Final = (
     Toggled(
         name="toggled-selections",
         about="a list of 1,000 selectors of 1 KB, of which one is taken out or put back each time, 1 session",
+        counts="requests",
+    ),
+    Matched(
+        name="matched-topics",
+        about="values to ever new topics of 31 segments, which 1,000 selectors with three ** nearly match, 1 session",
         counts="requests",
     ),
     ManySelections(
