@@ -68,7 +68,7 @@ def family(pid: int) -> list[int]:
     return [pid, *(each for child in children for each in family(child))]
 
 
-def _die_with_us() -> list[str]:
+def die_with_us() -> list[str]:
     """Have the kernel end a program with us, also if we are killed; it keeps its id. Needs util-linux."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
@@ -104,7 +104,7 @@ class PinnedProcess:
         with self._output.open("wb") as output:
             # Bound before it runs, so that every thread and child of it inherits the binding.
             self.process = subprocess.Popen(
-                [*_die_with_us(), "taskset", "--cpu-list", str(core), *map(str, arguments)],
+                [*die_with_us(), "taskset", "--cpu-list", str(core), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

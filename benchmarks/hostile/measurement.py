@@ -21,6 +21,7 @@ from benchmarks.hostile.verdict import Measurement, Phase, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
 from benchmarks.hostile.witness import FAREWELL, Account
 from benchmarks.placement import Placement
+from benchmarks.processes import die_with_us
 from benchmarks.progress import Progress
 from benchmarks.systems.base import SystemFailed
 from gateway.local.processes import ProcessFailed
@@ -222,6 +223,7 @@ async def _process(
     log = _log(folder / f"{name}.log")
     try:
         process = await asyncio.create_subprocess_exec(
+            *die_with_us(),
             sys.executable,
             "-m",
             f"benchmarks.hostile.{name}",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.cases.base import Row
+from benchmarks.cases.base import Figure, Row
 from benchmarks.document import Document
 from benchmarks.hostile import case
 from benchmarks.hostile.catalogue import ATTACKS, GROUPS
 from benchmarks.hostile.verdict import BUSY
-from benchmarks.markdown import plain, stamp, table
+from benchmarks.markdown import stamp, table
 
 NOT_YET: Final = (
     "No run has been published yet. On a machine that has nothing else to do,\n"
@@ -28,10 +28,12 @@ _HEAD: Final = (
     "login: quiet, attacked; resume attacked (ms)",
     "node's CPU: quiet, attacked",
     "node's memory: before, most, after (MiB)",
+    "least left of the lease (s); slowest `/readyz` (ms)",
     "held",
 )
 _NONE: Final = "none"
-_COST: Final = (case.ATTACKER_BYTES.name, case.ATTACKER_CONNECTIONS.name)
+_NAMED: Final = 5
+"""Of the rows that are missing, so many are named."""
 
 
 def tables(document: Document | None) -> str:
@@ -56,35 +58,30 @@ def stamp_of(document: Document) -> str:
 
 
 def _line(row: Row) -> tuple[str, ...]:
-    value = row.values.get
     about = str(row.details.get("about", row.contestant))
     needs = str(row.details.get("needs", ""))
     verdict = "yes" if row.values[case.HELD.name] == 1 else f"**no**: {'; '.join(row.failures)}"
-    refused = value(case.FAILED_LOGINS.name, 0.0)
-    logins = _several(row, case.QUIET_LOGIN.name, case.LOGIN.name) + f"; {_number(value(case.RESUME.name))}"
+    logins = f"{_shown(row, case.QUIET_LOGIN, case.LOGIN)}; {_shown(row, case.RESUME)}"
+    if row.values.get(case.FAILED_LOGINS.name):
+        logins += f"; {_shown(row, case.FAILED_LOGINS)} refused"
     return (
         f"`{row.contestant}`: {about}" + (f" ({needs})" if needs else ""),
-        ", ".join((_percent(value(case.ATTACKER_CPU.name)), _several(row, *_COST))),
-        f"{_number(value(case.DONE.name))} {row.details.get('counts', '')}",
-        _several(row, case.QUIET_P50.name, case.P50.name),
-        _several(row, case.QUIET_P99.name, case.P99.name),
-        logins + (f"; {refused:,.0f} refused" if refused else ""),
-        f"{_percent(value(case.QUIET_CPU.name))}, {_percent(value(case.CPU.name))}",
-        _several(row, case.RESIDENT_BEFORE.name, case.RESIDENT.name, case.RESIDENT_AFTER.name),
+        f"{_shown(row, case.ATTACKER_CPU)} %, {_shown(row, case.ATTACKER_BYTES, case.ATTACKER_CONNECTIONS)}",
+        f"{_shown(row, case.DONE)} {row.details.get('counts', '')}",
+        _shown(row, case.QUIET_P50, case.P50),
+        _shown(row, case.QUIET_P99, case.P99),
+        logins,
+        f"{_shown(row, case.QUIET_CPU)} %, {_shown(row, case.CPU)} %",
+        _shown(row, case.RESIDENT_BEFORE, case.RESIDENT, case.RESIDENT_AFTER),
+        f"{_shown(row, case.LEASE_LEFT)}; {_shown(row, case.SLOWEST_CHECK)}",
         "; ".join((verdict, *row.flags)),
     )
 
 
-def _several(row: Row, *names: str) -> str:
-    return ", ".join(_number(row.values.get(each)) for each in names)
-
-
-def _number(value: float | None) -> str:
-    return plain(value) or _NONE
-
-
-def _percent(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.0f} %"
+def _shown(row: Row, *figures: Figure) -> str:
+    """Write figures of a row with their digits and without their units; one that there is not says so."""
+    values = ((row.values.get(each.name), each.digits) for each in figures)
+    return ", ".join(_NONE if value is None else f"{value:,.{digits}f}" for value, digits in values)
 
 
 def doubts(document: Document) -> Iterator[str]:
@@ -92,7 +89,8 @@ def doubts(document: Document) -> Iterator[str]:
     if document.quick:
         yield "it was a quick run, to try things"
     if absent := [name for name in ATTACKS if not any(row.contestant == name for row in document.rows)]:
-        yield f"there is nothing of {', '.join(absent)}"
+        more = f" and {len(absent) - _NAMED:,} more" if len(absent) > _NAMED else ""
+        yield f"there is nothing of {', '.join(absent[:_NAMED])}{more}"
     if busy := sum(any(each.startswith(BUSY) for each in row.flags) for row in document.rows):
         yield f"{BUSY} in {busy} of {len(document.rows)} rows"
     if document.broken:
