@@ -13,7 +13,7 @@ from benchmarks.cases.base import OURS, Case, Context, Figure, Row
 from benchmarks.hostile.catalogue import ATTACKS, GROUP_OF
 from benchmarks.hostile.measurement import Lengths, measure
 from benchmarks.hostile.stack import SETTINGS
-from benchmarks.hostile.verdict import Measurement, disturbances, judge
+from benchmarks.hostile.verdict import Measurement, disturbances, judge, remarks
 from benchmarks.processes import scratch_folder
 
 NAME: Final = "hostile"
@@ -127,9 +127,6 @@ def row(name: str, measured: Measurement) -> Row:
         FALLS: attacked.falls,
     }
     why = judge(measured)
-    flags = disturbances(measured)
-    if measured.folded:
-        flags.append(f"{measured.folded:,} updates of the witness were folded, and declared")
     attack = ATTACKS[name]
     return Row(
         case=NAME,
@@ -140,7 +137,7 @@ def row(name: str, measured: Measurement) -> Row:
             **{figure.name: float(value) for figure, value in values.items() if not math.isnan(value)},
         },
         failures=why,
-        flags=flags,
+        flags=[*remarks(measured), *disturbances(measured)],
         details={
             "about": attack.about,
             "needs": attack.needs.words(),

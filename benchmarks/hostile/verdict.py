@@ -19,6 +19,9 @@ QUIET_FACTOR: Final = 10.0
 """… or below so many times its quiet p99, whichever is more: on a machine that is slow by itself an attack is not to
 blame for that."""
 
+SLOW_LOGIN: Final = 1.0
+"""Seconds of a login, as the median under attack, from which on it is remarked, if it is ten times the quiet one."""
+
 BUSY: Final = "the machine was busy"
 """Begins what is said of a measurement that other work has disturbed."""
 
@@ -195,6 +198,20 @@ def disturbances(measured: Measurement) -> list[str]:
         found.append(f"{BUSY}: the node waited for its core for {measured.node_waited:.0%} of the quiet phase")
     if measured.attacker_waited > ATTACKER_WAIT:
         found.append(f"{BUSY}: the attacker waited for its core for {measured.attacker_waited:.0%} of the attack")
+    return found
+
+
+def remarks(measured: Measurement) -> list[str]:
+    """Tell what newcomers met, which does not decide whether the node held but must not be overlooked."""
+    quiet, attacked = measured.quiet, measured.attacked
+    found = []
+    if attacked.failed_logins and not quiet.failed_logins:
+        found.append(f"{attacked.failed_logins:,} logins or resumes of the witness were refused")
+    for what, before, during in (("login", quiet.logins, attacked.logins), ("resume", quiet.resumes, attacked.resumes)):
+        if before and during and median(during) >= max(SLOW_LOGIN, QUIET_FACTOR * median(before)):
+            found.append(f"a {what} took {median(during):.1f} s")
+    if measured.folded:
+        found.append(f"{measured.folded:,} updates of the witness were folded, and declared")
     return found
 
 

@@ -24,6 +24,7 @@ from benchmarks.hostile.verdict import (
     disturbances,
     judge,
     quantile,
+    remarks,
     seen,
 )
 from benchmarks.hostile.watch import Counts, Sight
@@ -158,6 +159,16 @@ def test_only_what_belongs_to_a_phase_is_counted() -> None:
     assert (found.unanswered, found.unready, found.slowest_check) == (1, 1, 2.0)
     assert (found.resident, found.lease_left, found.down) == (7, 3.0, False)
     assert (found.falls, found.failed_checks, found.leases_lost, found.cpu) == (1, 2, 3, 0.5)
+
+
+def test_what_newcomers_met_is_remarked_and_does_not_decide() -> None:
+    slow = measured(logins=[0.1, 3.0, 4.0], resumes=[0.9], failed_logins=2)
+
+    assert judge(slow) == []
+    assert remarks(measured()) == []
+    assert remarks(slow) == ["2 logins or resumes of the witness were refused", "a login took 3.0 s"]
+    assert row("pongs", slow).flags == remarks(slow)
+    assert remarks(dataclasses.replace(measured(), folded=3)) == ["3 updates of the witness were folded, and declared"]
 
 
 def test_a_busy_machine_is_told_and_not_published() -> None:
