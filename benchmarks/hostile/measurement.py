@@ -14,12 +14,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
+from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Attack, Effort
 from benchmarks.hostile.attacker import BEGIN
 from benchmarks.hostile.stack import running
 from benchmarks.hostile.verdict import Measurement, Phase, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
-from benchmarks.hostile.witness import FAREWELL, Account
+from benchmarks.hostile.witness import FAREWELL
 from benchmarks.placement import Placement
 from benchmarks.processes import die_with_us
 from benchmarks.progress import Progress

@@ -17,6 +17,9 @@ ATTACKER: Final = "127.0.0.2"
 WITNESS: Final = "127.0.0.3"
 """Where witnesses come from, so that they share no budget of an address with the attacker."""
 
+WITNESS_PRINCIPAL: Final = "witness"
+"""The account of the witnesses."""
+
 HOST: Final = "127.0.0.1"
 """Where nodes listen."""
 

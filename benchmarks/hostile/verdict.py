@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Effort
 from benchmarks.hostile.watch import Counts, Sight
-from benchmarks.hostile.witness import SUBSCRIBERS, Account
+from benchmarks.hostile.witness import SUBSCRIBERS
 
 LATENCY_BOUND: Final = 0.25
 """Seconds: the witness's p99 under attack stays below it …"""

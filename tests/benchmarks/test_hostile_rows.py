@@ -16,6 +16,7 @@ from typing import Final
 
 import pytest
 
+from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Needs
 from benchmarks.hostile.case import row
 from benchmarks.hostile.catalogue import ATTACKS
@@ -23,7 +24,6 @@ from benchmarks.hostile.measurement import Lengths, _process, measure
 from benchmarks.hostile.stack import ATTACKED, running
 from benchmarks.hostile.verdict import Phase, seen
 from benchmarks.hostile.watch import Watch
-from benchmarks.hostile.witness import Account
 from benchmarks.placement import Placement
 from benchmarks.progress import Silent
 from tests.support.times import time_limit

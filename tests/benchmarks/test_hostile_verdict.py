@@ -12,6 +12,7 @@ import pytest
 from benchmarks.cases.base import OURS, Row
 from benchmarks.document import FORMAT, BadResults, Document
 from benchmarks.hostile import page
+from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Effort
 from benchmarks.hostile.case import FIGURES, Hostile, row
 from benchmarks.hostile.catalogue import ATTACKS, GROUPS
@@ -28,7 +29,7 @@ from benchmarks.hostile.verdict import (
     seen,
 )
 from benchmarks.hostile.watch import Counts, Sight
-from benchmarks.hostile.witness import SUBSCRIBERS, Account
+from benchmarks.hostile.witness import SUBSCRIBERS
 from benchmarks.publish import RESULTS, ROOT, THREATS, doubts, newest, pages, publish, stored, threat_model
 
 CALM: Final = Seen(
