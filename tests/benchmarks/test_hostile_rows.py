@@ -24,6 +24,7 @@ from benchmarks.hostile.measurement import Lengths, _process, measure
 from benchmarks.hostile.stack import ATTACKED, running
 from benchmarks.hostile.verdict import Phase, seen
 from benchmarks.hostile.watch import Watch
+from benchmarks.hostile.witness import SUBSCRIBERS
 from benchmarks.placement import Placement
 from benchmarks.progress import Silent
 from tests.support.times import time_limit
@@ -108,6 +109,34 @@ async def test_a_node_that_stands_still_is_seen(tmp_path: Path, placement: Place
     assert found.leases_lost > 0
     # The lease is six seconds long, and everything that was due in them was late.
     assert found.p99 > 1
+
+
+async def test_witnesses_come_back_and_account_for_it(tmp_path: Path, placement: Placement) -> None:
+    """A node that is killed cuts them all; the next one restores them, and what was open is asked again."""
+    async with running(Needs(), tmp_path, placement) as (stack, target):
+        file, out = tmp_path / "target.json", tmp_path / "account.json"
+        target.write(file)
+        async with _process("witness", [str(file), str(out)], tmp_path, placement.others) as witness:
+            await until(out.with_name("account.json.ready").exists)
+            await stack.kill_node(ATTACKED)
+            killed = time.monotonic()
+            await stack.start_node(ATTACKED)
+            back = time.monotonic()
+            async with time_limit(60):
+                # Nobody else has sessions there.
+                while (await stack.metrics(ATTACKED))['gateway_sessions{state="connected"}'] <= SUBSCRIBERS:  # noqa: ASYNC110 - metrics are asked for
+                    await asyncio.sleep(_POLL)
+            witness.send_signal(signal.SIGTERM)
+            async with time_limit(60):
+                assert await witness.wait() == 0
+
+    account = Account.read(out)
+    assert len([why for at, why in account.cuts if at >= killed]) > SUBSCRIBERS
+    assert account.unanswered == []
+    assert account.disordered == 0
+    # What was due while nobody was there came late, to everybody, and says how late.
+    late = [took for due, took in account.updates if killed < due < back]
+    assert len(late) >= SUBSCRIBERS
 
 
 async def until(condition: Callable[[], bool]) -> None:
