@@ -93,6 +93,8 @@ def budgets_table() -> str:
 
 def _amount(setting: Setting) -> str:
     """Write a default with its unit."""
+    if setting.default is None:
+        return setting.shown_default
     if not setting.default:
         return NO_LIMIT
     shown, unit = setting.shown_default, setting.declared.kind.unit
