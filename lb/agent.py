@@ -21,12 +21,34 @@ an agent can take back what an agent said.
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Final, Self
 
 __all__ = ["AgentServer", "AgentState"]
+
+BACKLOG: Final = 1024
+"""Connections that the kernel may hold while others are answered; it holds no more than ``net.core.somaxconn``."""
+
+ANSWERED_AT_ONCE: Final = 32
+"""Connections answered before the rest of the node gets its turn: half a millisecond of work."""
+
+SHARE: Final = 0.1
+"""Of the event loop's time that answers may take in the long run, whoever asks: some 5,000 answers a second. HAProxy
+asks twice a second."""
+
+LONGEST_PAUSE: Final = 0.1
+"""Seconds that connections wait at most before the next are answered, however long the last ones took."""
+
+ACCEPT_PAUSE: Final = 0.05
+"""Seconds before accepting is tried again after the system had no descriptor left for a connection."""
+
+_SAID_BYTES: Final = 4096
+"""What a peer may have said is taken off the socket before it is closed, as a socket with something unread is reset."""
 
 
 class AgentState(Enum):
@@ -39,30 +61,14 @@ class AgentState(Enum):
     """Send only clients whose route hint or cookie names this node; leave the connected ones alone."""
 
 
-class _Answer(asyncio.Protocol):
-    """One check: answer at once and hang up; nothing that the peer sends is read."""
-
-    def __init__(self, state: Callable[[], AgentState]) -> None:
-        self._state = state
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # create_server promises a stream transport. Not to be checked by isinstance: uvloop's is no subclass.
-        transport = cast("asyncio.Transport", transport)
-        try:
-            transport.write(self._state().value)
-            transport.close()
-        except BaseException:
-            # A state that raises is a bug of the caller. HAProxy gets no answer and keeps what it was told last; the
-            # error goes to the loop's exception handler, and no connection is left open.
-            transport.abort()
-            raise
-
-
 class AgentServer:
     """The agent of one node.
 
     HAProxy connects, reads one line and hangs up, every ``checks.agent_interval`` seconds. If the agent is not
     reachable, HAProxy keeps what it was told last.
+
+    Nobody can hold anything here: a connection is accepted, answered and closed in one go, so none is ever open in this
+    process, whether its peer reads or not. What many connections can take is time, of which they get ``SHARE``.
 
     Args:
         host: address to listen on; the agent tells no secrets, yet has no reason to be public.
@@ -74,14 +80,14 @@ class AgentServer:
         self._host = host
         self._port = port
         self._state = state
-        self._server: asyncio.Server | None = None
+        self._listeners: list[socket.socket] = []
 
     @property
     def port(self) -> int:
         """The TCP port that is listened on; the configured one before ``start``."""
-        if self._server is None:
+        if not self._listeners:
             return self._port
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._listeners[0].getsockname()[1]
         return port
 
     async def start(self) -> None:
@@ -91,17 +97,27 @@ class AgentServer:
             OSError: the address cannot be bound.
             RuntimeError: it was started already.
         """
-        if self._server is not None:
+        if self._listeners:
             raise RuntimeError("the agent was started already")
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Answer(self._state), self._host, self._port)
+        found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+                # A name may have several addresses; a port that the system has chosen for the first is that of all.
+                self._listeners.append(_listen(family, (address[0], self.port, *address[2:])))
+        except OSError:
+            await self.close()
+            raise
+        for listener in self._listeners:
+            self._watch(listener)
 
     async def close(self) -> None:
         """Stop listening. Harmless if it was not started or is closed already."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-            await server.wait_closed()
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.remove_reader(listener.fileno())
+            listener.close()
+        self._listeners = []
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -111,3 +127,60 @@ class AgentServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _watch(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._answer_some, listener)
+
+    def _answer_some(self, listener: socket.socket) -> None:
+        begun = time.perf_counter()
+        pause = 0.0
+        try:
+            for _ in range(ANSWERED_AT_ONCE):
+                connection, _ = listener.accept()
+                with connection:
+                    self._answer(connection)
+        except (BlockingIOError, ConnectionAbortedError):
+            pass  # there are no more, or the loop tells of them
+        except OSError as error:
+            self._complain("no connection can be accepted", error)
+            pause = ACCEPT_PAUSE
+        # Who comes meanwhile waits in the kernel: after a single answer for a third of a millisecond.
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.fileno())
+        taken = time.perf_counter() - begun
+        loop.call_later(max(pause, min(LONGEST_PAUSE, taken / SHARE - taken)), self._watch, listener)
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            line = self._state().value
+        except Exception as error:  # noqa: BLE001 - see below
+            # A state that raises is a bug of the caller. HAProxy gets no answer and keeps what it was told last.
+            self._complain("the state of the agent cannot be told", error)
+            return
+        with suppress(OSError):
+            connection.setblocking(False)
+            connection.send(line)  # the kernel has room for one line, whether it is read or not
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(_SAID_BYTES)
+
+    def _complain(self, message: str, error: Exception) -> None:
+        asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
+
+
+def _listen(family: int, address: Any) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Else it would take the IPv4 port of the same number, for which there is a listener of its own.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"{address[0]}, port {address[1]}, cannot be listened on: {error.strerror}"
+        ) from None
+    return listener

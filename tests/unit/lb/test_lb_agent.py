@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
 from lb.agent import AgentServer, AgentState
+from tests.support.clock import eventually
 from tests.support.haproxy import LOOPBACK
 from tests.support.times import scaled
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def ask(port: int) -> bytes:
@@ -87,7 +95,7 @@ async def test_closed_it_listens_no_more() -> None:
 async def test_address_in_use() -> None:
     async with AgentServer(LOOPBACK, 0, lambda: AgentState.READY) as agent:
         other = AgentServer(LOOPBACK, agent.port, lambda: AgentState.READY)
-        with pytest.raises(OSError, match="address already in use"):
+        with pytest.raises(OSError, match="cannot be listened on: Address already in use"):
             await other.start()
 
 
@@ -97,3 +105,49 @@ def test_importing_the_agent_costs_a_node_nothing_else() -> None:
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
 
     assert shown.stdout == "[]\n"
+
+
+async def test_nobody_can_hold_anything_open() -> None:
+    """Connections that say nothing, say much, never read and never go: each is answered and closed at once."""
+    async with AgentServer(LOOPBACK, 0, lambda: AgentState.READY) as agent:
+        before = _descriptors()
+        crowd = [socket.create_connection((LOOPBACK, agent.port)) for _ in range(600)]
+        for each in crowd[::2]:
+            each.sendall(b"x" * 1000)
+
+        assert await ask(agent.port) == b"up 100%\n"
+        # Only the test's own ends are open: those of the agent are gone, though nobody has read or closed.
+        await eventually(lambda: _descriptors() <= before + len(crowd))
+        for each in crowd:
+            each.close()
+
+
+async def test_a_flood_gets_its_share_of_the_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that it has answered, the agent leaves the loop to others for as long as its share demands."""
+    pauses: list[tuple[float, float]] = []
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.001
+        return now
+
+    loop = asyncio.get_running_loop()
+    async with AgentServer(LOOPBACK, 0, lambda: AgentState.READY) as agent:
+        later = loop.call_later
+
+        def call_later(delay: float, *rest: Any) -> asyncio.TimerHandle:
+            pauses.append((now, delay))
+            return later(0, *rest)
+
+        monkeypatch.setattr("lb.agent.time.perf_counter", clock)
+        monkeypatch.setattr(loop, "call_later", call_later)
+        for _ in range(3):
+            with socket.create_connection((LOOPBACK, agent.port)) as check:
+                check.setblocking(False)
+                assert await loop.sock_recv(check, 100) == b"up 100%\n"
+        await eventually(lambda: len(pauses) >= 3)
+        monkeypatch.undo()
+
+    # By this clock every look takes a millisecond: nine more are left to others.
+    assert {round(delay, 6) for _, delay in pauses} == {0.009}
