@@ -22,7 +22,7 @@ from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
 from gateway.adapters.policy import read_policy
-from gateway.adapters.tls import FollowingContext, TlsPorts
+from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.adapters.tracing import exporting_tracer
 from gateway.adapters.websocket import WebSocketServer
@@ -134,7 +134,8 @@ class Gateway:
             warnings=self.node.warnings,
             metrics_text=self.metrics.render,
             metrics=self.metrics,
-            tls=None if admin_tls is None else FollowingContext(admin_tls),
+            tls=None if admin_tls is None else admin_tls.context,
+            knows=guard.knows,
             log=self.log,
             api=AdminApi(
                 replace(self.node.administration, configuration=effective_configuration(settings)),

@@ -247,6 +247,13 @@ ADMIN_FAILED = LogEvent(
     ("path", "error"),
     bug=True,
 )
+ADMIN_PORT_CROWDED = LogEvent(
+    "admin_port_crowded",
+    Level.WARNING,
+    "Connections without a token fill the admin port; those that were idle for longest are closed. Find out who opens "
+    "them: the address is the one that has most. Told once a minute at most.",
+    ("connections", "address", "most"),
+)
 ADMINS_RELOADED = LogEvent(
     "admins_reloaded", Level.INFO, "The file of administrators was read again (SIGHUP).", ("tokens",)
 )

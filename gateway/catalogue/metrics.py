@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
-from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
+from gateway.catalogue.refusals import AdminRefusal, FrameRule, UpgradeRefusal
 from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
 from gateway.core.revocations import RevocationKind
 
@@ -390,10 +390,18 @@ BACKOFF_ADVISED_SECONDS = Metric(
 ADMIN_CONNECTIONS_REFUSED = Metric(
     "gateway_admin_connections_refused_total",
     Kind.COUNTER,
-    "Connections to the admin port that were closed because nothing was asked in time, a body did not come in time, or "
-    "too many were open.",
+    "Connections to the admin port that were turned away: silent asked nothing in time, slow took no answer or sent no "
+    "body in time, too_much sent more than a request has, and crowded_out made room for newer ones.",
     "reason",
-    ("silent", "slow", "crowded_out"),
+    tuple(each.value for each in AdminRefusal),
+)
+ADMIN_CONNECTIONS = Metric(
+    "gateway_admin_connections",
+    Kind.GAUGE,
+    "Connections to the admin port: of strangers, and of callers, over which a valid token came. Both have places of "
+    "their own.",
+    "kind",
+    ("strangers", "callers"),
 )
 CERTIFICATE_EXPIRY = Metric(
     "gateway_certificate_expiry_timestamp_seconds",

@@ -75,3 +75,16 @@ class FrameRule(StrEnum):
     """A close frame with a code that nobody may send."""
     IDLE_FRAMES = "idle_frames"
     """Too many frames in a row that carry nothing: pings, pongs, empty fragments."""
+
+
+class AdminRefusal(StrEnum):
+    """Why a connection to the admin port, of somebody without a token, was closed."""
+
+    SILENT = "silent"
+    """No request came in time, or not all of its head, or the handshake of TLS was not finished."""
+    SLOW = "slow"
+    """The answer was not taken in time, or the body of a request did not come."""
+    TOO_MUCH = "too_much"
+    """The head of a request or its body is too long, or more came over a WebSocket than a hello."""
+    CROWDED_OUT = "crowded_out"
+    """All places were taken, or all bytes that may be held; it had been idle for longest, or had them for longest."""

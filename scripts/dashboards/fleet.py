@@ -149,7 +149,7 @@ FLEET: Final = Dashboard(
                 Panel(
                     title="Turned away at the door",
                     meaning="Connections to the client port that did not become a WebSocket, and such to the admin "
-                    "port that asked nothing in time or were too many, by reason.",
+                    "port that were slow, silent, said too much or made room for newer ones, by reason.",
                     queries=(
                         Query(f"{rate('gateway_upgrades_refused_total', by='reason')} > 0", "{{reason}}"),
                         Query(

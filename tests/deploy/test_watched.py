@@ -12,6 +12,7 @@ from tests.deploy.promtool import selectors
 from tests.deploy.test_rules import ALERTS, RULES
 
 UNSEEN: Final = {
+    "gateway_admin_connections": "a crowd makes gateway_admin_connections_refused_total, which has a panel",
     "gateway_grid_clock_shift_seconds": "how far the clock was set; GatewayGridClockStepped asks for it in its runbook",
     "gateway_limited_accounts": "how many addresses and principals are counted is no trouble in itself; the runbook of "
     "GatewayLimitsExceeded asks for it",

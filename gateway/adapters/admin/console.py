@@ -136,11 +136,18 @@ class Console:
         self._accepting = accepting
         self._message_bytes = message_bytes
         self._links: set[ConsoleLink] = set()
+        self._established: Callable[[web.Request], None] = lambda _: None
         # The names of files come from the disk and never from a request, so that no path leads out.
         self._files = {name: _File(path) for name, path in _parts()}
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the paths of the console."""
+    def add_to(self, router: web.UrlDispatcher, established: Callable[[web.Request], None]) -> None:
+        """Add the paths of the console.
+
+        Args:
+            router: where.
+            established: is told of a request whose WebSocket has a session now, and so belongs to an administrator.
+        """
+        self._established = established
         router.add_get("/console", self._redirect)
         router.add_get("/console/{name:.*}", self._file)
         router.add_get("/v1/connect", self._connect)
@@ -174,7 +181,7 @@ class Console:
         await websocket.prepare(request)
         link = ConsoleLink(websocket, request.remote or "")
         self._links.add(link)
-        serving = asyncio.create_task(self._answer(link), name="serve-console")
+        serving = asyncio.create_task(self._answer(link, request), name="serve-console")
         try:
             await link.run()
         finally:
@@ -183,8 +190,10 @@ class Console:
             await asyncio.gather(serving, return_exceptions=True)
         return websocket
 
-    async def _answer(self, link: ConsoleLink) -> None:
+    async def _answer(self, link: ConsoleLink, request: web.Request) -> None:
         await self._serve(link)
+        if link.close_code is None:
+            self._established(request)
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not self._accepting():

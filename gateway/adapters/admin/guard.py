@@ -85,6 +85,13 @@ class Guard:
             raise self._failed(request.remote or "")
         return caller
 
+    def knows(self, authorization: str) -> bool:
+        """Tell whether the value of an Authorization header is the valid token of an administrator; counts nothing."""
+        if self._tokens is None:
+            return False
+        scheme, _, token = authorization.partition(" ")
+        return scheme.lower() == "bearer" and self._tokens.find(token.strip()) is not None
+
     def allowed(self, caller: Caller) -> frozenset[Action]:
         """Tell what the roles of a caller allow at this moment."""
         granted = self._granted(caller.roles)

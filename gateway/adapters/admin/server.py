@@ -1,5 +1,8 @@
 """What operators, HAProxy and Prometheus ask a node; on a port of its own that clients never see.
 
+``listener`` accepts its connections and ``connection`` serves the first three of these paths; aiohttp serves the rest,
+and those three to whoever has shown a token.
+
 | path | answer |
 |---|---|
 | ``/healthz`` | 200 as long as the event loop turns: a node that fails this should be restarted |
@@ -16,19 +19,19 @@ from collections.abc import Callable, Sequence
 from ssl import SSLContext
 from typing import Final
 
-import orjson
 from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
 from aiohttp.typedefs import Handler
 
 from gateway.adapters.admin.api import AdminApi
+from gateway.adapters.admin.connection import AdminConnection
 from gateway.adapters.admin.console import Console
-from gateway.adapters.admin.patience import Patience, PatientSite
+from gateway.adapters.admin.listener import AdminListener
+from gateway.adapters.admin.patience import Patience
 from gateway.adapters.admin.problems import HEADERS, Kind, Problem
+from gateway.adapters.admin.public_pages import Page, PublicPages
 from gateway.catalogue import log_events as events
 from gateway.ports import EventLog, Metrics
-
-METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""The text format of Prometheus that every version of it reads."""
 
 SHUTDOWN_SECONDS: Final = 1.0
 """How long ``close`` waits for answers under way: they take milliseconds."""
@@ -38,6 +41,13 @@ BODY_OVERHEAD: Final = 64 * 1024
 
 LINE_BYTES: Final = 64 * 1024
 """Longest line of a request, in bytes: the longest parameters, each character written as twelve (``%F0%9F%98%80``)."""
+
+KEEP_ALIVE_SECONDS: Final = 75.0
+"""How long a connection over which a token came may be idle: what most servers allow, and clients expect."""
+
+LINGER_SECONDS: Final = 2.0
+"""How long the rest of a body that nobody wants is read after the answer, so that the answer arrives: a connection that
+is closed with something unread is reset."""
 
 _QUIET: Final = logging.getLogger("gateway.admin.http")
 """Takes aiohttp's complaints of requests that are no HTTP: with a traceback each, anybody could fill the log by them.
@@ -63,8 +73,9 @@ class AdminServer:
         warnings: Callable[[], Sequence[str]] = tuple,
         metrics_text: Callable[[], bytes],
         metrics: Metrics,
-        tls: SSLContext | None = None,
+        tls: Callable[[], SSLContext] | None = None,
         log: EventLog,
+        knows: Callable[[str], bool] = lambda _: False,
         api: AdminApi | None = None,
         console: Console | None = None,
         value_bytes: int = 0,
@@ -77,25 +88,27 @@ class AdminServer:
             ready: the reasons for not being ready, in words for people; empty if ready. Must not block.
             warnings: what is wrong with no harm to readiness, in words for people; shown beside it. Must not block.
             metrics_text: all metrics in the text format of Prometheus. Must not block.
-            metrics: where it is counted who was not waited for.
-            tls: how to speak TLS; None to speak none.
-            log: where bugs are told.
+            metrics: where it is counted who is turned away.
+            tls: tells how to speak TLS with a connection that begins now; None to speak none.
+            log: where bugs and crowds are told.
+            knows: whether the value of an Authorization header is that of an administrator, who has a place apart; by
+                default, nobody's is.
             api: the admin API; None leaves it out.
             console: the page for operators; None leaves it out.
             value_bytes: largest value of a topic, in bytes: so large may the body of a request be, and a bit larger.
         """
         self._host = host
         self._port = port
-        self._ready = ready
-        self._warnings = warnings
-        self._metrics_text = metrics_text
+        self._pages = PublicPages(ready=ready, warnings=warnings, metrics_text=metrics_text)
+        self._metrics = metrics
         self._tls = tls
-        self._patience = Patience(metrics)
         self._log = log
+        self._knows = knows
         self._api = api
         self._console = console
         self._body_bytes = value_bytes + BODY_OVERHEAD
         self._runner: web.AppRunner | None = None
+        self._listener: AdminListener | None = None
 
     @property
     def port(self) -> int:
@@ -108,42 +121,81 @@ class AdminServer:
         Raises:
             OSError: the address cannot be used, for example because another process has it.
         """
-        app = web.Application(middlewares=[self._tell_problems, self._patience.wait], client_max_size=self._body_bytes)
+        patience = Patience(self._connection_of)
+        app = web.Application(middlewares=[self._tell_problems, patience.wait], client_max_size=self._body_bytes)
         app.on_response_prepare.append(_hide_versions)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
+        for path, (_, make) in self._pages.pages.items():
+            app.router.add_get(path.decode(), _handler(make))
         if self._api is not None:
             self._api.add_to(app.router)
         if self._console is not None:
-            self._console.add_to(app.router)
+            self._console.add_to(app.router, self._established)
         runner = web.AppRunner(
             app,
-            access_log=None,
+            access_log=_QUIET,
+            access_log_class=self._answers(),
             handle_signals=False,
             shutdown_timeout=SHUTDOWN_SECONDS,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+            lingering_time=LINGER_SECONDS,
             logger=_QUIET,
             max_line_size=LINE_BYTES,
             max_field_size=LINE_BYTES,
         )
         await runner.setup()
+        make_protocol = runner.server
+        assert make_protocol is not None, "it is set up"  # noqa: S101 - as aiohttp does
+        listener = AdminListener(
+            self._host,
+            self._port,
+            make=make_protocol,
+            pages=self._pages,
+            knows=self._knows,
+            body_bytes=self._body_bytes,
+            tls=self._tls,
+            metrics=self._metrics,
+            log=self._log,
+        )
         try:
-            site = PatientSite(runner, self._host, self._port, ssl_context=self._tls)
-            site.patience = self._patience
-            await site.start()
+            await listener.start()
         except BaseException:
             await runner.cleanup()
             raise
         self._runner = runner
-        self._port = int(runner.addresses[0][1])
+        self._listener = listener
+        self._port = listener.port
 
     async def close(self) -> None:
         """Stop listening; answers under way are finished. Does nothing if not started."""
         runner, self._runner = self._runner, None
-        if runner is not None:
+        if runner is not None and self._listener is not None:
+            self._listener.stop()
             await runner.cleanup()
+            self._listener.close()
         if self._api is not None:
             await self._api.close()
+
+    def _connection_of(self, request: web.BaseRequest) -> AdminConnection | None:
+        return None if self._listener is None else self._listener.connection_of(request)
+
+    def _established(self, request: web.Request) -> None:
+        """A console has a session: it is no stranger."""
+        connection = self._connection_of(request)
+        if connection is not None:
+            connection.promote()
+
+    def _answers(self) -> type[AbstractAccessLogger]:
+        """Make what aiohttp tells of each answer when it is written, which is how it can be asked to log accesses."""
+        connection_of = self._connection_of
+
+        class Answers(AbstractAccessLogger):
+            def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+                del time
+                connection = connection_of(request)
+                if connection is not None:
+                    connection.answered(may_go_on=bool(response.keep_alive))
+
+        return Answers
 
     @web.middleware
     async def _tell_problems(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -170,27 +222,15 @@ class AdminServer:
             self._log.emit(events.ADMIN_FAILED, path=request.path, error=bug)
             return Problem(Kind.INTERNAL, "this is a bug of the gateway; the log of the node says more").response()
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return _json(200, {"alive": True})
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
-        try:
-            reasons, warnings = list(self._ready()), list(self._warnings())
-        except Exception as error:  # noqa: BLE001 - a node that cannot tell is not ready
-            reasons, warnings = [f"readiness cannot be told: {type(error).__name__}"], []
-        return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, "warnings": warnings})
+def _handler(make: Callable[[], Page]) -> Handler:
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        page = make()
+        return web.Response(status=page.status, body=page.body, headers={"Content-Type": page.content_type, **HEADERS})
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
-        headers = {"Content-Type": METRICS_CONTENT_TYPE, **HEADERS}
-        return web.Response(body=self._metrics_text(), headers=headers)
+    return handle
 
 
 async def _hide_versions(_request: web.Request, response: web.StreamResponse) -> None:
     """Tell nobody which versions of what answer here."""
     response.headers["Server"] = "gateway"
-
-
-def _json(status: int, content: object) -> web.Response:
-    return web.Response(
-        status=status, body=orjson.dumps(content) + b"\n", headers={"Content-Type": "application/json", **HEADERS}
-    )

@@ -14,11 +14,8 @@ from ssl import (
     OP_NO_RENEGOTIATION,
     OP_NO_TICKET,
     PROTOCOL_TLS_SERVER,
-    MemoryBIO,
     SSLContext,
     SSLError,
-    SSLObject,
-    SSLSession,
     TLSVersion,
 )
 from typing import Final
@@ -118,33 +115,6 @@ class ServerTls:
         if error.reason == "KEY_VALUES_MISMATCH":
             return CertificateError(f"{self._key}: is the key of another certificate than {self._certificate}")
         return CertificateError(f"{self._key}: is no key in PEM for {self._certificate} ({_reason(error)})")
-
-
-class FollowingContext(SSLContext):
-    """Speaks TLS as a ``ServerTls`` says at the moment, for servers that want to be told once and for all.
-
-    Args:
-        tls: to follow.
-    """
-
-    _tls: ServerTls
-
-    def __new__(cls, tls: ServerTls) -> FollowingContext:  # noqa: PYI034 - the base class knows no Self either
-        """Make one; nothing of its own settings is ever used."""
-        made = super().__new__(cls, PROTOCOL_TLS_SERVER)
-        made._tls = tls
-        return made
-
-    def wrap_bio(
-        self,
-        incoming: MemoryBIO,
-        outgoing: MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: SSLSession | None = None,
-    ) -> SSLObject:
-        """Begin TLS on one connection."""
-        return self._tls.context().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def _expiry(file: Path) -> float:

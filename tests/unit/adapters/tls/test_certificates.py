@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import subprocess
 from datetime import timedelta
@@ -13,7 +12,7 @@ import trustme
 from cryptography import x509
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.tls import CertificateError, FollowingContext, ServerTls, TlsPorts
+from gateway.adapters.tls import CertificateError, ServerTls, TlsPorts
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
@@ -172,15 +171,16 @@ def test_clients_must_show_a_certificate_where_an_authority_is_named(authority: 
 
 def test_a_reload_serves_who_comes_from_then_on(authority: Authority) -> None:
     tls = ServerTls(authority.issue("rotating"))
-    following = FollowingContext(tls)
-    before, _ = shake(following, authority.trust())
+    before, _ = shake(tls.context(), authority.trust())
     authority.issue("rotating", key_type=trustme.KeyType.RSA, life=timedelta(days=2))
     expired_before = tls.expires
 
-    assert serial(shake(following, authority.trust())[0]) == serial(before), "nothing is read without being asked to"
+    assert serial(shake(tls.context(), authority.trust())[0]) == serial(before), (
+        "nothing is read without being asked to"
+    )
     tls.reload()
 
-    assert serial(shake(following, authority.trust())[0]) != serial(before)
+    assert serial(shake(tls.context(), authority.trust())[0]) != serial(before)
     assert tls.expires > expired_before
 
 
@@ -206,27 +206,3 @@ def test_a_bad_pair_keeps_the_old_one_and_is_told(authority: Authority) -> None:
     assert reloaded["port"] == "clients"
     assert metrics.gauge(catalogue.CERTIFICATE_EXPIRY, label="clients") > expires
     assert not log.undeclared
-
-
-async def test_a_server_that_keeps_its_context_follows(authority: Authority) -> None:
-    """As the admin port's does."""
-    tls = ServerTls(authority.issue("followed"))
-    server = await asyncio.start_server(
-        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=FollowingContext(tls), backlog=10
-    )
-    port = server.sockets[0].getsockname()[1]
-
-    async def seen() -> bytes | None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=authority.trust())
-        der: bytes | None = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        await reader.read()
-        writer.close()
-        await writer.wait_closed()
-        return der
-
-    first = await seen()
-    authority.issue("followed")
-    tls.reload()
-    assert await seen() != first
-    server.close()
-    await server.wait_closed()

@@ -1,0 +1,530 @@
+"""One connection of the admin port, from its acceptance on, ahead of aiohttp.
+
+A stranger, who has shown no token, is served one request at a time, and read no further meanwhile. Health and metrics
+are answered here; everything else is given to aiohttp. A connection over which a valid token comes is aiohttp's alone
+from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from http import HTTPStatus
+from ssl import SSLContext
+from typing import Final, cast
+
+from gateway.adapters.admin.pacing import Pacer, Work
+from gateway.adapters.admin.places import Places
+from gateway.adapters.admin.public_pages import Page, PublicPages
+from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, read_head
+from gateway.catalogue.refusals import AdminRefusal
+
+REQUEST_SECONDS: Final = 10.0
+"""From the connection to the end of the first request's head, TLS included, and from a later request's first byte to
+the end of its head, however the bytes trickle in. HAProxy, Prometheus and operators send theirs at once."""
+
+ANSWER_SECONDS: Final = 10.0
+"""From there until a stranger has taken the whole answer, and sent the body that is not wanted of it."""
+
+KEEP_ALIVE_SECONDS: Final = 5.0
+"""How long a stranger may be idle between two requests. HAProxy uses a connection once; Prometheus asks every 15 s by
+default and connects again by itself; a browser has the parts of a page by then."""
+
+UPGRADE_SECONDS: Final = 30.0
+"""From the opening of a WebSocket until it has a session. The application waits for the first packet for less."""
+
+UPGRADED_BYTES: Final = 32 * 1024
+"""What may come over a WebSocket until it has a session. A token and the packet around it take less than 2 KiB."""
+
+SLICE_BYTES: Final = 1024
+"""Of that, so much is taken in at once: some 170 of the smallest frames, each of which may have to be answered."""
+
+CLOSE_SECONDS: Final = 2.0
+"""How long a connection that is closed may take for it: the last bytes of an answer, and the end of TLS."""
+
+
+class _State(Enum):
+    SILENT = auto()
+    """Accepted; not a byte has come, and there is nothing but a socket."""
+    OPENING = auto()
+    """A transport is on its way; with TLS, after the handshake."""
+    READING = auto()
+    """The head of a request is waited for."""
+    ASKED = auto()
+    """It is there, and its turn has not come."""
+    ANSWERING = auto()
+    """The answer is under way."""
+    BODY = auto()
+    """The same; what comes belongs to the request and goes to aiohttp."""
+    UPGRADED = auto()
+    """A WebSocket without a session, or one that aiohttp is about to refuse."""
+    CALLER = auto()
+    """A valid token has come; everything goes to aiohttp."""
+    CLOSING = auto()
+    """Nothing more is read; the last bytes go out."""
+    OVER = auto()
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all connections of an admin port have in common.
+
+    Attributes:
+        places: who is connected.
+        pacer: when strangers' requests are served.
+        pages: those that are answered here.
+        make: makes aiohttp's protocol for one connection.
+        knows: whether the value of an Authorization header is that of an administrator.
+        refused: is told of a stranger who is turned away, and why.
+        body_bytes: largest body of a request.
+        tls: tells how to speak TLS with a connection that begins now; None to speak none.
+        transports: the connections by their transports, by which aiohttp's requests know them.
+    """
+
+    places: Places[AdminConnection]
+    pacer: Pacer
+    pages: PublicPages
+    make: Callable[[], asyncio.BaseProtocol]
+    knows: Callable[[str], bool]
+    refused: Callable[[AdminConnection, AdminRefusal], None]
+    body_bytes: int
+    tls: Callable[[], SSLContext] | None
+    transports: dict[asyncio.BaseTransport, AdminConnection] = field(default_factory=dict)
+
+
+class AdminConnection(asyncio.Protocol):
+    """One connection. ``start`` begins.
+
+    Args:
+        accepted: the socket, not blocking; taken over.
+        address: of the peer.
+        shared: with all others.
+    """
+
+    def __init__(self, accepted: socket.socket, address: str, shared: Shared) -> None:
+        self.address = address
+        self._socket = accepted
+        self._shared = shared
+        self._loop = asyncio.get_running_loop()
+        self._state = _State.SILENT
+        self._opening: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._inner: asyncio.Protocol | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._buffer = bytearray()
+        self._searched = 0
+        self._asked: tuple[RequestHead, bytes] | None = None
+        self._passed = 0
+        self._is_written = False
+        self._is_kept_alive = False
+        self._reading = True
+        self._stuck = False
+        self._finished = False
+
+    @property
+    def is_caller(self) -> bool:
+        """Whether a valid token has come over it."""
+        return self._state is _State.CALLER
+
+    def start(self) -> None:
+        """Wait for its first byte."""
+        self._wait(REQUEST_SECONDS, AdminRefusal.SILENT)
+        self._loop.add_reader(self._socket.fileno(), self._first_byte)
+
+    def refuse(self, reason: AdminRefusal) -> None:
+        """Turn it away: end it now, and have that counted."""
+        if self._state is not _State.OVER:
+            self._shared.refused(self, reason)
+            self.abort()
+
+    def abort(self) -> None:
+        """End it now."""
+        state, self._state = self._state, _State.OVER
+        self._leave()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._opening is not None:
+            self._opening.cancel()
+        else:
+            if state is _State.SILENT:
+                self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def promote(self) -> None:
+        """A valid token has come over it: a place apart, if there is one, and no more deadlines but aiohttp's."""
+        if self._state in {_State.OVER, _State.CLOSING}:
+            return
+        leaves = self._shared.places.promote(self)
+        if leaves is not None:
+            leaves.refuse(AdminRefusal.CROWDED_OUT)
+        self._state = _State.CALLER
+        self._stop_waiting()
+        self._resume()
+        rest, self._buffer = bytes(self._buffer), bytearray()
+        if rest and self._inner is not None:
+            self._inner.data_received(rest)
+
+    # --- Called by aiohttp's side -------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A request is given to a handler."""
+        if self._state is _State.CALLER:
+            self._shared.places.begin(self)
+
+    @property
+    def ends_with_answer(self) -> bool:
+        """Whether no other request may follow: what comes is not looked at here any more."""
+        return self._state in {_State.BODY, _State.UPGRADED}
+
+    def answered(self, *, may_go_on: bool) -> None:
+        """The handler's answer was written.
+
+        Args:
+            may_go_on: whether another request may follow.
+        """
+        match self._state:
+            case _State.CALLER:
+                self._shared.places.rest(self)
+            case _State.ANSWERING if may_go_on:
+                self._finish()
+            case _State.ANSWERING | _State.UPGRADED:
+                # aiohttp closes it. A body's rest it takes before, in the time that is left.
+                self._state = _State.CLOSING
+                self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
+
+    # --- Beginning ----------------------------------------------------------------------------------------------------
+
+    def _first_byte(self) -> None:
+        try:
+            if not self._socket.recv(1, socket.MSG_PEEK):
+                raise ConnectionAbortedError
+        except BlockingIOError:
+            return
+        except OSError:
+            self.abort()
+            return
+        self._loop.remove_reader(self._socket.fileno())
+        self._state = _State.OPENING
+        self._shared.pacer.ask(self, Work.OPEN if self._shared.tls is None else Work.OPEN_TLS)
+
+    async def _open(self) -> None:
+        context = None if self._shared.tls is None else self._shared.tls()
+        seconds = None if context is None else REQUEST_SECONDS
+        closing = None if context is None else CLOSE_SECONDS
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self,
+                self._socket,
+                ssl=context,
+                ssl_handshake_timeout=seconds,
+                ssl_shutdown_timeout=closing,
+            )
+        except OSError:
+            # It is gone, or it does not speak TLS.
+            if self._transport is None:
+                self.abort()
+
+    def _opened(self, _task: asyncio.Task[None]) -> None:
+        self._opening = None
+        if self._transport is None:
+            self._socket.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio.Protocol``."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._state is _State.OVER:
+            self._transport.abort()
+            return
+        # Whoever has not taken all of an answer is to be noticed.
+        self._transport.set_write_buffer_limits(high=0)
+        self._shared.transports[transport] = self
+        self._state = _State.READING
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See ``asyncio.Protocol``."""
+        self._state = _State.OVER
+        self._leave()
+        if self._transport is not None:
+            self._shared.transports.pop(self._transport, None)
+            self._transport = None
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """See ``asyncio.Protocol``."""
+        match self._state:
+            case _State.CALLER:
+                cast("asyncio.Protocol", self._inner).data_received(data)
+            case _State.BODY:
+                self._pass_body(data)
+            case _State.READING:
+                self._buffer += data
+                self._read_on(in_turn=False)
+            case _State.ASKED | _State.ANSWERING | _State.UPGRADED:
+                self._buffer += data
+                self._hold()
+                self._pause()
+                if self._state is _State.UPGRADED:
+                    self._shared.pacer.queue(self, Work.READ)
+
+    def eof_received(self) -> bool:
+        """See ``asyncio.Protocol``; who says nothing more may still be told the answer."""
+        if self._state is _State.CALLER or self._state is _State.UPGRADED:
+            return bool(cast("asyncio.Protocol", self._inner).eof_received())
+        self._finished = True
+        return self._shared.tls is None and self._state in {_State.ASKED, _State.ANSWERING, _State.BODY}
+
+    def _read_on(self, *, in_turn: bool) -> None:
+        """Look at what has come. If no request is there yet, read more: at once, or in a turn of its own."""
+        begun = self._shared.pacer.now()
+        found = self._look()
+        self._shared.pacer.charge(Work.READ, begun)
+        if found is not None:
+            self._serve(*found)
+        elif self._state is _State.READING:
+            if in_turn or self._shared.pacer.is_free():
+                self._resume()
+            else:
+                self._pause()
+                self._shared.pacer.queue(self, Work.READ)
+
+    def _look(self) -> tuple[RequestHead, bytes] | None:
+        """See whether the head of a request is there."""
+        while self._buffer.startswith(b"\r\n"):
+            del self._buffer[:2]  # some send an empty line behind a request (RFC 9112 section 2.2)
+        if not self._buffer:
+            return None
+        end = self._buffer.find(HEAD_END, max(0, self._searched - len(HEAD_END) + 1))
+        if end < 0 and len(self._buffer) <= HEAD_BYTES:
+            if self._is_kept_alive:
+                self._is_kept_alive = False
+                self._wait(REQUEST_SECONDS, AdminRefusal.SILENT)
+            self._searched = len(self._buffer)
+            self._hold()
+            return None
+        self._searched = 0
+        self._pause()
+        if end < 0 or end > HEAD_BYTES:
+            self._shared.refused(self, AdminRefusal.TOO_MUCH)
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            self._complain(status, f"the head of a request has at most {HEAD_BYTES} bytes")
+            return None
+        data = bytes(self._buffer[: end + len(HEAD_END)])
+        del self._buffer[: len(data)]
+        try:
+            return read_head(data), data
+        except BadHead:
+            self._complain(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+            return None
+
+    def _serve(self, head: RequestHead, data: bytes) -> None:
+        places = self._shared.places
+        places.begin(self)
+        self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
+        self._asked = (head, data)
+        if len(head.authorization) == 1 and self._shared.knows(head.authorization[0].decode("latin-1")):
+            self._asked = None
+            inner = self._aiohttp()
+            inner.data_received(data)
+            self.promote()
+            return
+        self._state = _State.ASKED
+        self._hold(len(data))
+        work, _ = self._shared.pages.pages.get(head.path, (Work.OTHER, None))
+        self._shared.pacer.ask(self, work)
+
+    # --- Turns --------------------------------------------------------------------------------------------------------
+
+    def take_turn(self) -> None:
+        """See ``Paced``."""
+        match self._state:
+            case _State.OPENING:
+                self._opening = self._loop.create_task(self._open(), name="open-admin-connection")
+                self._opening.add_done_callback(self._opened)
+            case _State.READING:
+                self._read_on(in_turn=True)
+            case _State.ASKED:
+                self._answer()
+            case _State.UPGRADED:
+                self._pass_slice()
+
+    def _answer(self) -> None:
+        asked, self._asked = self._asked, None
+        transport = self._transport
+        if asked is None or transport is None:
+            return
+        head, data = asked
+        page = self._page(head)
+        if page is None:
+            self._give_to_aiohttp(head, data)
+            return
+        self._state = _State.ANSWERING
+        keep_alive = head.keeps_alive and not self._finished
+        answer = page.response(with_body=head.method != b"HEAD", keep_alive=keep_alive, said_so=head.version != "1.1")
+        self._hold(len(answer))
+        transport.write(answer)
+        if keep_alive:
+            self._finish()
+        else:
+            self._close()
+
+    def _page(self, head: RequestHead) -> Page | None:
+        """Make the answer, if it is made here; what goes wrong with it is told and logged by the other way."""
+        _, make = self._shared.pages.pages.get(head.path, (Work.OTHER, None))
+        if make is None or head.method not in {b"GET", b"HEAD"} or head.has_body:
+            return None
+        try:
+            return make()
+        except Exception:  # noqa: BLE001 - see above
+            return None
+
+    def _give_to_aiohttp(self, head: RequestHead, data: bytes) -> None:
+        inner = self._aiohttp()
+        self._hold()
+        self._passed = 0
+        if head.upgrade:
+            self._state = _State.UPGRADED
+            self._wait(UPGRADE_SECONDS, AdminRefusal.SLOW)
+            self._resume()
+        elif head.has_body:
+            self._state = _State.BODY
+            self._resume()
+        else:
+            self._state = _State.ANSWERING
+        inner.data_received(data)
+        if self._state is _State.BODY:
+            rest, self._buffer = bytes(self._buffer), bytearray()
+            self._hold()
+            self._pass_body(rest)
+
+    def _pass_body(self, data: bytes) -> None:
+        self._passed += len(data)
+        if self._passed > self._shared.body_bytes:
+            self.refuse(AdminRefusal.TOO_MUCH)
+        elif data and self._inner is not None:
+            self._inner.data_received(data)
+
+    def _pass_slice(self) -> None:
+        data = bytes(self._buffer[:SLICE_BYTES])
+        del self._buffer[: len(data)]
+        self._passed += len(data)
+        self._hold()
+        if self._passed > UPGRADED_BYTES:
+            self.refuse(AdminRefusal.TOO_MUCH)
+            return
+        if self._inner is not None:
+            self._inner.data_received(data)
+        if self._buffer:
+            self._shared.pacer.queue(self, Work.READ)
+        else:
+            self._resume()
+
+    def _aiohttp(self) -> asyncio.Protocol:
+        if self._inner is None:
+            self._inner = cast("asyncio.Protocol", self._shared.make())
+            self._inner.connection_made(cast("asyncio.Transport", self._transport))
+        return self._inner
+
+    def _complain(self, status: HTTPStatus, what: str) -> None:
+        """Refuse what is no request."""
+        if self._transport is not None:
+            page = Page(status, "text/plain; charset=utf-8", f"{what}\n".encode())
+            self._transport.write(page.response(keep_alive=False))
+            self._close()
+
+    # --- Ends of answers ----------------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self._stuck = True
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self._stuck = False
+        if self._inner is not None:
+            self._inner.resume_writing()
+        if self._is_written:
+            self._is_written = False
+            self._finish()
+
+    def _finish(self) -> None:
+        """The answer is written; go on when it was taken."""
+        if self._stuck:
+            self._is_written = True
+            return
+        if self._finished:
+            self._close()
+            return
+        self._state = _State.READING
+        self._shared.places.rest(self)
+        if self._shared.tls is None:
+            self._hold()
+        # Else there may be some of the answer left below TLS, which is not told: it counts until more is asked.
+        self._is_kept_alive = True
+        self._wait(KEEP_ALIVE_SECONDS, None)
+        if self._buffer:
+            # Not at once: who has sent many requests together has one answered at a time, like anybody else.
+            self._pause()
+            self._shared.pacer.queue(self, Work.READ)
+        else:
+            self._resume()
+
+    def _close(self) -> None:
+        self._state = _State.CLOSING
+        self._shared.places.rest(self)
+        self._wait(CLOSE_SECONDS if not self._stuck else ANSWER_SECONDS, AdminRefusal.SLOW if self._stuck else None)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _leave(self) -> None:
+        self._stop_waiting()
+        self._shared.pacer.forget(self)
+        self._shared.places.leave(self)
+        self._buffer = bytearray()
+        self._asked = None
+
+    # --- Details ------------------------------------------------------------------------------------------------------
+
+    def _hold(self, more: int = 0) -> None:
+        """Account for what is kept of this connection; see ``Places.hold``."""
+        for each in self._shared.places.hold(self, len(self._buffer) + more):
+            each.refuse(AdminRefusal.CROWDED_OUT)
+
+    def _wait(self, seconds: float, reason: AdminRefusal | None) -> None:
+        """Allow so much time from now on; without a reason the end of it is nothing to be counted."""
+        self._stop_waiting()
+        self._timer = self._loop.call_later(seconds, self._too_late, reason)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self, reason: AdminRefusal | None) -> None:
+        self._timer = None
+        if reason is not None:
+            self.refuse(reason)
+        elif self._state is _State.CLOSING:
+            self.abort()
+        else:
+            self._close()
+
+    def _pause(self) -> None:
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if not self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = True
+            with suppress(RuntimeError):
+                self._transport.resume_reading()

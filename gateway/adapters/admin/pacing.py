@@ -1,0 +1,179 @@
+"""How much of the node's time strangers get, and how it is shared among what they want."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from gateway.core.rates import TokenBucket
+
+SHARE: Final = 0.3
+"""Of the event loop's time that strangers at the admin port may take in the long run. What is asked for in earnest, a
+few dozen requests a second, takes a hundredth."""
+
+BURST_SECONDS: Final = 0.2
+"""Time that strangers may take at once after they have left some: 2,000 connections that come together, or a page."""
+
+TURN_SECONDS: Final = 0.003
+"""Time that strangers take before everybody else comes once, when they have queued up."""
+
+
+class Work(Enum):
+    """What strangers want."""
+
+    ACCEPT = auto()
+    """To be accepted, one after another as they came."""
+    OPEN = auto()
+    """To have a transport: the first bytes are there."""
+    OPEN_TLS = auto()
+    """To have one with TLS: the node signs, once for each handshake."""
+    READ = auto()
+    """To be read once more: it says little at a time."""
+    HEALTH = auto()
+    """To be told whether the node is alive or ready."""
+    METRICS = auto()
+    """To be told the metrics."""
+    OTHER = auto()
+    """All the rest, which aiohttp does: pages, and refusals."""
+
+
+COSTS: Final = {
+    Work.ACCEPT: 20e-6,
+    Work.OPEN: 60e-6,
+    Work.OPEN_TLS: 1.5e-3,
+    Work.READ: 20e-6,
+    Work.HEALTH: 30e-6,
+    Work.METRICS: 50e-6,
+    Work.OTHER: 300e-6,
+}
+"""Seconds that each takes besides what can be measured here, which is the loop's own part: waiting for a descriptor,
+reading and writing, making and ending a task. Measured, and rounded up."""
+
+NEWEST_FIRST: Final = frozenset({Work.OPEN, Work.OPEN_TLS})
+"""Where the newest comes first. In a flood more connections begin than can be opened in useful time; whoever began one
+in earnest has just come, and those that the newest keep waiting are closed in time."""
+
+
+class Paced(Protocol):
+    """Somebody whose turn can come."""
+
+    def take_turn(self) -> None:
+        """Do what was asked for; must not raise."""
+
+
+class Pacer:
+    """Lets strangers have their turns, in a bounded share of the time.
+
+    Whatever is asked for while there is time left is done at once. Else it queues, each kind of work by itself, and
+    the kinds share the time evenly: floods of one kind hold up that kind alone.
+
+    Args:
+        share: of the time.
+        burst: seconds that may be taken at once.
+        clock: seconds that never go back.
+        later: has something called after so many seconds; by default, the event loop does.
+    """
+
+    def __init__(
+        self,
+        share: float = SHARE,
+        burst: float = BURST_SECONDS,
+        clock: Callable[[], float] = time.perf_counter,
+        later: Callable[[float, Callable[[], None]], asyncio.Handle] | None = None,
+    ) -> None:
+        self._bucket = TokenBucket(share, burst)
+        self._clock = clock
+        self._later = later or asyncio.get_running_loop().call_later
+        self._queues: dict[Work, OrderedDict[Paced, None]] = {work: OrderedDict() for work in Work}
+        self._spent = dict.fromkeys(Work, 0.0)
+        self._free_at = clock()
+        self._timer: asyncio.Handle | None = None
+        self._closed = False
+
+    @property
+    def queued(self) -> int:
+        """How many wait for their turn."""
+        return sum(map(len, self._queues.values()))
+
+    def is_free(self) -> bool:
+        """Tell whether something can be done now."""
+        return self._timer is None and self._clock() >= self._free_at
+
+    def ask(self, who: Paced, work: Work) -> None:
+        """Have *who* take its turn: at once, or when there is time. Nobody queues twice for the same work."""
+        if self.is_free():
+            self._work(who, work)
+        else:
+            self.queue(who, work)
+
+    def queue(self, who: Paced, work: Work) -> None:
+        """Have *who* take its turn later, behind those who have asked already."""
+        if self._closed:
+            return
+        queue = self._queues[work]
+        if not queue:
+            # Time that a kind of work did not take is not kept for it: it must not hold up all others with it.
+            busy = [self._spent[each] for each, waiting in self._queues.items() if waiting]
+            self._spent[work] = max(self._spent[work], min(busy, default=0.0))
+        queue[who] = None
+        self._schedule()
+
+    def forget(self, who: Paced) -> None:
+        """Take no more turns of *who*."""
+        for queue in self._queues.values():
+            queue.pop(who, None)
+
+    def charge(self, work: Work, begun: float, *, times: int = 1) -> None:
+        """Tell of work that was done.
+
+        Args:
+            work: what it was.
+            begun: when, as ``now`` told.
+            times: how often it was done since.
+        """
+        now = self._clock()
+        seconds = now - begun + COSTS[work] * times
+        self._spent[work] += seconds
+        self._free_at = now + self._bucket.charge(now, seconds)
+
+    def now(self) -> float:
+        """Read the clock."""
+        return self._clock()
+
+    def close(self) -> None:
+        """Give nobody a turn any more."""
+        self._closed = True
+        for queue in self._queues.values():
+            queue.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _work(self, who: Paced, work: Work) -> None:
+        begun = self._clock()
+        try:
+            who.take_turn()
+        finally:
+            self.charge(work, begun)
+
+    def _schedule(self) -> None:
+        if self._timer is None and not self._closed:
+            wait = max(0.0, self._free_at - self._clock())
+            self._timer = self._later(wait, self._turns)
+
+    def _turns(self) -> None:
+        end = self._clock() + TURN_SECONDS
+        while (now := self._clock()) < end and now >= self._free_at:
+            waiting = [work for work, queue in self._queues.items() if queue]
+            if not waiting:
+                break
+            work = min(waiting, key=self._spent.__getitem__)
+            who, _ = self._queues[work].popitem(last=work in NEWEST_FIRST)
+            self._work(who, work)
+        self._timer = None
+        if any(self._queues.values()):
+            self._schedule()

@@ -1,0 +1,134 @@
+"""How strangers share their part of the node's time, by a clock that only their work moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+
+import pytest
+
+from gateway.adapters.admin.pacing import COSTS, Pacer, Work
+from tests.support.clock import VirtualClock, eventually
+
+
+class Stranger:
+    """Takes turns of a known length, and tells of them.
+
+    Args:
+        clock: is moved by its work.
+        seconds: of each turn.
+        turns: where each is written down.
+    """
+
+    def __init__(self, name: str, clock: VirtualClock, seconds: float, turns: list[str]) -> None:
+        self.name = name
+        self._clock = clock
+        self._seconds = seconds
+        self._turns = turns
+
+    def take_turn(self) -> None:
+        self._turns.append(self.name)
+        self._clock.advance(self._seconds)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def pacer(clock: VirtualClock) -> AsyncIterator[Pacer]:
+    """One whose timers come when nobody works, and move the clock on."""
+
+    def later(seconds: float, work: Callable[[], None]) -> asyncio.Handle:
+        def come() -> None:
+            clock.advance(seconds)
+            work()
+
+        return asyncio.get_running_loop().call_soon(come)
+
+    made = Pacer(share=0.5, burst=0.1, clock=clock, later=later)
+    yield made
+    made.close()
+
+
+async def test_what_there_is_time_for_is_done_at_once(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    for _ in range(3):
+        pacer.ask(Stranger("a", clock, 0.01, turns), Work.HEALTH)
+
+    assert turns == ["a"] * 3
+    assert pacer.queued == 0
+
+
+async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    begun = clock()
+    for number in range(1000):
+        pacer.ask(Stranger(str(number), clock, 0.001, turns), Work.METRICS)
+    assert pacer.queued > 0
+
+    await eventually(lambda: len(turns) == 1000)
+    assert turns == [str(number) for number in range(1000)]
+    work = 1000 * (0.001 + COSTS[Work.METRICS])
+    assert clock() - begun >= (work - 0.1) / 0.5 * 0.95
+
+
+async def test_a_flood_of_one_kind_does_not_hold_up_another(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    for _ in range(1000):
+        pacer.ask(Stranger("page", clock, 0.001, turns), Work.OTHER)
+    before = len(turns)
+    pacer.ask(Stranger("health", clock, 0.0, turns), Work.HEALTH)
+
+    await eventually(lambda: "health" in turns)
+    assert turns.index("health") - before <= 5
+
+
+async def test_kinds_share_evenly_by_time(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    for _ in range(300):
+        pacer.queue(Stranger("page", clock, 0.003 - COSTS[Work.OTHER], turns), Work.OTHER)
+        pacer.queue(Stranger("scrape", clock, 0.001 - COSTS[Work.METRICS], turns), Work.METRICS)
+
+    await eventually(lambda: len(turns) > 200)
+    found = Counter(turns[1:201])
+    assert found["scrape"] / found["page"] == pytest.approx(3, rel=0.1)
+
+
+async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    for name in "abc":
+        pacer.ask(Stranger(name, clock, 0.0, turns), Work.OPEN)
+
+    await eventually(lambda: len(turns) == 4)
+    assert turns == ["first", "c", "b", "a"]
+
+
+async def test_who_is_gone_gets_no_turn(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    gone, here = Stranger("gone", clock, 0.0, turns), Stranger("here", clock, 0.0, turns)
+    pacer.ask(gone, Work.HEALTH)
+    pacer.ask(here, Work.HEALTH)
+    pacer.forget(gone)
+
+    await eventually(lambda: len(turns) == 2)
+    assert turns == ["first", "here"]
+
+
+async def test_everybody_else_has_a_turn_in_between(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    for _ in range(100):
+        pacer.queue(Stranger("a", clock, 0.001, turns), Work.HEALTH)
+    seen: list[int] = []
+    while len(turns) < 101:
+        await asyncio.sleep(0)
+        seen.append(len(turns))
+
+    assert max(after - before for before, after in pairwise(seen)) <= 4
