@@ -25,9 +25,9 @@ _CONVENTIONS: Final = """\
 - **Connections.** 64 connections over which a valid token came have places apart from those of strangers, and stay
   for 75 s between two requests. Of strangers there may be 448: the one that was idle for longest is closed for a
   newer one. They get 5 s between two requests, 10 s for a head of 128 KiB at most and 10 s to take an answer, and all
-  of them together three tenths of the node's time, shared evenly among health, metrics and the rest. Bodies without a
-  valid token are not read. Metrics are written anew four times a second at most once twenty were written at once;
-  whoever asks more often gets those of a quarter of a second ago.
+  of them together three tenths of a core, shared among health, metrics and the rest. A health check without a token
+  ends its connection, and a body without a valid token is not read. Of the metrics, twenty answers at once show this
+  moment, then four in a second; whoever comes in between gets the last, a quarter of a second old at most.
 - **Host.** The `Host` of a request must be an address, `localhost`, the name of the machine or one of `admin_hosts`
   (421).
 - **Problems.** Whatever is no success is `application/problem+json` (RFC 9457); `errors` names each thing that is

@@ -37,7 +37,7 @@ async def checks_failed(stack: Stack) -> dict[str, float]:
     return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in found}
 
 
-@pytest.mark.parametrize("kind", ["idle", "half", "kept", "unread", "pages"])
+@pytest.mark.parametrize("kind", ["idle", "half", "checks", "kept", "unread", "pages"])
 async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Path, kind: str, figures: Figures) -> None:
     async with cluster(tmp_path, nodes=2) as stack, crowd(stack.url, MEMBERS) as members:
         ports = stack.options.ports.nodes[VICTIM]
@@ -67,7 +67,7 @@ async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Pat
                 await asyncio.sleep(0.1)
             assert first.returncode is None, "the strangers had gone"
             turned_away = shown['gateway_admin_connections_refused_total{reason="crowded_out"}']
-            assert turned_away > 0
+            assert turned_away > 0 or kind == "checks", "who asks for health alone is answered and gone"
             assert shown['gateway_admin_connections{kind="strangers"}'] <= 448
         cpu = (shown["process_cpu_seconds_total"] - busy) / scaled(SECONDS)
         figures(

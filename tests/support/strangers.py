@@ -22,13 +22,14 @@ LOOPBACK: Final = "127.0.0.1"
 SAYINGS: Final = {
     "idle": b"",
     "half": b"GET /heal",
-    "kept": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "checks": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "kept": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "unread": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50,
     "pages": b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50,
 }
 """What each kind says when it is connected. None of them reads."""
 
-AGAIN_SECONDS: Final = 0.25
+AGAIN_SECONDS: Final = 1.0
 """How long a stranger that was closed waits before it comes again."""
 
 OPENED_PER_SECOND: Final = 4000

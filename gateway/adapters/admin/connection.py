@@ -47,9 +47,21 @@ CLOSE_SECONDS: Final = 2.0
 """How long a connection that is closed may take for it: the last bytes of an answer, and the end of TLS."""
 
 
+PEEK_BYTES: Final = 2048
+"""A health check is shorter than that: a line, a host, and what a load balancer says of itself."""
+
+HEALTH_PATHS: Final = (b"/healthz", b"/readyz")
+"""What load balancers ask for, over a connection of its own each time."""
+
+HEALTH_LINES: Final = tuple(b"GET %b HTTP/1." % path for path in HEALTH_PATHS)
+"""How they begin."""
+
+
 class _State(Enum):
     SILENT = auto()
     """Accepted; not a byte has come, and there is nothing but a socket."""
+    PROBED = auto()
+    """A health check has come in one piece; its turn has not come. There is nothing but a socket still."""
     OPENING = auto()
     """A transport is on its way; with TLS, after the handshake."""
     READING = auto()
@@ -158,9 +170,7 @@ class AdminConnection(asyncio.Protocol):
         """A valid token has come over it: a place apart, if there is one, and no more deadlines but aiohttp's."""
         if self._state in {_State.OVER, _State.CLOSING}:
             return
-        leaves = self._shared.places.promote(self)
-        if leaves is not None:
-            leaves.refuse(AdminRefusal.CROWDED_OUT)
+        self._make_caller()
         self._state = _State.CALLER
         self._stop_waiting()
         self._resume()
@@ -200,7 +210,8 @@ class AdminConnection(asyncio.Protocol):
 
     def _first_byte(self) -> None:
         try:
-            if not self._socket.recv(1, socket.MSG_PEEK):
+            seen = self._socket.recv(PEEK_BYTES, socket.MSG_PEEK)
+            if not seen:
                 raise ConnectionAbortedError
         except BlockingIOError:
             return
@@ -209,7 +220,56 @@ class AdminConnection(asyncio.Protocol):
             return
         self._loop.remove_reader(self._socket.fileno())
         self._state = _State.OPENING
-        self._shared.pacer.ask(self, Work.OPEN if self._shared.tls is None else Work.OPEN_TLS)
+        if self._shared.tls is not None:
+            self._shared.pacer.ask(self, Work.OPEN_TLS)
+        elif seen.startswith(HEALTH_LINES) and seen.endswith(HEAD_END):
+            self._state = _State.PROBED
+            self._shared.pacer.ask(self, Work.HEALTH)
+        elif self._holds_token(seen):
+            # Callers wait for no stranger, and from now on make room for none.
+            self._make_caller()
+            self.take_turn()
+        else:
+            self._shared.pacer.ask(self, Work.OPEN)
+
+    def _holds_token(self, seen: bytes) -> bool:
+        """Tell whether a request with a valid token has come in one piece."""
+        if b"uthorization" not in seen:
+            return False
+        begun, known = self._shared.pacer.now(), False
+        with suppress(BadHead):
+            known = self._is_callers(read_head(seen[: seen.find(HEAD_END) + len(HEAD_END)]))
+        if not known:
+            self._shared.pacer.charge(Work.READ, begun)
+        return known
+
+    def _is_callers(self, head: RequestHead) -> bool:
+        return len(head.authorization) == 1 and self._shared.knows(head.authorization[0].decode("latin-1"))
+
+    def _make_caller(self) -> None:
+        """Take a place apart, if there is one."""
+        leaves = self._shared.places.promote(self)
+        if leaves is not None:
+            leaves.refuse(AdminRefusal.CROWDED_OUT)
+
+    def _answer_probe(self) -> None:
+        """Answer a health check that came in one piece, by the socket alone; whatever is special about it, do not."""
+        data, page = b"", None
+        with suppress(BadHead, OSError):
+            data = self._socket.recv(PEEK_BYTES, socket.MSG_PEEK)
+            head = read_head(data)
+            if not head.authorization and data.count(HEAD_END) == 1:
+                page = self._page(head)
+        if page is None:
+            self._state = _State.OPENING
+            self._shared.pacer.queue(self, Work.OPEN)
+            return
+        with suppress(OSError):
+            # A kernel that has taken nothing of this connection yet has room for it.
+            self._socket.recv(len(data))
+            self._socket.send(page.response(keep_alive=False))
+            self._socket.shutdown(socket.SHUT_WR)
+        self.abort()
 
     async def _open(self) -> None:
         context = None if self._shared.tls is None else self._shared.tls()
@@ -239,8 +299,8 @@ class AdminConnection(asyncio.Protocol):
         if self._state is _State.OVER:
             self._transport.abort()
             return
-        # Whoever has not taken all of an answer is to be noticed.
-        self._transport.set_write_buffer_limits(high=0)
+        # Whoever has not taken all of an answer is to be noticed. Not at 0: with TLS, asyncio then pauses for nothing.
+        self._transport.set_write_buffer_limits(high=1, low=0)
         self._shared.transports[transport] = self
         self._state = _State.READING
 
@@ -329,7 +389,7 @@ class AdminConnection(asyncio.Protocol):
         places.begin(self)
         self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
         self._asked = (head, data)
-        if len(head.authorization) == 1 and self._shared.knows(head.authorization[0].decode("latin-1")):
+        if self._is_callers(head):
             self._asked = None
             inner = self._aiohttp()
             inner.data_received(data)
@@ -345,6 +405,8 @@ class AdminConnection(asyncio.Protocol):
     def take_turn(self) -> None:
         """See ``Paced``."""
         match self._state:
+            case _State.PROBED:
+                self._answer_probe()
             case _State.OPENING:
                 self._opening = self._loop.create_task(self._open(), name="open-admin-connection")
                 self._opening.add_done_callback(self._opened)
@@ -366,7 +428,8 @@ class AdminConnection(asyncio.Protocol):
             self._give_to_aiohttp(head, data)
             return
         self._state = _State.ANSWERING
-        keep_alive = head.keeps_alive and not self._finished
+        # A health check is answered once for each connection, so that of many the newest can be answered first.
+        keep_alive = head.keeps_alive and not self._finished and head.path not in HEALTH_PATHS
         answer = page.response(with_body=head.method != b"HEAD", keep_alive=keep_alive, said_so=head.version != "1.1")
         self._hold(len(answer))
         transport.write(answer)
@@ -430,6 +493,8 @@ class AdminConnection(asyncio.Protocol):
         if self._inner is None:
             self._inner = cast("asyncio.Protocol", self._shared.make())
             self._inner.connection_made(cast("asyncio.Transport", self._transport))
+            if self._stuck:
+                self._inner.pause_writing()
         return self._inner
 
     def _complain(self, status: HTTPStatus, what: str) -> None:

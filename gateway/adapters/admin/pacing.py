@@ -53,9 +53,14 @@ COSTS: Final = {
 """Seconds that each takes besides what can be measured here, which is the loop's own part: waiting for a descriptor,
 reading and writing, making and ending a task. Measured, and rounded up."""
 
-NEWEST_FIRST: Final = frozenset({Work.OPEN, Work.OPEN_TLS})
+WEIGHTS: Final = {Work.ACCEPT: 3.0}
+"""Kinds that get so many times the time of another: nobody is answered who is not accepted, and the queue of the kernel
+knows no order but that of arrival."""
+
+NEWEST_FIRST: Final = frozenset({Work.OPEN, Work.OPEN_TLS, Work.HEALTH})
 """Where the newest comes first. In a flood more connections begin than can be opened in useful time; whoever began one
-in earnest has just come, and those that the newest keep waiting are closed in time."""
+in earnest has just come, and those that the newest keep waiting are closed in time. Nobody comes to these twice with
+one connection."""
 
 
 class Paced(Protocol):
@@ -75,6 +80,8 @@ class Pacer:
         share: of the time.
         burst: seconds that may be taken at once.
         clock: seconds that never go back.
+        worked: seconds of processor time of this thread. Time in which other processes had the processor is not
+            charged: on a busy machine nothing would be left for health checks.
         later: has something called after so many seconds; by default, the event loop does.
     """
 
@@ -83,10 +90,12 @@ class Pacer:
         share: float = SHARE,
         burst: float = BURST_SECONDS,
         clock: Callable[[], float] = time.perf_counter,
+        worked: Callable[[], float] = time.thread_time,
         later: Callable[[float, Callable[[], None]], asyncio.Handle] | None = None,
     ) -> None:
         self._bucket = TokenBucket(share, burst)
         self._clock = clock
+        self._worked = worked
         self._later = later or asyncio.get_running_loop().call_later
         self._queues: dict[Work, OrderedDict[Paced, None]] = {work: OrderedDict() for work in Work}
         self._spent = dict.fromkeys(Work, 0.0)
@@ -136,13 +145,13 @@ class Pacer:
             times: how often it was done since.
         """
         now = self._clock()
-        seconds = now - begun + COSTS[work] * times
-        self._spent[work] += seconds
+        seconds = self._worked() - begun + COSTS[work] * times
+        self._spent[work] += seconds / WEIGHTS.get(work, 1.0)
         self._free_at = now + self._bucket.charge(now, seconds)
 
     def now(self) -> float:
-        """Read the clock."""
-        return self._clock()
+        """Tell how long this thread has worked, for ``charge``."""
+        return self._worked()
 
     def close(self) -> None:
         """Give nobody a turn any more."""
@@ -154,7 +163,7 @@ class Pacer:
             self._timer = None
 
     def _work(self, who: Paced, work: Work) -> None:
-        begun = self._clock()
+        begun = self._worked()
         try:
             who.take_turn()
         finally:

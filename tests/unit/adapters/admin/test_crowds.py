@@ -35,7 +35,7 @@ BODY_BYTES = 4 * 1024 * 1024
 
 
 class Site:
-    """An admin port of an administrator whose token is ``good``, with metrics of 4 MiB.
+    """An admin port of an administrator whose token is ``good``, with metrics that a test can make large.
 
     Attributes:
         text: of the metrics.
@@ -44,7 +44,7 @@ class Site:
 
     def __init__(self, tls: ServerTls | None = None) -> None:
         self.metrics, self.log = MemoryMetrics(), MemoryEventLog()
-        self.text = b"#" * BODY_BYTES
+        self.text = b"gateway_up 1\n"
         self.renderings = 0
         self.trust: SSLContext | None = None
         self.server = AdminServer(
@@ -161,7 +161,8 @@ CROWDS = {
     "half a request": b"GET /heal",
     "a head without an end": HEALTH[:-2],
     "health, and then nothing": HEALTH,
-    "metrics that nobody reads": METRICS,
+    "metrics, and then nothing": METRICS,
+    "metrics that nobody reads": METRICS * 20,
     "pages that nobody reads": MISSING * 20,
     "a wrong token": b"GET /v1/nodes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer bad\r\n\r\n",
     "a body in chunks without an end": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello",
@@ -175,6 +176,8 @@ CROWDS = {
 async def test_whatever_a_crowd_does_health_metrics_and_administrators_are_answered(site: Site, said: bytes) -> None:
     kept, keeper = await site.dial()
     assert await answer_to(kept, keeper, TOKEN) == b"HTTP/1.1 404 Not Found"
+    if said.startswith(METRICS * 2):
+        site.text = b"#" * (BODY_BYTES // 16)
     with ExitStack() as stack:
         for number in range(MANY):
             stack.enter_context(plain(site, said))
@@ -215,11 +218,11 @@ async def test_an_answer_makes_a_connection_the_newest_of_the_idle(site: Site) -
         reader, writer = await site.dial()
         crowd = [stack.enter_context(plain(site)) for _ in range(places.STRANGERS - 1)]
         await eventually(lambda: site.strangers == places.STRANGERS)
-        assert await answer_to(reader, writer, HEALTH) == b"HTTP/1.1 200 OK"
+        assert await answer_to(reader, writer, METRICS) == b"HTTP/1.1 200 OK"
         stack.enter_context(plain(site))
 
         await eventually(lambda: is_closed(crowd[0]))
-        assert await answer_to(reader, writer, HEALTH) == b"HTTP/1.1 200 OK"
+        assert await answer_to(reader, writer, METRICS) == b"HTTP/1.1 200 OK"
         writer.close()
 
 
@@ -240,6 +243,7 @@ async def test_callers_have_places_apart_of_which_the_idle_ones_go_first(
 
 
 async def test_answers_that_nobody_takes_are_bounded_altogether(site: Site) -> None:
+    site.text = b"#" * BODY_BYTES
     with ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(plain(site, METRICS, room=4096))
@@ -252,7 +256,7 @@ async def test_answers_that_nobody_takes_are_bounded_altogether(site: Site) -> N
 async def test_whoever_asks_without_end_is_answered_in_turns(site: Site) -> None:
     """10,000 requests sent together hold up nobody: between two of them everybody else has a turn."""
     reader, writer = await site.dial()
-    writer.write(HEALTH * 10_000)
+    writer.write(METRICS * 10_000)
     reading = asyncio.create_task(_count(reader, b"HTTP/1.1 200 OK\r\n"))
     for _ in range(20):
         await site.check()
@@ -266,6 +270,38 @@ async def _count(reader: asyncio.StreamReader, what: bytes) -> int:
     return (await reader.read()).count(what)
 
 
+@pytest.mark.parametrize(
+    ("said", "status", "keeps"),
+    [
+        (HEALTH, b"200 OK", False),
+        (b"GET /readyz HTTP/1.0\r\n\r\n", b"200 OK", False),
+        (b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK", False),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n", b"200 OK", False),
+        (b"GET /healthz HTTP/1.1\r\n: x\r\n\r\n", b"400 Bad Request", False),
+        (HEALTH + HEALTH, b"200 OK", False),
+        (TOKEN.replace(b"nowhere", b"healthz"), b"200 OK", True),
+    ],
+    ids=["plain", "HTTP/1.0", "HEAD", "a body", "a bad head", "two", "a token"],
+)
+async def test_a_health_check_is_answered_once_for_each_connection(
+    site: Site, said: bytes, status: bytes, keeps: bool
+) -> None:
+    """Whichever way it takes: by the bare socket, by a transport, or by aiohttp."""
+    for pieces in ([said], [said[:9], said[9:]]):
+        reader, writer = await site.dial()
+        async with time_limit():
+            for piece in pieces:
+                writer.write(piece)
+                await eventually(lambda: not site.listener._shared.pacer.queued)
+                await asyncio.sleep(0)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 " + status)
+            assert (b"Connection: close" not in head) == keeps
+            if not keeps:
+                assert (await rest(reader)).count(b"HTTP/1.1 ") == 0
+        writer.close()
+
+
 async def test_metrics_are_written_so_often_and_shared_by_all_who_come_between(site: Site) -> None:
     async def scrape() -> None:
         reader, writer = await site.dial()
@@ -273,7 +309,6 @@ async def test_metrics_are_written_so_often_and_shared_by_all_who_come_between(s
             assert await answer_to(reader, writer, METRICS) == b"HTTP/1.1 200 OK"
         writer.close()
 
-    site.text = b"gateway_up 1\n"
     begun = asyncio.get_running_loop().time()
     await asyncio.gather(*(scrape() for _ in range(40)))
     seconds = asyncio.get_running_loop().time() - begun
@@ -300,7 +335,7 @@ async def test_a_second_request_is_not_waited_for_longer_than_the_first(
 ) -> None:
     monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
     reader, writer = await site.dial()
-    assert await answer_to(reader, writer, HEALTH) == b"HTTP/1.1 200 OK"
+    assert await answer_to(reader, writer, METRICS) == b"HTTP/1.1 200 OK"
     writer.write(b"GET ")
 
     assert await rest(reader) == b""
@@ -314,7 +349,7 @@ async def test_a_stranger_who_has_asked_is_let_go_soon_and_a_caller_stays(
     monkeypatch.setattr(connection, "KEEP_ALIVE_SECONDS", 0.1)
     (stranger, first), (page, second), (caller, third) = [await site.dial() for _ in range(3)]
     assert await answer_to(caller, third, TOKEN) == b"HTTP/1.1 404 Not Found"
-    assert await answer_to(stranger, first, HEALTH) == b"HTTP/1.1 200 OK"
+    assert await answer_to(stranger, first, METRICS) == b"HTTP/1.1 200 OK"
     assert await answer_to(page, second, MISSING) == b"HTTP/1.1 404 Not Found"
 
     assert await rest(stranger) == b""
@@ -327,7 +362,7 @@ async def test_a_stranger_who_has_asked_is_let_go_soon_and_a_caller_stays(
 
 async def test_a_connection_may_be_used_again_for_whatever_is_asked(site: Site) -> None:
     reader, writer = await site.dial()
-    for said, status in [(HEALTH, b"200 OK"), (MISSING, b"404 Not Found"), (METRICS, b"200 OK"), (TOKEN, b"404")] * 2:
+    for said, status in [(MISSING, b"404 Not Found"), (METRICS, b"200 OK"), (TOKEN, b"404")] * 2:
         assert status in await answer_to(reader, writer, said)
     writer.close()
 
@@ -337,6 +372,7 @@ async def test_who_does_not_take_the_answer_is_not_waited_for(
     site: Site, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.1)
+    site.text = b"#" * BODY_BYTES
     with plain(site, said, room=4096):
         await eventually(lambda: site.counts() == {"slow": 1})
 
@@ -399,7 +435,7 @@ async def test_a_handshake_is_not_waited_for(tls_site: Site, monkeypatch: pytest
 
 async def test_over_tls_all_is_served_as_without(tls_site: Site) -> None:
     reader, writer = await tls_site.dial()
-    for said, status in [(HEALTH, b"200 OK"), (MISSING, b"404 Not Found"), (METRICS, b"200 OK"), (TOKEN, b"404")] * 2:
+    for said, status in [(MISSING, b"404 Not Found"), (METRICS, b"200 OK"), (TOKEN, b"404")] * 2:
         assert status in await answer_to(reader, writer, said)
     writer.close()
     await tls_site.check()
@@ -436,7 +472,7 @@ def test_all_of_it_holds_on_uvloop_too(tmp_path: Path, speaks_tls: bool) -> None
         site.trust = authority.trust() if speaks_tls else None
         await site.server.start()
         kept, keeper = await site.dial()
-        for said, status in [(HEALTH, b"200 OK"), (MISSING, b"404"), (METRICS, b"200 OK"), (TOKEN, b"404")] * 2:
+        for said, status in [(MISSING, b"404"), (METRICS, b"200 OK"), (TOKEN, b"404")] * 2:
             assert status in await answer_to(kept, keeper, said)
         with ExitStack() as stack:
             for number in range(MANY):

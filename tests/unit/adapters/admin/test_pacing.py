@@ -41,15 +41,21 @@ def clock() -> VirtualClock:
 @pytest.fixture
 async def pacer(clock: VirtualClock) -> AsyncIterator[Pacer]:
     """One whose timers come when nobody works, and move the clock on."""
+    waited = 0.0
 
     def later(seconds: float, work: Callable[[], None]) -> asyncio.Handle:
         def come() -> None:
+            nonlocal waited
+            waited += seconds
             clock.advance(seconds)
             work()
 
         return asyncio.get_running_loop().call_soon(come)
 
-    made = Pacer(share=0.5, burst=0.1, clock=clock, later=later)
+    def working() -> float:
+        return clock() - waited
+
+    made = Pacer(share=0.5, burst=0.1, clock=clock, worked=working, later=later)
     yield made
     made.close()
 
