@@ -51,7 +51,7 @@ COSTS: Final = {
     Work.OTHER: 300e-6,
 }
 """Seconds that each takes besides what can be measured here, which is the loop's own part: waiting for a descriptor,
-reading and writing, making and ending a task. Measured, and rounded up."""
+reading and writing, making and ending a task. Estimated on the high side."""
 
 WEIGHTS: Final = {Work.ACCEPT: 3.0}
 """Kinds that get so many times the time of another: nobody is answered who is not accepted, and the queue of the kernel
