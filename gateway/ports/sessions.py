@@ -20,7 +20,7 @@ class SessionRecord:
         id: of the session.
         principal: who it belongs to.
         properties: the user-defined ones; fixed ones (``$…``) are made anew by each node.
-        selections: canonical entries, ``+selector`` or ``-selector``, in order.
+        selections: canonical entries, ``+selector`` or ``-selector``, in order; no selector twice.
         window: seconds it survives without a connection.
         epoch: fencing token; grows by one per claim.
         owner: which run of which node owns it.
@@ -65,13 +65,27 @@ class SessionRecord:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SelectionChanges:
+    """Entries of a list of selections that change; whoever repeats the change has the same list.
+
+    Attributes:
+        removed: selectors whose entries go; one that has none is no error.
+        added: entries that come at the end, in order; one that is there with the same selector goes.
+    """
+
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionChanges:
     """What to change; None leaves a part as it is.
 
     Attributes:
         properties: all user-defined properties after the change.
-        selections: all selections after the change.
+        selections: all selections after the change, no selector twice.
+        selection_changes: what changes of them, which costs what these entries cost; not together with *selections*.
         publish_partitions: all partitions after the change.
         confirmed: the new oldest accepted token generation; never lowers the stored one.
         identity: whose roles, properties, expiry and credential take the place of the stored ones; of the same
@@ -80,6 +94,7 @@ class SessionChanges:
 
     properties: Mapping[str, str] | None = None
     selections: tuple[str, ...] | None = None
+    selection_changes: SelectionChanges | None = None
     publish_partitions: frozenset[int] | None = None
     confirmed: TokenGeneration | None = None
     identity: Identity | None = None

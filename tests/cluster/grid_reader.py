@@ -77,6 +77,12 @@ class LogEntry:
     value: int
 
 
+def _selections(stored: Mapping[str, str]) -> tuple[str, ...]:
+    """Put the entries of a stored list in the order of their ranks."""
+    entries = {name[2:]: value for name, value in stored.items() if name.startswith("s:")}
+    return tuple(entries[each][0] + each for each in sorted(entries, key=lambda each: int(entries[each][1:])))
+
+
 class GridReader:
     """Reads the grid behind the gateway's back.
 
@@ -107,7 +113,7 @@ class GridReader:
         return StoredSession(
             principal=stored["principal"],
             properties=users(json.loads(stored["properties"])),
-            selections=tuple(json.loads(stored["selections"])),
+            selections=_selections(stored),
             node=stored["owner"].rpartition(":")[0],
             epoch=int(stored["epoch"]),
             connected=stored["connected"] == "1",

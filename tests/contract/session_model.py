@@ -20,6 +20,7 @@ from gateway.ports import (
     Fenced,
     Ownership,
     Restored,
+    SelectionChanges,
     SessionChanges,
     SessionGone,
     SessionRecord,
@@ -234,6 +235,10 @@ class Model:
             held = replace(held, properties=changes.properties)
         if changes.selections is not None:
             held = replace(held, selections=changes.selections)
+        if changes.selection_changes is not None:
+            going = {*changes.selection_changes.removed, *(each[1:] for each in changes.selection_changes.added)}
+            left = [each for each in held.selections if each[1:] not in going]
+            held = replace(held, selections=(*left, *changes.selection_changes.added))
         if changes.publish_partitions is not None:
             held = replace(held, publish_partitions=changes.publish_partitions)
         if changes.confirmed is not None and changes.confirmed > held.confirmed:
@@ -336,11 +341,17 @@ class Steps:
     def change(self, choose: Choose[object]) -> Step:
         """Make a ``change``."""
         held = self._model.sessions.get(self.sessions[0])
+        whole = _chosen(choose, (None, None, (), ("+a",), ("+a", "-b/**")))
+        some = SelectionChanges(
+            removed=_chosen(choose, ((), ("a",), ("b/**", "c"))),
+            added=_chosen(choose, ((), ("+a",), ("-a",), ("+c", "-b/**"))),
+        )
         return Change(
             self._right(choose),
             SessionChanges(
                 properties=_chosen(choose, (None, {}, {"a": "1"}, {"b": "2", "c": ""})),
-                selections=_chosen(choose, (None, (), ("+a",), ("+a", "-b/**"))),
+                selections=whole,
+                selection_changes=None if whole is not None else _chosen(choose, (None, some)),
                 publish_partitions=_chosen(choose, (None, frozenset(), frozenset({3}), frozenset({0, 63}))),
                 confirmed=_chosen(choose, (None, TokenGeneration(1), held.generation if held else TokenGeneration(2))),
             ),

@@ -10,6 +10,7 @@ create ──▶ connected ──disconnect, orphan──▶ window runs ──e
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gateway.core.codes import ErrorCode
@@ -36,14 +37,20 @@ class _Stored:
     """A session in the table.
 
     Attributes:
-        record: as the port shows it.
+        record: as the port shows it, but for its selections.
+        selections: sign by selector, in the order of the list.
         previous: who owned it before the last claim, so that the same claim can be answered again.
         deadline: end of the window by the grid's clock; None while connected.
     """
 
     record: SessionRecord
+    selections: dict[str, str]
     previous: NodeRef
     deadline: float | None
+
+    def shown(self) -> SessionRecord:
+        """Return the record as the port shows it, which nobody else changes."""
+        return _copy(replace(self.record, selections=tuple([sign + text for text, sign in self.selections.items()])))
 
 
 @dataclass(slots=True)
@@ -155,8 +162,9 @@ class SessionTable:
             return ClaimRefused(ErrorCode.TOKEN_SUPERSEDED)
         if attempt == record.attempt and by == record.owner:
             # Asked again. Meanwhile a lapsed lease may have put the session on the clock: a claim takes it off.
-            partition.put(_Stored(replace(record, connected=True), stored.previous, None))
-            return Claimed(_copy(partition.sessions[session].record), stored.previous)
+            again = _Stored(replace(record, connected=True), stored.selections, stored.previous, None)
+            partition.put(again)
+            return Claimed(again.shown(), stored.previous)
         if attempt <= record.attempt:
             return ClaimRefused(ErrorCode.STALE_ATTEMPT)
         if identity is None and record.credential_expires is not None and record.credential_expires <= wall:
@@ -173,17 +181,25 @@ class SessionTable:
             attempt=attempt,
             connected=True,
         )
-        partition.put(_Stored(claimed, record.owner, None))
-        return Claimed(_copy(claimed), record.owner)
+        now_theirs = _Stored(claimed, stored.selections, record.owner, None)
+        partition.put(now_theirs)
+        return Claimed(now_theirs.shown(), record.owner)
 
     def change(self, right: Ownership, changes: SessionChanges, now: float) -> None:
         """See ``SessionStore.change``."""
         stored = self._owned(right, now)
         record = stored.record
+        if changes.selections is not None:
+            stored.selections = _by_selector(changes.selections)
+        elif changes.selection_changes is not None:
+            for text in changes.selection_changes.removed:
+                stored.selections.pop(text, None)
+            for entry in changes.selection_changes.added:
+                stored.selections.pop(entry[1:], None)
+                stored.selections[entry[1:]] = entry[:1]
         stored.record = replace(
             record if changes.identity is None else record.shows(changes.identity),
             properties=record.properties if changes.properties is None else dict(changes.properties),
-            selections=record.selections if changes.selections is None else tuple(changes.selections),
             publish_partitions=(
                 record.publish_partitions
                 if changes.publish_partitions is None
@@ -242,14 +258,14 @@ class SessionTable:
     def find(self, session: SessionId) -> SessionRecord | None:
         """See ``SessionStore.find``."""
         stored = self._partitions[session_partition(session)].sessions.get(session)
-        return None if stored is None else _copy(stored.record)
+        return None if stored is None else stored.shown()
 
     def page(self, number: int, after: SessionId | None, limit: int) -> SessionPage:
         """See ``SessionStore.page``."""
         sessions = self._partitions[number].sessions
         found = sorted(session for session in sessions if after is None or session > after)[:limit]
         last = found[-1] if len(found) == limit else None
-        return SessionPage([_copy(sessions[session].record) for session in found], last)
+        return SessionPage([sessions[session].shown() for session in found], last)
 
     def owned(self, owner: NodeRef, number: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""
@@ -307,12 +323,17 @@ class SessionTable:
     def _start_window(self, stored: _Stored, now: float) -> None:
         record = replace(stored.record, connected=False)
         partition = self._partitions[session_partition(record.id)]
-        partition.put(_Stored(record, stored.previous, now + record.window))
+        partition.put(_Stored(record, stored.selections, stored.previous, now + record.window))
 
 
 def _fresh(record: SessionRecord, now: float) -> _Stored:
     """Store a copy, because the caller may go on changing what it passed."""
-    return _Stored(_copy(record), record.owner, None if record.connected else now + record.window)
+    deadline = None if record.connected else now + record.window
+    return _Stored(replace(_copy(record), selections=()), _by_selector(record.selections), record.owner, deadline)
+
+
+def _by_selector(selections: Iterable[str]) -> dict[str, str]:
+    return {entry[1:]: entry[:1] for entry in selections}
 
 
 def _copy(record: SessionRecord) -> SessionRecord:

@@ -56,7 +56,9 @@ key                              type    content
 ``P:{j7}:journal-state``         hash    Beside the stream; fields below. Stays.
 ===============================  ======  ==========================================================================
 
-Fields of a session: ``principal``, ``properties`` and ``selections`` (JSON), ``window`` (s), ``owner``, ``epoch``,
+Fields of a session: ``principal``, ``properties`` (JSON), ``s:<selector>`` for each entry of the list of selections
+(its sign, ``+`` or ``-``, and its rank, which grows along the list), ``rank`` (the highest one given; a node of the
+first release wrote ``selections`` in place of these, a JSON array of all), ``window`` (s), ``owner``, ``epoch``,
 ``generation``, ``confirmed``, ``attempt``, ``connected`` (``1`` or ``0``), ``partitions`` (topic partitions that may
 hold receipts, comma-separated), ``previous`` (owner before the last claim), ``term`` (of the lease under which the
 owner took it), what the credentials gave: ``roles`` and ``principal_properties`` (JSON), ``credential_expires``

@@ -65,6 +65,7 @@ class RedisSessions:
                 *(keys.session(record.id), keys.owned[partition], keys.deadlines[partition], keys.ids[partition]),
                 *(keys.opened[partition], *self._timed()),
                 *_identity(record),
+                *_list(record.selections),
                 *self._fields(record),
             ),
             gated=True,
@@ -104,15 +105,13 @@ class RedisSessions:
         )
         stored = dict(zip(names, reply[2:], strict=True))
         stored |= {"owner": str(by).encode(), "connected": b"1"}
-        return Claimed(_record(session, stored), NodeRef.parse(reply[1].decode()))
+        return Claimed(_record(session, stored, _listed(stored["selections"])), NodeRef.parse(reply[1].decode()))
 
     async def change(self, right: Ownership, changes: SessionChanges) -> None:
         """See ``SessionStore.change``."""
         fields: list[Argument] = []
         if changes.properties is not None:
             fields += ["properties", orjson.dumps(dict(changes.properties))]
-        if changes.selections is not None:
-            fields += ["selections", orjson.dumps(changes.selections)]
         if changes.publish_partitions is not None:
             fields += ["partitions", _join(changes.publish_partitions)]
         if changes.identity is not None:
@@ -123,6 +122,7 @@ class RedisSessions:
             scripts.SESSION_CHANGE(
                 *self._keys_to_change(session),
                 *(str(right.owner), right.epoch, short_hash(session), confirmed),
+                *_list_changes(changes),
                 *fields,
             ),
             gated=True,
@@ -136,6 +136,7 @@ class RedisSessions:
                 scripts.SESSION_CHANGE(
                     *self._keys_to_change(right.session),
                     *(str(right.owner), right.epoch, "", proved),
+                    *_NO_LIST_CHANGES,
                 )
                 for right, proved in proofs
             ],
@@ -186,6 +187,7 @@ class RedisSessions:
                     *(keys.ids[session_partition(each.id)], self._opened(each.id), *self._timed()),
                     *_identity(each),
                     *(short_hash(each.id), int(recreate), each.attempt),
+                    *_list(each.selections),
                     *self._fields(each),
                 )
                 for each in records
@@ -317,11 +319,40 @@ class RedisSessions:
     def _fields(self, record: SessionRecord) -> tuple[Argument, ...]:
         return (
             *("principal", record.principal, "properties", orjson.dumps(dict(record.properties))),
-            *("selections", orjson.dumps(record.selections), "generation", record.generation),
-            *("confirmed", record.confirmed, "attempt", record.attempt),
+            *("generation", record.generation, "confirmed", record.confirmed, "attempt", record.attempt),
             *("partitions", _join(record.publish_partitions), "term", self._leases.term),
             *_credentials(record.roles, record.principal_properties, record.credential_expires, record.credential),
         )
+
+
+_NO_LIST_CHANGES: Final[tuple[Argument, ...]] = ("", 0, 0)
+
+
+def _list(selections: Sequence[str]) -> tuple[Argument, ...]:
+    """A list of selections as a script takes it."""
+    return (len(selections), *selections)
+
+
+def _list_changes(changes: SessionChanges) -> tuple[Argument, ...]:
+    """What is to become of a list of selections, likewise."""
+    if changes.selections is not None:
+        return ("all", 0, len(changes.selections), *changes.selections)
+    some = changes.selection_changes
+    return (
+        _NO_LIST_CHANGES if some is None else ("some", len(some.removed), len(some.added), *some.removed, *some.added)
+    )
+
+
+def _listed(stored: bytes | Sequence[bytes]) -> tuple[str, ...]:
+    """Read a list of selections as ``selections.lua`` describes it: selectors, each with its sign and rank, or JSON."""
+    if isinstance(stored, bytes):
+        return tuple(orjson.loads(stored))
+    entries = sorted(zip(stored[1::2], stored[::2], strict=True), key=_rank)
+    return tuple([f"{sign[:1].decode()}{selector.decode()}" for sign, selector in entries])
+
+
+def _rank(entry: tuple[bytes, bytes]) -> int:
+    return int(entry[0][1:])
 
 
 def _id(owner: NodeRef, name: bytes) -> SessionId:
@@ -355,16 +386,22 @@ _OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires",
 def _read(session: SessionId, reply: list[bytes]) -> SessionRecord | None:
     """Read the hash of a session; None if there is none, or what is left of one that has ended."""
     stored = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
-    return None if not stored or "ended" in stored else _record(session, stored)
+    if not stored or "ended" in stored:
+        return None
+    written: bytes | list[bytes] | None = stored.get("selections")
+    if written is None:
+        fields = zip(reply[::2], reply[1::2], strict=True)
+        written = [part for name, value in fields if name.startswith(b"s:") for part in (name[2:], value)]
+    return _record(session, stored, _listed(written))
 
 
-def _record(session: SessionId, stored: Mapping[str, Any]) -> SessionRecord:
+def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str, ...]) -> SessionRecord:
     roles, properties, expires, credential = (stored.get(name) or b"" for name in _OF_CREDENTIALS)
     return SessionRecord(
         id=session,
         principal=stored["principal"].decode(),
         properties=orjson.loads(stored["properties"]),
-        selections=tuple(orjson.loads(stored["selections"])),
+        selections=selections,
         window=float(stored["window"]),
         epoch=Epoch(int(stored["epoch"])),
         owner=NodeRef.parse(stored["owner"].decode()),

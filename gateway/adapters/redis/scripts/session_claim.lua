@@ -19,7 +19,8 @@
 -- Result  {'refused', reason}; 'stale' if the caller must adopt the grid again
 --         {'claimed', previous owner, principal, properties, selections, window, epoch, generation, confirmed, attempt,
 --          partitions, roles, principal_properties, credential_expires, credential}; the last four are nil in a session
---          that an older node wrote
+--          that an older node wrote. Selections are {selector, sign and rank, ...} in no particular order (selections.lua),
+--          or the text that an older node wrote
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
 -- answers as it did and changes neither. Credentials that have ended claim nothing, and others only for their own
@@ -85,8 +86,19 @@ redis.call(
 redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[2])
 redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
 redis.call('ZREM', KEYS[3], ARGV[2])
+local selections = stored[11]
+if not selections then
+  selections = {}
+  local fields = redis.call('HGETALL', KEYS[1])
+  for at = 1, #fields, 2 do
+    if string.sub(fields[at], 1, 2) == 's:' then
+      selections[#selections + 1] = string.sub(fields[at], 3)
+      selections[#selections + 1] = fields[at + 1]
+    end
+  end
+end
 local shown = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential')
 return {
-  'claimed', previous, stored[9], stored[10], stored[11], stored[12], epoch, generation, confirmed, ARGV[5], stored[13],
+  'claimed', previous, stored[9], stored[10], selections, stored[12], epoch, generation, confirmed, ARGV[5], stored[13],
   unpack(shown)
 }

@@ -11,13 +11,15 @@
 -- ARGV[4] epoch
 -- ARGV[5] '1' connected, '0' its window runs
 -- ARGV[6] window (s)
--- ARGV[7..] further fields and values of the hash
+-- ARGV[7] how many selections, n
+-- ARGV[8..7+n] the selections, "+selector" or "-selector"
+-- ARGV[8+n..] further fields and values of the hash
 -- Result  'ok', also if the same owner created it with the same epoch before; 'fenced' if somebody else has it; 'stale' if
 --         the caller must adopt the grid again
 --
 -- Invariant: a connected session is in owned and not in deadlines; a disconnected one the other way round. Both are in
 -- ids. Nothing is written into a partition that was emptied, or has gone back, before it is adopted as such.
--- Needs clock.lua.
+-- Needs clock.lua and selections.lua.
 if redis.call('GET', KEYS[5]) ~= ARGV[1] then
   return 'stale'
 end
@@ -30,8 +32,9 @@ if stored[1] then
 end
 redis.call(
   'HSET', KEYS[1], 'owner', ARGV[3], 'epoch', ARGV[4], 'connected', ARGV[5], 'window', ARGV[6], 'previous', ARGV[3],
-  unpack(ARGV, 7)
+  unpack(ARGV, 8 + ARGV[7])
 )
+put_entries(KEYS[1], ARGV, 8, 7 + ARGV[7])
 redis.call('ZADD', KEYS[4], 0, ARGV[2])
 if ARGV[5] == '1' then
   redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])

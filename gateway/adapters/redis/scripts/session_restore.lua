@@ -15,14 +15,16 @@
 -- ARGV[7] short hash of the id
 -- ARGV[8] '1' write it even if the grid does not hold it, '0' do not
 -- ARGV[9] attempt of the last resume
--- ARGV[10..] further fields and values of the hash, the attempt among them
+-- ARGV[10] how many selections, n
+-- ARGV[11..10+n] the selections, "+selector" or "-selector"
+-- ARGV[11+n..] further fields and values of the hash, the attempt among them
 -- Result  'written', 'fenced', 'gone', or 'stale': the caller must adopt the grid again
 --
 -- Invariant: a later attempt, a higher epoch, or the same epoch of another owner, is right against the caller; a
 -- session that is known to have ended does not rise again. Attempts count too because a node that is cut off from the
 -- grid serves its clients without it: each time its epoch grows, and its client may still have gone elsewhere last.
 -- Nothing is written into a partition that was emptied, or has gone back, before it is adopted as such.
--- Needs clock.lua.
+-- Needs clock.lua and selections.lua.
 if redis.call('GET', KEYS[6]) ~= ARGV[1] then
   return 'stale'
 end
@@ -48,8 +50,9 @@ else
 end
 redis.call(
   'HSET', KEYS[1], 'owner', ARGV[3], 'epoch', ARGV[4], 'connected', ARGV[5], 'window', ARGV[6], 'previous', ARGV[3],
-  unpack(ARGV, 10)
+  unpack(ARGV, 11 + ARGV[10])
 )
+put_entries(KEYS[1], ARGV, 11, 10 + ARGV[10])
 redis.call('ZADD', KEYS[5], 0, ARGV[2])
 if ARGV[5] == '1' then
   redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
