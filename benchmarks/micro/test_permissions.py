@@ -8,11 +8,13 @@ from itertools import count
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks.micro.worst_selectors import Case, cost
 from gateway.core.permissions import OPEN, Policy, Role, parse_template
 from gateway.core.selections import Selections
 from gateway.core.selector_sets import common, is_covered
 from gateway.core.selectors import parse_selector
 from gateway.core.types import TopicPath
+from gateway.core.work import MOST_STEPS
 
 MARKETS = tuple(f"prices/market-{number}/**" for number in range(20))
 TRADER = Role(
@@ -21,6 +23,24 @@ TRADER = Role(
 )
 POLICY = Policy({"trader": TRADER}, default=["trader"])
 ALICE = POLICY.permissions_of("alice")
+WORST = Case(
+    (
+        "*/b/*/**",
+        "*/*/**/a/*/c/b/a/*/b/b/*/*/**/a/*/*/*/**/b",
+        "*/c/*/*/*/**/a/b/*/*/*/*/**/a/*",
+        "*/*/*/**/c/*/a/*/**/b/*/b/*/*/**/c/**/a/*/*/b/c/*/*",
+        "c/*/*/*/**/a/*/b/**/c/c/*/*/*/*/**/c/a/**/a/c/b/*/a",
+        "*/**/c/b/**/b/*/*/**/c",
+        "**/a/*/c/a/*/a/*/**/a/**",
+        "a/*/*/**/c/*/*/*/**",
+        "*/*/*/*/**/a/*/b/*/*/*/*/**/b/*/**/a/b/a/b/c/*/**/a/*/c",
+        "*/*/**/c/*/*/*/*/*/*/*/*/*/*/**/c/b",
+        "b/c/b/*/*/*/**/c/*/*/*/*/**/c/*/**/b/b/c/c/b/*/*",
+        "*/**/b/*/a/a/a/*/*/**/a/*/**/c/a/*/*/*/a/*/a/**/b",
+        "a/*/*/**/b/*/*/*/**/b/*/c/b/c/b/b/a/**/b/**",
+    ),
+    "*/*/**/c/*/*/b",
+)
 
 
 def test_publish_without_a_policy(benchmark: BenchmarkFixture) -> None:
@@ -41,7 +61,7 @@ def test_judge_a_session_that_resumes(benchmark: BenchmarkFixture) -> None:
     selections = Selections.from_wire(["+prices/market-1/**", "+prices/market-2/*", "+users/alice/**"])
 
     def judge() -> Selections:
-        return POLICY.permissions_of("alice", ()).narrow(selections, most=1000).selections
+        return POLICY.permissions_of("alice", ()).narrow(selections, most=1000, most_bytes=65_536).selections
 
     assert benchmark(judge) is selections
 
@@ -57,6 +77,17 @@ def test_a_selector_that_is_too_wide(benchmark: BenchmarkFixture) -> None:
 def test_what_of_it_is_allowed(benchmark: BenchmarkFixture) -> None:
     found = benchmark(common, parse_selector("prices/**"), ALICE.select)
     assert len(found.selectors) == len(MARKETS)
+
+
+def test_a_forbidden_subscribe_is_answered(benchmark: BenchmarkFixture) -> None:
+    """As most are: a topic that no rule matches is found at once, and what is allowed is named."""
+    seconds = benchmark(lambda: cost(Case(MARKETS, "prices/**"), repeat=1))
+    assert seconds.steps < MOST_STEPS
+
+
+def test_the_worst_forbidden_subscribe_that_was_found(benchmark: BenchmarkFixture) -> None:
+    """By ``worst_selectors``: a selector and rules that count from their ends in many ways at once."""
+    assert benchmark(lambda: cost(WORST, repeat=1)).steps <= MOST_STEPS
 
 
 def test_a_selector_made_to_be_costly(benchmark: BenchmarkFixture) -> None:

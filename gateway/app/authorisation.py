@@ -24,14 +24,15 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Notice, NoticeCode
-from gateway.core.permissions import OPEN, Permissions, Policy
+from gateway.core.permissions import OPEN, Narrowed, Permissions, Policy
 from gateway.core.selections import Selections
 from gateway.core.selector_sets import Common
 from gateway.core.selectors import Selector
 from gateway.core.system_roles import is_of_system, permissions_of_system
 from gateway.core.topics import shown
 from gateway.core.types import TopicPath
-from gateway.ports import Directory, Fenced, GridUnavailable, SessionChanges, SessionGone
+from gateway.core.work import Work
+from gateway.ports import Directory, Fenced, GridUnavailable, SessionGone
 
 REVIEW_SLICE: Final = 0.002
 """Seconds for which sessions are judged anew before others get their turn: some dozens of sessions, and less than a
@@ -62,7 +63,7 @@ class Authorisation:
         directory: Directory | None = None,
     ) -> None:
         self._directory = directory
-        self._limits = context.policy.limits
+        self._announced = context.policy.limits
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics
@@ -91,20 +92,36 @@ class Authorisation:
             return self._policy.permissions_of(known.principal, known.roles, known.properties)
         return self._policy.permissions_of(session.principal, session.roles, session.principal_properties)
 
-    def check_select(self, session: Session, selector: Selector) -> None:
+    def check_select(self, session: Session, selector: Selector, work: Work) -> None:
         """Let pass what the session may select.
 
+        Args:
+            session: whose permissions count.
+            selector: which topics.
+            work: what the judgement may cost (P20).
+
         Raises:
-            RequestRefused: it may not select all of it; the message names the part that it may (protocol 6.5.2).
+            RequestRefused: it may not select all of it, and the message names the part that it may (protocol 6.5.2); or
+                it takes too much work to tell.
         """
         permissions = session.permissions
-        if not permissions.may_select(selector):
-            self._metrics.add(catalogue.FORBIDDEN, label="select")
-            raise _forbidden(f"you may not select {_part(selector, permissions.allowed(selector))}")
+        if permissions.may_select(selector, work):
+            return
+        self._metrics.add(catalogue.FORBIDDEN, label="select")
+        if work.is_spent:
+            raise _forbidden(
+                f"the selector {shown(selector.text)} is too complicated to be judged against the policy; use a "
+                "simpler one, with fewer '*' and '**', or several"
+            )
+        raise _forbidden(f"you may not select {_part(selector, permissions.allowed(selector, work, most=NAMED))}")
 
-    def allowed(self, session: Session, selections: Selections) -> Selections:
-        """Return what of a list the session may select."""
-        return session.permissions.narrow(selections, most=self._limits.selections).selections
+    def allowed(self, session: Session, selections: Selections, work: Work) -> Selections:
+        """Return what of a list the session may select, as far as that can be told with the work."""
+        return self._narrow(session.permissions, selections, work).selections
+
+    def _narrow(self, permissions: Permissions, selections: Selections, work: Work | None = None) -> Narrowed:
+        limits = self._announced
+        return permissions.narrow(selections, most=limits.selections, most_bytes=limits.selection_bytes, work=work)
 
     def check_publish(self, session: Session, topic: TopicPath) -> None:
         """Let pass a publish; not to be asked if the permissions say that they allow all of them.
@@ -147,10 +164,10 @@ class Authorisation:
             if machine.waiting or machine.unacknowledged:
                 machine.withhold(lambda topic: not permissions.may_receive(TopicPath(topic)))
         in_force = self._delivery.in_force(session)
-        selections, withdrawn = permissions.narrow(session.selections, most=self._limits.selections)
+        selections, withdrawn = self._narrow(permissions, session.selections)
         if withdrawn:
             self._delivery.withdraw(session, selections)
-        elif in_force is not selections and permissions.narrow(in_force, most=self._limits.selections).withdrawn:
+        elif in_force is not selections and self._narrow(permissions, in_force).withdrawn:
             # Another node has had the session since, and what was in force here is not what it has selected now.
             self._delivery.mute(session)
         return tuple(each.text for each in withdrawn)
@@ -187,7 +204,7 @@ class Authorisation:
                 return
             right = session.right
             try:
-                await self._persistence.change(session, SessionChanges(selections=session.selections.to_wire()))
+                await self._persistence.select(session, session.selections)
             except GridUnavailable:
                 return  # marked as unsaved; written when the grid is back
             except (Fenced, SessionGone) as why:

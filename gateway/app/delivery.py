@@ -11,7 +11,7 @@ from gateway.app.context import Context
 from gateway.app.gathering import Gathering
 from gateway.app.lag import TailLag
 from gateway.app.operations.watchers import Watchers
-from gateway.app.replicas import Change, Partition, Replicas
+from gateway.app.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
 from gateway.app.roots import RootCounts
 from gateway.app.session import Session
 
@@ -41,6 +41,13 @@ GRID_LOST_WRITES: Final = Notice(
 
 SNAPSHOT_SLICE: Final = 250
 """Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
+
+SNAPSHOT_SECONDS: Final = 0.002
+"""Seconds after which others get their turn in any case: among many selectors made for it a topic is found slowly."""
+
+SEARCHED_AT_ONCE: Final = 4 * SEARCH_AT_ONCE
+"""Topics that are searched for the selectors of one session without a pause: some milliseconds. What others of the same
+selectors had searched for is at hand, and does not count."""
 
 RUN_BYTES: Final = 16 * 1024
 """Bytes of updates above which a run is ended. What goes to the same sessions is joined once for all of them, and a
@@ -194,12 +201,17 @@ class Delivery:
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
         """Find what *selections* select, and where it is; None if there is much to look at."""
         found: dict[TopicPath, Partition] = {}
+        searched = 0
         selecting = [entry.selector for entry in selections.entries if entry.selects]
         for selector in selecting:
             for number in partitions(selector, self._depth):
                 partition = self.replicas.get(number)
                 if partition is None:
                     continue
+                if not partition.knows(selector):
+                    searched += len(partition.values)
+                    if searched > SEARCHED_AT_ONCE:
+                        return None
                 topics = partition.matching(selector)
                 if topics is None or len(found) + len(topics) > SNAPSHOT_SLICE:
                     return None
@@ -218,19 +230,21 @@ class Delivery:
             selector: only topics that it matches; None for all.
 
         Returns:
-            How many values were sent.
+            How many topics were looked at.
         """
         selections = session.selections
         sent = looked_at = 0
+        turn = self._clock.monotonic() + SNAPSHOT_SECONDS
         for partition, topics in self._candidates(session, selector):
             for topic in topics:
                 looked_at += 1
-                if not looked_at % SNAPSHOT_SLICE:
+                if not looked_at % SNAPSHOT_SLICE or self._clock.monotonic() >= turn:
                     self._flusher.mark(session)
                     await asyncio.sleep(0)
+                    turn = self._clock.monotonic() + SNAPSHOT_SECONDS
                     selections = session.selections  # from which something may have been withdrawn meanwhile
                 if session.dropped:
-                    return sent
+                    return looked_at
                 if (selector is None or matches(selector, topic)) and selections.selects(topic):
                     # As it is now, and not as it was before the last pause.
                     value = partition.values.get(topic)
@@ -243,7 +257,7 @@ class Delivery:
         if sent:
             self._metrics.add(catalogue.DELIVERIES, sent)
             self._flusher.mark(session)
-        return sent
+        return looked_at
 
     def _candidates(
         self, session: Session, selector: Selector | None

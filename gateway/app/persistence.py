@@ -13,6 +13,7 @@ from gateway.app.ends import End, RecentEnds
 from gateway.app.session import Saved, Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
+from gateway.core.selections import Selections
 from gateway.core.types import Attempt, TokenGeneration
 from gateway.ports import (
     ClaimResult,
@@ -22,6 +23,7 @@ from gateway.ports import (
     Identity,
     Ownership,
     Restored,
+    SelectionChanges,
     SessionChanges,
     SessionGone,
     SessionRecord,
@@ -135,6 +137,31 @@ class Persistence:
             GridUnavailable: it may have been written.
         """
         await self._write(session, lambda right: self._grid.sessions.change(right, changes))
+
+    async def select(self, session: Session, selections: Selections) -> None:
+        """Write a list of selections that a reply is going to promise; the caller holds ``session.selecting``.
+
+        What is written are the entries by which it differs from the list that the grid holds. Where that is not known,
+        because an answer was lost or the session was written again, the whole list is.
+
+        Raises:
+            Fenced, SessionGone: the session is not this node's any more.
+            GridUnavailable: it may have been written.
+        """
+        if await self._write(session, lambda right: self._select(session, right, selections)):
+            session.written = selections
+
+    async def _select(self, session: Session, right: Ownership, selections: Selections) -> None:
+        # A grid that may have gone back may hold any list.
+        written = None if self.must_restore(session) else session.written
+        session.written = None  # until there is an answer
+        changes = None if written is None else selections.changes_since(written)
+        await self._grid.sessions.change(
+            right,
+            SessionChanges(selections=selections.to_wire())
+            if changes is None
+            else SessionChanges(selection_changes=SelectionChanges(changes.removed, tuple(map(str, changes.added)))),
+        )
 
     async def confirm(self, proofs: Mapping[Session, Proof]) -> list[Session]:
         """Have the grid refuse tokens that are older than those which clients have proved to hold (P8).
@@ -257,6 +284,7 @@ class Persistence:
                 records = [sessions[index].record() for index in chosen]
                 for index in chosen:
                     sessions[index].restores += 1
+                    sessions[index].written = None  # what is being written beside it may come before it or after
                 written = await self._grid.sessions.restore(records, recreate=recreate)
                 for index, record, result in zip(chosen, records, written, strict=True):
                     results[index] = result
@@ -267,9 +295,14 @@ class Persistence:
                         session.unsaved = session.unsaved and session.record() != record
         return results
 
-    async def _write(self, session: Session, step: Callable[[Ownership], Awaitable[T]]) -> None:
+    async def _write(self, session: Session, step: Callable[[Ownership], Awaitable[T]]) -> bool:
+        """Take a step, and restore the session first if the grid has lost it.
+
+        Returns:
+            Whether the grid holds now what was written; if not, the session was written again meanwhile.
+        """
         if not self.replicated:
-            return
+            return True
         right = session.right
         restores = session.restores
         try:
@@ -284,12 +317,14 @@ class Persistence:
             if session.restores != restores:
                 # Written again meanwhile, as it was before this step, and perhaps behind it.
                 session.unsaved = True
+                return False
         except GridUnavailable:
             session.unsaved = True
             raise
         except Fenced:
             self._metrics.add(catalogue.FENCED_WRITES)
             raise
+        return True
 
     async def _restore_one(self, session: Session) -> None:
         (result,) = await self.restore([session])

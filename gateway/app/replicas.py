@@ -81,6 +81,10 @@ class Partition:
             found = self._matching[selector] = tuple([each for each in self.values if matches(selector, each)])
         return found
 
+    def knows(self, selector: Selector) -> bool:
+        """Tell whether ``matching`` finds the topics of a selector without a search."""
+        return selector.literal or selector in self._matching
+
     def extended(self) -> None:
         """A topic has come that was not here before, or has gone."""
         self._matching.clear()

@@ -13,7 +13,7 @@ from gateway.core.codes import Outcome
 from gateway.core.packets import Backoff, ClientRequest, Malformed, Reply
 from gateway.core.permissions import Permissions
 from gateway.core.runs import Outgoing, Run
-from gateway.core.selections import Selections
+from gateway.core.selections import NOTHING, Selections
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import State
 from gateway.core.types import (
@@ -28,6 +28,7 @@ from gateway.core.types import (
 from gateway.ports import Identity, Link, Ownership, SessionRecord
 
 if TYPE_CHECKING:
+    from gateway.app.limits import Meter
     from gateway.app.request_lane import RequestLane
 
 CLIENT_TYPE_PROPERTY = "$client"
@@ -85,6 +86,11 @@ class Session:
         saved: where the state was stored last; if the grid or the lease is another one by now: "write it again".
         restores: times it was sent to the grid as it is here.
         unsaved: a change could not be written and must be, as soon as the grid is back.
+        written: the list of selections that the grid is known to hold, so that only what changes of it is written; None
+            if nobody knows.
+        meter: what the packets of its connection are charged to, and the work that its requests make; None if nothing
+            limits them.
+        rests_until: when its next selection may be looked at, on the monotonic clock.
         retained: topic partitions that are kept here for its selections.
         moving: it has been told to go away, or is about to be; it is sent no more updates here.
         proved: the client has shown that it holds the newest token.
@@ -132,6 +138,7 @@ class Session:
         "lane",
         "link",
         "machine",
+        "meter",
         "moving",
         "newest",
         "outcome",
@@ -145,6 +152,7 @@ class Session:
         "publish_partitions",
         "renew_at",
         "restores",
+        "rests_until",
         "resuming",
         "retained",
         "roles",
@@ -155,6 +163,7 @@ class Session:
         "told",
         "unsaved",
         "window",
+        "written",
     )
 
     lane: RequestLane
@@ -185,6 +194,9 @@ class Session:
         self.conflated = 0
         self.deduplicated = 0
         self.renew_at = 0.0
+        self.rests_until = 0.0
+        self.meter: Meter | None = None
+        self.selections: Selections = NOTHING
         self.credential_due = inf
         self.credential_notice = 0.0
         self.credential_told = False
@@ -203,7 +215,9 @@ class Session:
     def take_over(self, record: SessionRecord, *, saved: Saved) -> None:
         """Take on the state that a claim returned; it is newer than the one here if another node had the session."""
         self.properties: dict[str, str] = dict(record.properties)
-        self.selections: Selections = Selections.from_wire(record.selections)
+        if record.selections != self.selections.to_wire():
+            self.selections = Selections.from_wire(record.selections)
+        self.written: Selections | None = self.selections
         self.epoch: Epoch = record.epoch
         self.generation: TokenGeneration = record.generation
         self.confirmed: TokenGeneration = record.confirmed

@@ -54,6 +54,7 @@ def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
             value_bytes=settings.limit_value_bytes,
             requests=settings.limit_requests,
             selections=settings.limit_selections,
+            selection_bytes=settings.limit_selection_bytes,
             resend_packets=settings.limit_resend_packets,
             resend_bytes=settings.limit_resend_bytes,
         ),

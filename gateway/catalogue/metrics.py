@@ -349,6 +349,7 @@ LIMITS_EXCEEDED = Metric(
         "limit_node_selections",
         "limit_partition_topics",
         "limit_selections",
+        "limit_selection_bytes",
         "limit_requests",
         "limit_message_bytes",
         "limit_value_bytes",

@@ -34,6 +34,7 @@ class Limits:
         value_bytes: largest JSON text of one published value, in bytes.
         requests: requests that may await their reply at once; a client holds back further ones.
         selections: entries of the session's selection list.
+        selection_bytes: of the texts of that list, as the welcome writes them; 0 from a server that does not tell.
         resend_packets: packets each side keeps for resending, unacknowledged.
         resend_bytes: the same bound in bytes of packet bodies.
     """
@@ -44,6 +45,7 @@ class Limits:
     selections: int
     resend_packets: int
     resend_bytes: int
+    selection_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from sys import getsizeof
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from gateway.core.entry_index import Entry, entry_bytes
 from gateway.core.errors import InvalidSelector
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selector_sets import Common, common, is_covered
-from gateway.core.selectors import ANY, Selector, matches, parse_selector
+from gateway.core.remembered import Remembered
+from gateway.core.rule_sets import RuleSet
+from gateway.core.selections import Selections
+from gateway.core.selector_sets import MAX_PARTS, Common
+from gateway.core.selectors import ANY, Selector, parse_selector
 from gateway.core.topics import SEPARATOR, SYSTEM_SIGN, is_reserved, shown
 from gateway.core.types import TopicPath
-
-K = TypeVar("K")
-V = TypeVar("V")
+from gateway.core.work import MOST_STEPS, Work
 
 ADMIN_ACTIONS: Final[Mapping[str, str]] = {
     "configuration:read": "see the effective configuration, without secrets",
@@ -57,9 +59,13 @@ PRINCIPAL: Final = "principal"
 PROPERTY_PREFIX: Final = "principal."
 """Begins the names of the values that are its properties."""
 
-MAX_REMEMBERED: Final = 4096
-"""Answers remembered per set of permissions, for topics and for selectors: about a megabyte. What is asked beyond that
-is forgotten and found anew, at some microseconds each."""
+REMEMBERED_BYTES: Final = 512 * 1024
+"""Bytes of answers about topics that are remembered per set of permissions, and as many again for what may be received:
+some 2,000 usual topics. What is asked beyond that is found anew, at some microseconds each."""
+
+STEPS_PER_ENTRY: Final = 8
+"""Steps that the judgement of a whole list may take for each entry, besides those of one request. A rule that covers an
+entry is found in fewer; a list of 1,000 is judged in less than the time that reading it takes."""
 
 _PLACEHOLDER: Final = re.compile(r"\$\{(principal|principal\.[^{}$/*]{1,64})\}")
 
@@ -176,10 +182,10 @@ class Permissions:
 
     __slots__ = (
         "__weakref__",
-        "_allowed",
         "_may_publish",
         "_may_receive",
-        "_may_select",
+        "_publish",
+        "_select",
         "properties",
         "publish",
         "publishes_all",
@@ -192,97 +198,102 @@ class Permissions:
         self,
         roles: frozenset[str],
         *,
-        select: Iterable[Selector] = (),
-        publish: Iterable[Selector] = (),
+        select: Iterable[Selector] | RuleSet = (),
+        publish: Iterable[Selector] | RuleSet = (),
         properties: frozenset[str] = frozenset(),
     ) -> None:
         self.roles = roles
-        self.select = tuple(dict.fromkeys(select))
-        self.publish = tuple(dict.fromkeys(publish))
+        self._select = select if isinstance(select, RuleSet) else RuleSet(select)
+        self._publish = publish if isinstance(publish, RuleSet) else RuleSet(publish)
+        self.select = self._select.selectors
+        self.publish = self._publish.selectors
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
         self.selects_all = any(each.text == ANY for each in self.select)
-        self._allowed: dict[Selector, Common] = {}
-        self._may_select: dict[Selector, bool] = {}
-        self._may_publish: dict[str, bool] = {}
-        self._may_receive: dict[str, bool] = {}
+        self._may_publish: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
+        self._may_receive: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
 
     def __repr__(self) -> str:
         return f"<Permissions of {', '.join(sorted(self.roles)) or 'no role'}>"
 
-    def may_select(self, selector: Selector) -> bool:
-        """Tell whether all that a selector matches may be selected; see ``selector_sets.is_covered``."""
+    def may_select(self, selector: Selector, work: Work | None = None) -> bool:
+        """Tell whether all that a selector matches may be selected.
+
+        True is always right. False is right too, unless the work is spent.
+
+        Args:
+            selector: which topics.
+            work: what the judgement may cost; the usual if it is None.
+        """
         if self.selects_all and not is_reserved(selector.text):
             return True
-        known = self._may_select.get(selector)
-        if known is None:
-            known = _remember(self._may_select, selector, is_covered(selector, self.select))
-        return known
+        return self._select.covers(selector, Work() if work is None else work)
 
-    def allowed(self, selector: Selector) -> Common:
-        """Find the part of a selector that may be selected."""
-        if self.may_select(selector):
+    def allowed(self, selector: Selector, work: Work | None = None, *, most: int = MAX_PARTS) -> Common:
+        """Find the part of a selector that may be selected, or what of it is found with the work, in *most* parts."""
+        work = Work() if work is None else work
+        if self.may_select(selector, work):
             return Common((selector,), complete=True)
-        known = self._allowed.get(selector)
-        if known is None:
-            known = _remember(self._allowed, selector, common(selector, self.select))
-        return known
+        return self._select.common(selector, work, most=most)
 
     def may_receive(self, topic: TopicPath) -> bool:
         """Tell whether the values of a topic may be sent to the session."""
         known = self._may_receive.get(topic)
-        if known is None:
-            known = _remember(self._may_receive, topic, any(matches(each, topic) for each in self.select))
-        return known
+        return self._may_receive.put(topic, self._select.matches(topic)) if known is None else known
 
     def may_publish(self, topic: TopicPath) -> bool:
         """Tell whether a topic may be published to. Whether it is the system's is not asked here."""
         known = self._may_publish.get(topic)
-        if known is None:
-            known = _remember(self._may_publish, topic, any(matches(each, topic) for each in self.publish))
-        return known
+        return self._may_publish.put(topic, self._publish.matches(topic)) if known is None else known
 
     def may_set(self, name: str) -> bool:
         """Tell whether the session's client may set, change and remove a property."""
         return name in self.properties or EVERYTHING in self.properties
 
-    def narrow(self, selections: Selections, *, most: int) -> Narrowed:
+    def narrow(self, selections: Selections, *, most: int, most_bytes: int, work: Work | None = None) -> Narrowed:
         """Take out of a list what may not be selected, and leave the rest in force as it was.
 
         In the place of an entry that is allowed only in part comes that part, so that the same entry decides for each
-        topic as before.
+        topic as before. What cannot be judged with the work counts as not allowed.
 
         Args:
             selections: a session's.
             most: entries of the longest list that may come out; of an entry whose part has no room in it, nothing is
                 left.
+            most_bytes: of its texts, likewise.
+            work: what the judgement may cost; if it is None, as much as ``STEPS_PER_ENTRY`` says.
         """
         if self.selects_all and not selections.of_system:
             return Narrowed(selections, ())
-        withdrawn = [each.selector for each in selections if each.selects and not self.may_select(each.selector)]
-        if not withdrawn:
+        if work is None:
+            work = Work(MOST_STEPS + STEPS_PER_ENTRY * len(selections))
+        entries = selections.entries
+        forbidden = {each.selector for each in entries if each.selects and not self.may_select(each.selector, work)}
+        if not forbidden:
             return Narrowed(selections, ())
-        room = most - len(selections) + len(withdrawn)
-        narrowed = NOTHING
-        for entry in selections:
-            if not entry.selects:
-                narrowed = narrowed.deselect(entry.selector)
+        room = most - len(selections) + len(forbidden)
+        room_bytes = most_bytes - selections.text_bytes
+        left: list[Entry] = []
+        for entry in entries:
+            if not entry.selects or entry.selector not in forbidden:
+                left.append(entry)
                 continue
-            parts = self.allowed(entry.selector).selectors
-            if parts != (entry.selector,):
-                if len(parts) > room:
-                    continue
+            room_bytes += entry_bytes(entry)
+            parts = [Entry(True, each) for each in self.allowed(entry.selector, work).selectors]
+            size = sum(map(entry_bytes, parts))
+            if len(parts) <= room and size <= room_bytes:
                 room -= len(parts)
-            for part in parts:
-                narrowed = narrowed.select(part)
-        return Narrowed(narrowed, tuple(dict.fromkeys(withdrawn)))
+                room_bytes -= size
+                left.extend(parts)
+        compact = Work(MOST_STEPS)
+        narrowed = Selections()
+        for entry in left:
+            narrowed = (narrowed.select if entry.selects else narrowed.deselect)(entry.selector, compact)
+        return Narrowed(narrowed, tuple(each.selector for each in entries if each.selector in forbidden))
 
 
-def _remember(known: dict[K, V], key: K, answer: V) -> V:
-    if len(known) >= MAX_REMEMBERED:
-        known.clear()
-    known[key] = answer
-    return answer
+def _bytes_of_topic(topic: str, _: bool) -> int:
+    return getsizeof(topic)
 
 
 class Policy:
@@ -311,6 +322,7 @@ class Policy:
         self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
         self._everybodys = self.default.intersection(self.roles)
         self._names: dict[frozenset[str], tuple[str, ...]] = {}
+        self._shared: dict[frozenset[str], tuple[RuleSet, RuleSet]] = {}
         # Forgotten with the last session that has them.
         self._permissions: WeakValueDictionary[tuple[object, ...], Permissions] = WeakValueDictionary()
 
@@ -349,10 +361,11 @@ class Policy:
         found = self._permissions.get(key)
         if found is None:
             several = [self.roles[name] for name in sorted(roles)]
+            select, publish = self._rules_of(roles, several)
             found = self._permissions[key] = Permissions(
                 roles,
-                select=_bound((template for role in several for template in role.select), values),
-                publish=_bound((template for role in several for template in role.publish), values),
+                select=_with_own(select, (template for role in several for template in role.select), values),
+                publish=_with_own(publish, (template for role in several for template in role.publish), values),
                 properties=frozenset().union(*(role.properties for role in several)),
             )
         return found
@@ -361,6 +374,16 @@ class Policy:
         """Tell which of ``ADMIN_ACTIONS`` an administrator with these roles may do; unknown roles mean nothing."""
         given = frozenset[str]().union(*(self.roles[name].admin for name in roles if name in self.roles))
         return frozenset(action for action in ADMIN_ACTIONS if given & {action, EVERYTHING, kind_of(action)})
+
+    def _rules_of(self, roles: frozenset[str], several: list[Role]) -> tuple[RuleSet, RuleSet]:
+        """Find what all sessions with these roles may select, and publish to, whoever they belong to."""
+        known = self._shared.get(roles)
+        if known is None:
+            known = self._shared[roles] = (
+                RuleSet(_bound((each for role in several for each in role.select if not each.names), {})),
+                RuleSet(_bound((each for role in several for each in role.publish if not each.names), {})),
+            )
+        return known
 
     def _open_names(self, roles: frozenset[str]) -> tuple[str, ...]:
         known = self._names.get(roles)
@@ -373,6 +396,11 @@ class Policy:
 def kind_of(action: str) -> str:
     """Make of ``sessions:read`` the ``sessions:*`` that stands for all of its kind."""
     return f"{action.partition(':')[0]}:{EVERYTHING}"
+
+
+def _with_own(shared: RuleSet, templates: Iterable[Template], values: Mapping[str, str]) -> RuleSet:
+    own = tuple(_bound((each for each in templates if each.names), values))
+    return RuleSet(own, shared) if own else shared
 
 
 def _bound(templates: Iterable[Template], values: Mapping[str, str]) -> Iterable[Selector]:

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Final, Generic, TypeVar
 
-from gateway.core.selections import NOTHING, Entry, Selections
+from gateway.core.entry_index import Entry
+from gateway.core.selections import NOTHING, Selections
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selectors import ALL_PARTITIONS, ANY, ONE, Selector, partitions
 from gateway.core.topics import SEPARATOR, TOPIC_PARTITIONS
@@ -38,6 +40,15 @@ S = TypeVar("S", bound=Hashable)
 MAX_RESOLVED: Final = 65_536
 """Topics resolved before everything remembered is forgotten. With about 300 bytes each, some 20 MiB; a node with more
 live topics than that still answers, at the cost of one walk through the trie per topic and round."""
+
+MAX_RESOLVED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all that, likewise: clients choose how long topics are, and how many selectors match one."""
+
+_RESOLVED_BYTES: Final = 200
+"""Bytes of a resolved topic besides its text: its place, and its share of the merges."""
+
+_REACHED_BYTES: Final = 80
+"""Bytes of each terminal of a merge: its places in a set and a tuple, and that of the merge in the terminal."""
 
 MAX_MERGED: Final = 1_000_000
 """Subscribers in all remembered merges together, 8 bytes each, before the merges are forgotten."""
@@ -167,6 +178,7 @@ class SelectionIndex(Generic[S]):
         # What topics were resolved to: by first segment, then by topic, so that a whole subtree is forgotten in one go.
         self._resolved: dict[str, dict[str, _Terminal[S] | _Merge[S]]] = {}
         self._resolutions = 0
+        self._resolved_bytes = 0
         self._merges: dict[frozenset[_Terminal[S]], _Merge[S]] = {}
         self._made: dict[_Merge[S], int] = {}
         self._made_members = 0
@@ -228,7 +240,8 @@ class SelectionIndex(Generic[S]):
     def set(self, subscriber: S, selections: Selections) -> InterestChange:
         """Put *selections* in the place of what the subscriber selected before.
 
-        It costs time in proportion to the entries that differ, and a quick comparison of those that do not.
+        It costs time in proportion to the entries that differ, if *selections* was made of what was there before; else
+        also a quick comparison of those that do not.
 
         Returns:
             The partitions that gained their first or lost their last interest.
@@ -237,13 +250,15 @@ class SelectionIndex(Generic[S]):
         subscription = self._subscriptions.get(subscriber)
         if subscription is None:
             subscription = self._subscriptions[subscriber] = _Subscription()
-        old, new = subscription.selections.entries, selections.entries
+        changes = selections.changes_since(subscription.selections)
         subscription.selections = selections
-        if new[: len(old)] == old:
-            for entry in new[len(old) :]:
-                self._join(subscriber, subscription, entry)
+        if changes is None:
+            self._reorder(subscriber, subscription, selections.entries)
         else:
-            self._reorder(subscriber, subscription, new)
+            for text in changes.removed:
+                self._leave(subscriber, subscription.terminals.pop(text))
+            for entry in changes.added:
+                self._join(subscriber, subscription, entry)
         return self._interest_since(before)
 
     def remove(self, subscriber: S) -> InterestChange:
@@ -261,11 +276,7 @@ class SelectionIndex(Generic[S]):
 
     def _reorder(self, subscriber: S, subscription: _Subscription[S], entries: Iterable[Entry]) -> None:
         """Make the subscriber's ranks follow *entries*, touching only terminals where something changes."""
-        # Of entries with the same selector the last decides; a compact list has just one.
-        wanted: dict[str, Entry] = {}
-        for entry in entries:
-            wanted.pop(entry.selector.text, None)
-            wanted[entry.selector.text] = entry
+        wanted = {entry.selector.text: entry for entry in entries}
         for text in subscription.terminals.keys() - wanted.keys():
             self._leave(subscriber, subscription.terminals.pop(text))
         # An entry keeps its rank if it is above the one before; the first that does not gets a rank above all, and so
@@ -334,9 +345,10 @@ class SelectionIndex(Generic[S]):
 
     def _resolve(self, topic: TopicPath) -> _Terminal[S] | _Merge[S]:
         """Find what answers for a topic, and remember it."""
-        if self._resolutions >= MAX_RESOLVED:
+        if self._resolutions >= MAX_RESOLVED or self._resolved_bytes >= MAX_RESOLVED_BYTES:
             self._forget_everything()
         self._resolutions += 1
+        self._resolved_bytes += _RESOLVED_BYTES + getsizeof(topic)
         reached = self._terminals.match(topic)
         found: _Terminal[S] | _Merge[S]
         if len(reached) == 1:
@@ -346,6 +358,7 @@ class SelectionIndex(Generic[S]):
             known = self._merges.get(key)
             if known is None:
                 known = self._merges[key] = _Merge(tuple(reached))
+                self._resolved_bytes += _REACHED_BYTES * len(reached)
             found = known
         self._resolved.setdefault(topic.partition(SEPARATOR)[0], {})[topic] = found
         return found
@@ -366,7 +379,7 @@ class SelectionIndex(Generic[S]):
         self._unmake_all()
         self._merges.clear()
         self._resolved.clear()
-        self._resolutions = 0
+        self._resolutions = self._resolved_bytes = 0
 
     def _keep(self, merge: _Merge[S], members: int) -> None:
         """Note that a merge has been made, so that its terminals can unmake it."""

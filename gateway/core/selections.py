@@ -5,19 +5,28 @@ Whether a topic is selected is decided by the last entry that matches it; a topi
 order it selects them all.
 
 Values of ``Selections`` are immutable, so that the grid's write, the index and a frozen session can share one.
+
+**One entry costs what one entry costs.** A list and those made of it by ``select`` and ``deselect`` are versions that
+have one index between them (``entry_versions``), so nothing is copied for a change, and ``changes_since`` can tell what
+to write in place of the whole list. Lists of a few entries are copied: many sessions have the very same ones, and would
+fetch the index from each other all the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from sys import getsizeof
 from typing import Final, NamedTuple
 
+from gateway.core.entry_index import Entry, EntryIndex, Ranked
+from gateway.core.entry_versions import EntryVersion
 from gateway.core.errors import InvalidSelector
-from gateway.core.selector_map import SelectorMap
-from gateway.core.selectors import Selector, covers, matches, overlaps, parse_selector, partitions
-from gateway.core.topics import is_reserved, shown
+from gateway.core.remembered import PLACE_BYTES, Remembered
+from gateway.core.selectors import Selector, parse_selector, selector_bytes
+from gateway.core.topics import shown
 from gateway.core.types import TopicPath
+from gateway.core.work import Work, WorkSpent
 
 SELECT_SIGN: Final = "+"
 """On the wire and in the grid, in front of a selector that is selected."""
@@ -25,35 +34,28 @@ SELECT_SIGN: Final = "+"
 DESELECT_SIGN: Final = "-"
 """Likewise, in front of one that is deselected."""
 
-FEW_WILDCARDS: Final = 8
-"""Entries with wildcards that are tried one by one, at about 1 µs each; a map costs 5 µs per question, however many."""
-
-
 SHORT_LIST: Final = 16
-"""Entries of a list that is worth keeping for reuse; long ones would fill the memory, and hardly two are equal."""
+"""Entries of a list that is worth keeping for reuse, and is copied at a change; hardly two long ones are equal."""
 
 MOST_KEPT: Final = 64
-"""Selectors that an unsubscribe may name to stay (protocol 6.3): appending one takes time linear in the list, and one
+"""Selectors that an unsubscribe may name to stay (protocol 6.3): each is a change of its own to the list, and one
 request must not take more than some milliseconds."""
 
-_CACHED_LISTS: Final = 4096
-"""Short lists kept for reuse, some 10 MiB: a claim of a session that the node holds reads the very list that is here
-already, and sessions of one application often have the same."""
+_CACHED_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of short lists kept for reuse, some thousands of usual ones: sessions of one application often have the same,
+and fail over together."""
 
 
-class Entry(NamedTuple):
-    """One entry of a selection list.
+class ListChanges(NamedTuple):
+    """What makes one list of another: take out what is removed, then put what is added at the end.
 
     Attributes:
-        selects: True for select, False for deselect.
-        selector: which topics.
+        removed: texts of the selectors whose entries go. What is added may have the selector of one of them.
+        added: entries that come, in order.
     """
 
-    selects: bool
-    selector: Selector
-
-    def __str__(self) -> str:
-        return f"{SELECT_SIGN if self.selects else DESELECT_SIGN}{self.selector.text}"
+    removed: tuple[str, ...]
+    added: tuple[Entry, ...]
 
 
 class Selections:
@@ -62,38 +64,43 @@ class Selections:
     Compact means that these entries are left out, none of which decides anything:
 
     * one that a later entry covers: the later one decides wherever the earlier matches;
-    * a new one that changes nothing: going back from it, an entry of the same kind that covers it comes before any of
-      the other kind that overlaps it. Before the first entry everything counts as deselected, so a deselect that
-      overlaps no select is left out;
-    * deselects in front of the first select.
+    * a new one that changes nothing: the last of the same kind that covers it comes after all of the other kind that
+      overlap it. Before the first entry everything counts as deselected, so a deselect that overlaps no select is left
+      out;
+    * deselects in front of the first select, when an entry goes.
 
-    A change costs time linear in the number of entries. It does not look for unions of entries that cover another,
-    nor does it look again at old entries, except those in front, so two lists that select the same topics are often
-    but not always equal.
+    It does not look for unions of entries that cover another, nor does it look again at old entries, except those in
+    front, so two lists that select the same topics are often but not always equal. A change counts its work. Where that
+    is spent, entries stay that decide nothing: the list is longer than it had to be, and selects the same topics.
 
-    Two lists are equal if they have the same entries in the same order.
+    No selector is in a list twice. Two lists are equal if they have the same entries in the same order.
+
+    Attributes:
+        text_bytes: of the entries as they are written by ``to_wire``.
+        of_system: whether an entry selects topics of the system, so that somebody has to publish them.
+        version: its entries.
     """
 
-    __slots__ = ("_entries", "_literals", "_map", "_of_system", "_partitions", "_wildcards", "_wire")
+    __slots__ = ("_count", "_wire", "of_system", "text_bytes", "version")
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        """Take *entries* as they are, compact or not; ``NOTHING`` and ``from_wire`` are the usual beginnings."""
-        self._entries = tuple(entries)
-        # Made on demand, for ``selects``: ranks by topic, wildcard entries with ranks from the last to the first, and,
-        # if those are many, their ranks in a map.
-        self._literals: dict[str, int] | None = None
-        self._wildcards: tuple[tuple[int, Entry], ...] = ()
-        self._map: SelectorMap[int] | None = None
-        self._partitions: tuple[int, frozenset[int]] | None = None
+    def __init__(self, entries: Iterable[Entry] | EntryVersion = ()) -> None:
+        """Take *entries* as they are, compact or not; ``NOTHING`` and ``from_wire`` are the usual beginnings.
+
+        Of entries with the same selector the last is taken; the others decide nothing.
+        """
+        self.version = entries if isinstance(entries, EntryVersion) else _first_version(entries)
+        index = self.version.own()
+        self._count = len(index)
         self._wire: tuple[str, ...] | None = None
-        self._of_system: bool | None = None
+        self.text_bytes = index.text_bytes
+        self.of_system = index.of_system > 0
 
     @staticmethod
     def from_wire(wire: Iterable[str]) -> Selections:
         """Read what ``to_wire`` wrote.
 
-        The entries are kept as they are: whoever wrote them had compacted them, and doing it again would make reading a
-        list take time quadratic in its length, on the path where ten thousand sessions fail over at once.
+        The entries are kept as they are: whoever wrote them had compacted them, and doing it again would take more time
+        on the path where ten thousand sessions fail over at once.
 
         Args:
             wire: entries, ``+selector`` or ``-selector``.
@@ -102,52 +109,43 @@ class Selections:
             InvalidSelector: an entry has no sign, or its selector is not valid.
         """
         written = tuple(wire)
-        return _known_list(written) if len(written) <= SHORT_LIST else Selections(map(_parse_entry, written))
+        if len(written) > SHORT_LIST:
+            return Selections(map(_parse_entry, written))
+        known = _lists.get(written)
+        return _lists.put(written, Selections(map(_parse_entry, written))) if known is None else known
 
     def to_wire(self) -> tuple[str, ...]:
         """Write the entries as ``+selector`` and ``-selector``, in order."""
         if self._wire is None:
-            self._wire = tuple(map(str, self._entries))
+            self._wire = tuple([str(each.entry) for each in self.version.own().in_order()])
         return self._wire
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The entries in order."""
-        return self._entries
+        return tuple([each.entry for each in self.version.own().in_order()])
 
-    @property
-    def of_system(self) -> bool:
-        """Whether an entry selects topics of the system, so that somebody has to publish them."""
-        if self._of_system is None:
-            self._of_system = any(entry.selects and is_reserved(entry.selector.text) for entry in self._entries)
-        return self._of_system
+    def select(self, selector: Selector, work: Work | None = None) -> Selections:
+        """Return the list after selecting *selector*; this very object if that changes nothing.
 
-    def select(self, selector: Selector) -> Selections:
-        """Return the list after selecting *selector*; this very object if that changes nothing."""
-        return self._append(Entry(True, selector))
+        Args:
+            selector: which topics.
+            work: what may be done to keep the list compact, and is counted.
+        """
+        return self._append(Entry(True, selector), Work() if work is None else work)
 
-    def deselect(self, selector: Selector) -> Selections:
-        """Return the list after deselecting *selector*; this very object if that changes nothing."""
-        return self._append(Entry(False, selector))
+    def deselect(self, selector: Selector, work: Work | None = None) -> Selections:
+        """Return the list after deselecting *selector*; likewise."""
+        return self._append(Entry(False, selector), Work() if work is None else work)
 
     def selects(self, topic: TopicPath) -> bool:
         """Tell whether a topic is selected: whether the last entry that matches it is a select.
 
-        The entries without wildcards together cost one look-up. The others are tried one by one, or, if they are more
-        than ``FEW_WILDCARDS``, found in a map made at the first question: a failover asks for each topic of a
-        partition.
+        The entries without wildcards together cost one look-up. The others are tried one by one, or, if they are many,
+        found in a map made at the first question: a failover asks for each topic of a partition.
         """
-        literals = self._prepared()
-        if len(self._wildcards) <= FEW_WILDCARDS:
-            return self._last_match_selects(topic)
-        if self._map is None:
-            # From the first to the last: should a selector come twice, the last counts.
-            ranks = {entry.selector: wildcard_rank for wildcard_rank, entry in reversed(self._wildcards)}
-            self._map = SelectorMap()
-            for selector in ranks:
-                self._map.setdefault(selector, ranks.__getitem__)
-        rank = max((literals.get(topic, -1), *self._map.match(topic)))
-        return rank >= 0 and self._entries[rank].selects
+        last = self.version.own().last_match(topic)
+        return last is not None and last.entry.selects
 
     def partitions(self, depth: int) -> frozenset[int]:
         """Tell in which topic partitions selected topics can be; never one too few, perhaps some too many.
@@ -158,73 +156,118 @@ class Selections:
         Raises:
             ValueError: *depth* is below 1.
         """
-        known = self._partitions
-        if known is None or known[0] != depth:
-            reached = (partitions(entry.selector, depth) for entry in self._entries if entry.selects)
-            known = self._partitions = (depth, frozenset().union(*reached))
-        return known[1]
+        return self.version.own().partitions(depth)
 
-    def _prepared(self) -> dict[str, int]:
-        if self._literals is None:
-            ranked = tuple(enumerate(self._entries))
-            self._literals = {entry.selector.text: rank for rank, entry in ranked if entry.selector.literal}
-            self._wildcards = tuple((rank, entry) for rank, entry in reversed(ranked) if not entry.selector.literal)
-        return self._literals
+    def changes_since(self, older: Selections) -> ListChanges | None:
+        """Tell what made this list of an older one.
 
-    def _last_match_selects(self, topic: TopicPath) -> bool:
-        rank = self._prepared().get(topic, -1)
-        for wildcard_rank, entry in self._wildcards:
-            if wildcard_rank < rank:
-                break
-            if matches(entry.selector, topic):
-                return entry.selects
-        return rank >= 0 and self._entries[rank].selects
+        It takes time in proportion to the changes, if this list was made of the older one by changes and neither was
+        short; else to both lists.
 
-    def _append(self, new: Entry) -> Selections:
-        if self._is_idle(new):
+        Returns:
+            The changes; None if it cannot be said in this form, as entries have come that are not at the end.
+        """
+        if older is self:
+            return ListChanges((), ())
+        made = older.version.difference_to(self.version)
+        if made is None or any(each.rank < older.version.next_rank for each in made.put):
+            return self._differences(older)
+        return ListChanges(
+            tuple([each.entry.selector.text for each in made.dropped]), tuple([each.entry for each in made.put])
+        )
+
+    def _differences(self, older: Selections) -> ListChanges | None:
+        before, after = older.entries, self.entries
+        here = set(after)
+        kept = tuple([each for each in before if each in here])
+        if after[: len(kept)] != kept:
+            return None
+        there = set(kept)
+        return ListChanges(
+            tuple([each.selector.text for each in before if each not in there]), tuple(after[len(kept) :])
+        )
+
+    # --- Changes ------------------------------------------------------------------------------------------------------
+
+    def _append(self, new: Entry, work: Work) -> Selections:
+        version = self.version
+        index = version.own()
+        if _is_idle(index, new, work):
             return self
-        if new.selector.literal and new.selector.text not in self._prepared():
-            kept = list(self._entries)
-        else:
-            kept = [entry for entry in self._entries if not covers(new.selector, entry.selector)]
-        first = next((position for position, entry in enumerate(kept) if entry.selects), len(kept))
-        remaining = Selections(kept[first:])
-        # What made the new entry matter may be gone: a deselect that removed its select has done all it can.
-        if len(remaining) < len(self) and remaining._is_idle(new):
-            return remaining
-        return Selections((*remaining._entries, new))
+        gone = _covered(index, new.selector, work)
+        if gone:
+            texts = {each.entry.selector.text for each in gone}
+            for each in index.in_order():
+                if each.entry.selector.text not in texts:
+                    if each.entry.selects:
+                        break
+                    gone.append(each)
+            version = _changed(version, gone, ())
+            # What made the new entry matter may be gone: a deselect that removed its select has done all it can.
+            if _is_idle(version.own(), new, work):
+                return Selections(version)
+        return Selections(_changed(version, (), (Ranked(new, version.next_rank),)))
 
-    def _is_idle(self, new: Entry) -> bool:
-        """Tell whether *new*, put at the end, would be seen to change nothing."""
-        if new.selector.literal:
-            return self._last_match_selects(TopicPath(new.selector.text)) == new.selects
-        for entry in reversed(self._entries):
-            if entry.selects == new.selects:
-                if covers(entry.selector, new.selector):
-                    return True
-            elif overlaps(entry.selector, new.selector):
-                return False
-        return not new.selects
+    # --- As a value ---------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._count
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries)
+        return iter(self.entries)
 
     def __eq__(self, other: object) -> bool:
-        return self._entries == other._entries if isinstance(other, Selections) else NotImplemented
+        if self is other:
+            return True
+        if not isinstance(other, Selections):
+            return NotImplemented
+        return len(self) == len(other) and self.text_bytes == other.text_bytes and self.entries == other.entries
 
     def __hash__(self) -> int:
-        return hash(self._entries)
+        return hash(self.entries)
 
     def __repr__(self) -> str:
         return f"Selections.from_wire({list(self.to_wire())})"
 
 
-@lru_cache(_CACHED_LISTS)
-def _known_list(wire: tuple[str, ...]) -> Selections:
-    return Selections(map(_parse_entry, wire))
+def _first_version(entries: Iterable[Entry]) -> EntryVersion:
+    last: dict[str, Entry] = {}
+    for entry in entries:
+        last.pop(entry.selector.text, None)
+        last[entry.selector.text] = entry
+    return EntryVersion(EntryIndex(Ranked(entry, rank) for rank, entry in enumerate(last.values())), len(last))
+
+
+def _changed(version: EntryVersion, dropped: Sequence[Ranked], put: Sequence[Ranked]) -> EntryVersion:
+    is_short = len(version.own()) <= SHORT_LIST
+    return version.copied(dropped, put) if is_short else version.changed(dropped, put)
+
+
+def _is_idle(index: EntryIndex, new: Entry, work: Work) -> bool:
+    """Tell whether an entry, put at the end, would be seen to change nothing."""
+    selector = new.selector
+    try:
+        if selector.literal:
+            last = index.last_match(TopicPath(selector.text), work)
+            return (last is not None and last.entry.selects) == new.selects
+        alike = (each.rank for each in index.covering(selector, work) if each.entry.selects == new.selects)
+        covered = max(alike, default=-1)
+        if not new.selects:
+            return not index.selects_some(selector, covered, work)
+        return covered >= 0 and not index.deselects_some(selector, covered, work)
+    except WorkSpent:
+        return False
+
+
+def _covered(index: EntryIndex, selector: Selector, work: Work) -> list[Ranked]:
+    """Find the entries that another one makes superfluous; always that with the same selector."""
+    same = index.get(selector.text)
+    found = [] if same is None else [same]
+    if selector.literal:
+        return found
+    with suppress(WorkSpent):  # the rest stays, and decides nothing
+        found.extend(each for each in index.covered(selector, work) if each is not same)
+    return found
 
 
 def _parse_entry(text: str) -> Entry:
@@ -234,6 +277,17 @@ def _parse_entry(text: str) -> Entry:
             f"an entry of a selection list begins with '{SELECT_SIGN}' or '{DESELECT_SIGN}', but {shown(text)} does not"
         )
     return Entry(sign == SELECT_SIGN, parse_selector(selector))
+
+
+def _bytes_of_list(wire: tuple[str, ...], selections: Selections) -> int:
+    """Estimate what a list and its texts take; the map of its wildcards, if it has one, is as large as they are."""
+    return sum(
+        getsizeof(text) + 2 * selector_bytes(entry.selector) + 3 * PLACE_BYTES
+        for text, entry in zip(wire, selections.entries, strict=False)
+    )
+
+
+_lists: Final[Remembered[tuple[str, ...], Selections]] = Remembered(_CACHED_BYTES, _bytes_of_list)
 
 
 NOTHING: Final = Selections()

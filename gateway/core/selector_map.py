@@ -2,18 +2,28 @@
 
 Selectors without wildcards are found by one look-up in a dictionary, so by-name selections cost nothing in the search.
 The others are ways through a trie whose edges are segments, with ``*`` and ``**`` as edges of their own.
+
+A *pattern*, a selector with wildcards, can be looked up as well: which of the other patterns cover it, which it covers,
+and which have a topic in common with it. Each is the comparison of two selectors (``covers``, ``overlaps``), made for
+all ways through the trie at once and given up for a whole branch where it fails. So what it costs depends on the ways
+that lead somewhere, and not on how many selectors there are; it is counted as work, because a pattern that begins with
+a wildcard leads everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeAlias, TypeVar
 
-from gateway.core.selectors import ANY, ONE, Selector
+from gateway.core.selectors import ANY, ONE, Automaton, Selector, automaton_of, begins_with_wildcard, closed, step
 from gateway.core.topics import SEPARATOR, is_reserved
 from gateway.core.types import TopicPath
+from gateway.core.work import Work
 
 V = TypeVar("V")
+
+_Step: TypeAlias = Callable[[Automaton, int, str], int]
+"""Tells to which states an edge of the trie leads from some states of an automaton."""
 
 
 class _Node(Generic[V]):
@@ -90,12 +100,19 @@ class SelectorMap(Generic[V]):
                 del parent.children[segment]
         self._size -= 1
 
-    def match(self, topic: TopicPath) -> list[V]:
+    def match(self, topic: TopicPath, work: Work | None = None) -> list[V]:
         """Collect the values of all selectors that match a topic, each once, in no particular order.
 
         A node of the trie is active when the way to it matches the segments read so far. Each segment of the topic
         costs time in proportion to the active nodes, of which there are never more than ways in the trie that match a
         beginning of the topic; ways with the same end are followed once.
+
+        Args:
+            topic: which.
+            work: to be counted, if somebody asks for it.
+
+        Raises:
+            WorkSpent: there may be more.
         """
         found = [self._literals[topic]] if topic in self._literals else []
         active = _with_anys([self._root])
@@ -106,6 +123,8 @@ class SelectorMap(Generic[V]):
             active = [] if root is None else _with_anys([root])
         for segment in segments:
             following: list[_Node[V]] = []
+            if work is not None:
+                work.take(len(active))
             for node in active:
                 children = node.children
                 if (child := children.get(segment)) is not None:
@@ -118,6 +137,123 @@ class SelectorMap(Generic[V]):
         for node in active:
             found.extend(node.values)
         return found
+
+    # --- Patterns -------------------------------------------------------------------------------------------------
+
+    def covering(self, pattern: Selector, work: Work) -> Iterator[V]:
+        """Find the values of the patterns that match all topics which *pattern* matches, itself among them.
+
+        As ``selectors.covers``. A place of the trie takes part in one of two ways: it can go on as it likes, or, since
+        a ``**`` of *pattern* fell into the run of wildcards before it, only through a run that has a ``**``.
+
+        Args:
+            pattern: a selector with wildcards.
+            work: to be counted.
+
+        Raises:
+            WorkSpent: there may be more.
+        """
+        free, bound = self._begin(pattern), list[_Node[V]]()
+        for segment in pattern.segments:
+            work.take(len(free) + len(bound))
+            going_on: list[_Node[V]] = []
+            bound_on: list[_Node[V]] = []
+            if segment == ANY:
+                going_on = [node for node in free if node.is_any]
+                bound_on = [*(node for node in free if not node.is_any), *bound]
+            else:
+                for node in free:
+                    if segment != ONE and (child := node.children.get(segment)) is not None:
+                        going_on.append(child)
+                    if (child := node.children.get(ONE)) is not None:
+                        going_on.append(child)
+                    if node.is_any:
+                        going_on.append(node)
+                bound_on = [child for node in bound if (child := node.children.get(ONE)) is not None]
+            # Behind its ``**`` a run has been gone through, and anything may follow.
+            passed = [child for node in bound_on if (child := node.children.get(ANY)) is not None]
+            free = _with_anys([*going_on, *passed])
+            bound = list(dict.fromkeys(node for node in bound_on if ONE in node.children or ANY in node.children))
+        for node in free:
+            yield from node.values
+
+    def _begin(self, pattern: Selector) -> list[_Node[V]]:
+        if not is_reserved(pattern.text):
+            return _with_anys([self._root])
+        # As in ``match``; the place before the first segment, from which no wildcard may lead on.
+        first = self._root.children.get(pattern.segments[0])
+        if first is None:
+            return []
+        before: _Node[V] = _Node()
+        before.children[pattern.segments[0]] = first
+        return [before]
+
+    def covered(self, pattern: Selector, work: Work) -> Iterator[V]:
+        """Find the values of the patterns all of whose topics *pattern* matches, itself among them.
+
+        The map must not change before the iteration is over.
+
+        Args:
+            pattern: a selector with wildcards.
+            work: to be counted.
+
+        Raises:
+            WorkSpent: there may be more.
+        """
+        return self._search(pattern, _covered_step, work)
+
+    def meeting(self, pattern: Selector, work: Work) -> Iterator[V]:
+        """Find the values of the patterns that have a topic in common with *pattern*; likewise."""
+        return self._search(pattern, _meeting_step, work)
+
+    def _search(self, pattern: Selector, lead: _Step, work: Work) -> Iterator[V]:
+        automaton = automaton_of(pattern)
+        wild = automaton.ones | automaton.anys
+        by_name, by_wildcard = is_reserved(pattern.text), begins_with_wildcard(pattern)
+        places = [(self._root, automaton.start)]
+        while places:
+            node, states = places.pop()
+            if states & automaton.end and node.values:
+                yield from node.values
+            children = node.children
+            if not children:
+                continue
+            if states & wild or len(children) <= _FEW:
+                edges = list(children)
+            else:
+                # Nothing but these leads on.
+                edges = [text for text, leading_on in automaton.by_text.items() if leading_on & states]
+                edges = [each for each in (*edges, ONE, ANY) if each in children]
+            work.take(1 + len(edges))
+            for edge in edges:
+                if node is self._root and (
+                    (by_name and edge in _WILDCARDS) or (by_wildcard and is_reserved(edge))
+                ):  # fmt: skip
+                    continue  # the one names a root of the system, and a wildcard never stands for that
+                following = lead(automaton, states, edge)
+                if following:
+                    places.append((children[edge], following))
+
+
+_FEW: Final = 4
+"""Edges of a place that are tried rather than looked up."""
+
+_WILDCARDS: Final = frozenset({ONE, ANY})
+
+
+def _covered_step(automaton: Automaton, states: int, edge: str) -> int:
+    if edge == ANY:
+        return closed(states & automaton.flexible, automaton.anys)
+    return step(states, automaton.ones | automaton.by_text.get(edge, 0), automaton.anys)
+
+
+def _meeting_step(automaton: Automaton, states: int, edge: str) -> int:
+    if edge == ANY:
+        # It can be whatever the pattern asks for next: every state from the first one on.
+        return (automaton.end << 1) - (states & -states)
+    if edge == ONE:
+        return step(states, automaton.literals | automaton.ones, automaton.anys)
+    return step(states, automaton.ones | automaton.by_text.get(edge, 0), automaton.anys)
 
 
 def _with_anys(nodes: list[_Node[V]]) -> list[_Node[V]]:

@@ -13,8 +13,8 @@ exact for topics that can exist (but for the bound on their bytes).
 **What is common** to two selectors is the union of finitely many selectors, because the two automata, run side by side,
 stay where they are only while both are at a ``**``, and otherwise always move on: every way through is a selector.
 
-Both have a bound, for one of the selectors is written by a client. Where it is reached, the answer errs on the side of
-less: not covered, not common.
+Both count their work, for one of the selectors is written by a client. Where it is spent, the answer errs on the side
+of less: not covered, not common.
 """
 
 from __future__ import annotations
@@ -32,13 +32,9 @@ from gateway.core.selectors import (
     covers,
     overlaps,
     parse_selector,
-    step,
 )
 from gateway.core.topics import MAX_SEGMENTS, SEPARATOR, is_reserved
-
-MAX_STEPS: Final = 1024
-"""Most steps of one search, each by one segment: two or three milliseconds. What people write needs one per literal and
-length; the bound is for a selector made to be costly."""
+from gateway.core.work import Work, WorkSpent
 
 MAX_PARTS: Final = 64
 """Most selectors that what is common may consist of; nobody reads more, and a session's list could not hold them."""
@@ -46,23 +42,56 @@ MAX_PARTS: Final = 64
 _FRESH: Final = ""
 """Stands for a segment that occurs in none of the selectors; no segment is empty."""
 
+_STATES_PER_STEP: Final = 4096
+"""States of automata that one step sees to. Up to some thousands a set of them costs little more than a small one."""
 
-def is_covered(narrow: Selector, wide: Iterable[Selector], *, longest: int = MAX_SEGMENTS) -> bool:
+_STEPS_PER_SYMBOL: Final = 2
+"""Steps that it takes to follow one symbol, in what is to be covered and in what is to cover it."""
+
+_LITERALS_PER_STEP: Final = 16
+"""Literal segments that one step looks at, to find those that lead on from a set of states."""
+
+_PARSE_STEPS: Final = 10
+"""Steps that reading a selector takes."""
+
+
+def is_covered(
+    narrow: Selector, wide: Iterable[Selector], *, longest: int = MAX_SEGMENTS, work: Work | None = None
+) -> bool:
     """Tell whether every topic that *narrow* matches is matched by at least one of *wide*.
 
-    True is always right. False is right too, unless the search would have taken more than ``MAX_STEPS``.
+    True is always right. False is right too, unless the work is spent.
 
     Args:
         narrow: what is to be covered.
         wide: what is to cover it together.
         longest: segments of the longest topics that count.
+        work: what it may cost; the usual if it is None.
     """
-    relevant = [each for each in wide if _meet(each, narrow)]
-    if any(covers(each, narrow) for each in relevant):
-        return True
-    if narrow.literal or not relevant:
+    work = Work() if work is None else work
+    try:
+        relevant = []
+        for each in wide:
+            work.take(1)
+            if _meet(each, narrow):
+                relevant.append(each)
+        work.take(len(relevant))
+        return any(covers(each, narrow) for each in relevant) or are_all_matched(
+            narrow, relevant, longest=longest, work=work
+        )
+    except WorkSpent:
         return False
-    return _is_each_topic_matched(narrow, relevant, longest)
+
+
+def are_all_matched(narrow: Selector, wide: Sequence[Selector], *, longest: int = MAX_SEGMENTS, work: Work) -> bool:
+    """Tell whether every topic that *narrow* matches is matched by at least one of *wide*, none of which covers it.
+
+    Raises:
+        WorkSpent: nobody knows.
+    """
+    if narrow.literal or not wide:
+        return False
+    return _is_each_topic_matched(narrow, wide, longest, work)
 
 
 def _meet(one: Selector, other: Selector) -> bool:
@@ -102,31 +131,39 @@ class _Together:
             if begins_with_wildcard(selector):
                 self.not_of_the_system |= (automaton.end * 2 - 1) << at
             at += automaton.end.bit_length()
+        self.states = at
 
-    def after(self, states: int, symbol: str, *, is_first: bool) -> int:
-        if is_first and is_reserved(symbol):
-            states &= ~self.not_of_the_system
-        return step(states, self.ones | self.by_text.get(symbol, 0), self.anys)
+    def after(self, states: int, symbol: str) -> int:
+        # As ``selectors.step``, written out: this is what a search does most.
+        anys = self.anys
+        following = ((states & (self.ones | self.by_text.get(symbol, 0))) << 1) | (states & anys)
+        return following | ((following & anys) << 1)
 
-    def literals(self, states: int) -> set[str]:
+    def literals(self, states: int) -> list[str]:
         """Segments that lead elsewhere than a fresh one does."""
-        return {text for text, leading_on in self.by_text.items() if leading_on & states}
+        return [text for text, leading_on in self.by_text.items() if leading_on & states]
 
 
-def _is_each_topic_matched(narrow: Selector, wide: Sequence[Selector], longest: int) -> bool:
+def _is_each_topic_matched(narrow: Selector, wide: Sequence[Selector], longest: int, work: Work) -> bool:
+    work.take(sum(len(each.segments) for each in wide))
     inner, outer = _Together([narrow]), _Together(wide)
-    steps = 0
+    each_step = _STEPS_PER_SYMBOL + outer.states // _STATES_PER_STEP
+    each_look = 1 + (len(inner.by_text) + len(outer.by_text)) * each_step // _LITERALS_PER_STEP
     frontier = {(inner.start, outer.start)}
     seen = set(frontier)
     for length in range(1, longest + 1):
         following: set[tuple[int, int]] = set()
         for within, without in frontier:
-            for symbol in (_FRESH, *sorted(inner.literals(within) | outer.literals(without))):
-                steps += 1
-                if steps > MAX_STEPS:
-                    return False
-                left = inner.after(within, symbol, is_first=length == 1)
-                right = outer.after(without, symbol, is_first=length == 1)
+            work.take(each_look)
+            symbols = dict.fromkeys((_FRESH, *inner.literals(within), *outer.literals(without)))
+            work.take(len(symbols) * each_step)
+            for symbol in symbols:
+                if length == 1 and is_reserved(symbol):
+                    left = inner.after(within & ~inner.not_of_the_system, symbol)
+                    right = outer.after(without & ~outer.not_of_the_system, symbol)
+                else:
+                    left = inner.after(within, symbol)
+                    right = outer.after(without, symbol) if left else 0
                 if left & inner.end and not right & outer.end:
                     return False
                 if left and not right & outer.accepting:
@@ -153,34 +190,47 @@ class Common(NamedTuple):
     complete: bool
 
 
-def common(one: Selector, others: Iterable[Selector]) -> Common:
+def common(one: Selector, others: Iterable[Selector], *, most: int = MAX_PARTS, work: Work | None = None) -> Common:
     """Find the topics that *one* and at least one of *others* match.
 
     Args:
         one: a selector.
         others: selectors, in an order that the answer keeps as far as it can.
+        most: selectors that are asked for; whether there are more is told as well.
+        work: what it may cost; the usual if it is None. Where it is spent, the answer is what was found until then.
     """
+    work = Work() if work is None else work
     found: dict[Selector, None] = {}
     complete = True
-    for other in others:
-        if not _meet(one, other):
-            continue
-        if covers(other, one):
-            return Common((one,), complete=True)
-        parts, all_of_it = _intersection(one, other)
-        found |= dict.fromkeys(parts)
-        complete &= all_of_it
+    try:
+        for other in others:
+            work.take(1)
+            if not _meet(one, other):
+                continue
+            work.take(2)
+            if covers(other, one):
+                return Common((one,), complete=True)
+            if covers(one, other):
+                found[other] = None
+            else:
+                parts, all_of_it = _intersection(one, other, work)
+                found |= dict.fromkeys(parts)
+                complete &= all_of_it
+            if len(found) > most:
+                break
+    except WorkSpent:
+        complete = False
     # Cut first, because each is compared with all others.
-    parts = _irredundant(list(found)[:MAX_PARTS])
-    return Common(tuple(parts), complete and len(found) <= MAX_PARTS)
+    parts = _irredundant(list(found)[:most], work)
+    return Common(tuple(parts), complete and len(found) <= most)
 
 
-def _irredundant(selectors: list[Selector]) -> list[Selector]:
-    """Leave out, the last first, what the others cover."""
+def _irredundant(selectors: list[Selector], work: Work) -> list[Selector]:
+    """Leave out, the last first, what the others cover; when the work is spent, the rest stays as it is."""
     kept = selectors
     for each in reversed(kept):
         others = [other for other in kept if other is not each]
-        if is_covered(each, others):
+        if is_covered(each, others, work=work):
             kept = others
     return kept
 
@@ -188,8 +238,9 @@ def _irredundant(selectors: list[Selector]) -> list[Selector]:
 _Segments: TypeAlias = tuple[str, ...]
 
 
-def _intersection(one: Selector, other: Selector) -> tuple[list[Selector], bool]:
-    ways, complete = _ways(one.segments, other.segments)
+def _intersection(one: Selector, other: Selector, work: Work) -> tuple[list[Selector], bool]:
+    ways, complete = _ways(one.segments, other.segments, work)
+    work.take(_PARSE_STEPS * len(ways))
     # A wildcard in the first place of either stands for no root of the system, though it may stand for nothing.
     barred = begins_with_wildcard(one) or begins_with_wildcard(other)
     selectors: dict[Selector, None] = {}
@@ -205,7 +256,7 @@ def _intersection(one: Selector, other: Selector) -> tuple[list[Selector], bool]
     return list(selectors), complete
 
 
-def _ways(one: _Segments, other: _Segments) -> tuple[list[_Segments], bool]:
+def _ways(one: _Segments, other: _Segments, work: Work) -> tuple[list[_Segments], bool]:
     """Follow two selectors side by side, from their ends.
 
     Returns:
@@ -218,6 +269,7 @@ def _ways(one: _Segments, other: _Segments) -> tuple[list[_Segments], bool]:
         row: list[dict[_Segments, None]] = [{} for _ in range(len(other) + 1)]
         for j in range(len(other), -1, -1):
             ways = _ways_from(one, other, i, j, row, below)
+            work.take(1 + len(ways))
             if len(ways) > MAX_PARTS:
                 complete = False
                 ways = dict.fromkeys(list(ways)[:MAX_PARTS])

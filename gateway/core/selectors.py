@@ -39,10 +39,11 @@ fit a machine word, so each segment of a topic costs a constant number of operat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from sys import getsizeof
 from typing import Final
 
 from gateway.core.errors import InvalidSelector
+from gateway.core.remembered import Remembered
 from gateway.core.topics import (
     MAX_SEGMENTS,
     SEPARATOR,
@@ -68,9 +69,18 @@ selector; nobody has been seen to need more than two."""
 ALL_PARTITIONS: Final = frozenset(range(TOPIC_PARTITIONS))
 """What a selector reaches whose topics can begin with anything."""
 
-_CACHED_SELECTORS: Final = 4096
-"""Selectors and automata kept for reuse: thousands of sessions share a few wildcards, and parsing them again at a
-failover costs more than looking them up. The longest ones would fill some 30 MiB; usual ones fill one or two."""
+_CACHED_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of selectors kept for reuse, and as many of automata: thousands of sessions share a few wildcards, and parsing
+them again at a failover costs more than looking them up. It holds some 4,000 usual ones, or 400 of the longest."""
+
+_SEGMENT_BYTES: Final = 84
+"""Bytes of a segment besides its characters: what a string begins with, and its place in a tuple."""
+
+_SELECTOR_BYTES: Final = 200
+"""Bytes of a selector besides its text and segments."""
+
+_AUTOMATON_BYTES: Final = 500
+"""Bytes of an automaton besides what it knows of literal segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +116,20 @@ def parse_selector(text: str) -> Selector:
         InvalidSelector: it breaks a rule that it shares with topic paths, has a ``*`` within a segment, or needs more
             than ``MAX_ANY`` ``**``. The message names the rule and the offender.
     """
-    return _parse(text)
+    known = _selectors.get(text)
+    return _selectors.put(text, _parse(text)) if known is None else known
 
 
-@lru_cache(maxsize=_CACHED_SELECTORS)
+def selector_bytes(selector: Selector) -> int:
+    """Tell how much memory a selector takes, or a little more."""
+    return _SELECTOR_BYTES + 2 * getsizeof(selector.text) + _SEGMENT_BYTES * len(selector.segments)
+
+
+_selectors: Final[Remembered[str, Selector]] = Remembered(
+    _CACHED_BYTES, lambda text, selector: getsizeof(text) + selector_bytes(selector)
+)
+
+
 def _parse(text: str) -> Selector:
     written = split_path(text, noun="selector", refusal=InvalidSelector)
     for segment in written:
@@ -146,6 +166,16 @@ def _canonical(written: list[str]) -> tuple[str, ...]:
     if result[0] == ANY and len(result) > 1 and result[1].startswith(SYSTEM_SIGN):
         result.insert(0, ONE)
     return tuple(result)
+
+
+def literal_prefix(selector: Selector) -> str:
+    """Return what stands in front of the first wildcard, without a separator at its end; '' if nothing does."""
+    literals: list[str] = []
+    for segment in selector.segments:
+        if segment in {ONE, ANY}:
+            break
+        literals.append(segment)
+    return SEPARATOR.join(literals)
 
 
 def begins_with_wildcard(selector: Selector) -> bool:
@@ -191,9 +221,19 @@ class Automaton:
     start: int
 
 
-@lru_cache(maxsize=_CACHED_SELECTORS)
 def automaton_of(selector: Selector) -> Automaton:
     """Make the automaton of a selector; the same object as long as it is remembered."""
+    known = _automata.get(selector.text)
+    return _automata.put(selector.text, _automaton_of(selector)) if known is None else known
+
+
+_automata: Final[Remembered[str, Automaton]] = Remembered(
+    _CACHED_BYTES,
+    lambda text, automaton: _AUTOMATON_BYTES + 2 * getsizeof(text) + 2 * _SEGMENT_BYTES * len(automaton.by_text),
+)
+
+
+def _automaton_of(selector: Selector) -> Automaton:
     by_text: dict[str, int] = {}
     literals = ones = anys = flexible = 0
     in_flexible_run = False  # read backwards, for in canonical form a run's '**' is its last segment
@@ -215,14 +255,14 @@ def automaton_of(selector: Selector) -> Automaton:
     )
 
 
-def _closed(states: int, anys: int) -> int:
+def closed(states: int, anys: int) -> int:
     """Add the states reached by letting a ``**`` stand for nothing; one step is enough, as no two are neighbours."""
     return states | ((states & anys) << 1)
 
 
 def step(states: int, leading_on: int, anys: int) -> int:
     """Use up one segment: from *leading_on* states to the next one, while ``**`` swallow it and remain."""
-    return _closed(((states & leading_on) << 1) | (states & anys), anys)
+    return closed(((states & leading_on) << 1) | (states & anys), anys)
 
 
 def matches(selector: Selector, topic: TopicPath) -> bool:
@@ -282,7 +322,7 @@ def covers(wide: Selector, narrow: Selector) -> bool:
     states = automaton.start
     for segment in narrow.segments:
         if segment == ANY:
-            states = _closed(states & automaton.flexible, anys)
+            states = closed(states & automaton.flexible, anys)
         else:
             states = step(states, automaton.ones | automaton.by_text.get(segment, 0), anys)
         if not states:

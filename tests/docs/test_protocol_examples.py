@@ -378,6 +378,7 @@ def test_the_defaults_of_what_the_welcome_announces_are_those_of_the_settings() 
         f"{settings.limit_value_bytes}",
         f"{settings.limit_requests}",
         f"{settings.limit_selections}",
+        f"{settings.limit_selection_bytes}",
         f"{settings.limit_resend_packets}",
         f"{settings.limit_resend_bytes}",
         f"{settings.window_default:g}",

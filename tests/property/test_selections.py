@@ -41,7 +41,7 @@ def test_compaction_never_changes_what_is_selected(entries: Changes, paths: list
 @given(changes, st.lists(topics(), min_size=1, max_size=10))
 def test_a_list_that_was_not_compacted_means_the_same(entries: Changes, paths: list[str]) -> None:
     selections = Selections.from_wire(f"{'+' if selects else '-'}{selector}" for selects, selector in entries)
-    assert len(selections) == len(entries)
+    assert len(selections) == len({parse_selector(selector) for _, selector in entries})
     for path in paths:
         assert selections.selects(parse_topic(path)) == naive_selects(entries, path)
 

@@ -22,6 +22,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number} value_bytes
  * @property {number} requests
  * @property {number} selections
+ * @property {number} selection_bytes
  * @property {number} resend_packets
  * @property {number} resend_bytes
  *
@@ -257,6 +258,8 @@ function readWelcome(packet) {
       value_bytes: count(limits, "value_bytes", 1),
       requests: count(limits, "requests", 1),
       selections: count(limits, "selections", 1),
+      // A limit of a later release: servers of the first do not tell it.
+      selection_bytes: optional(limits, "selection_bytes", count) ?? 0,
       resend_packets: count(limits, "resend_packets", 1),
       resend_bytes: count(limits, "resend_bytes", 1),
     },

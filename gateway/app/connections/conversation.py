@@ -195,7 +195,7 @@ class Conversation:
         self._conversations = conversations
         self._session = session
         self._link = link
-        self._meter = conversations.meter(session, link)
+        self._meter = session.meter = conversations.meter(session, link)
 
     def received(self, message: bytes) -> None:
         """See ``Receiver``."""

@@ -16,6 +16,7 @@ from gateway.core.accounts import Account, Accounts
 from gateway.core.codes import LIMIT_EXCEEDED, ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.rates import TokenBucket
+from gateway.core.selections import Selections
 from gateway.ports import NO_NEW_TOPICS, EventLog, Metrics, TurnedAway
 
 MOST_ACCOUNTS: Final = 32_768
@@ -172,17 +173,22 @@ class Limits:
         if session.account is not None:
             session.account.selections += change
 
-    def check_selections(self, session: Session, wanted: int) -> None:
-        """Check whether a session may have *wanted* selections; fewer than it has are always allowed.
+    def check_selections(self, session: Session, selections: Selections) -> None:
+        """Check whether a session may have a list of selections in place of its own.
+
+        What a limit that was lowered meanwhile allows no more stays, and may become less.
 
         Raises:
-            RequestRefused: it would have too many, its principal or the node.
+            RequestRefused: it would have too many, its principal or the node, or too many bytes of them.
         """
-        most = self._policy.limits.selections
-        if wanted > most:
-            raise self._too_many(
-                "limit_selections", f"the session would hold {wanted} selections; limits.selections is {most}", session
-            )
+        limits = self._policy.limits
+        wanted, size = len(selections), selections.text_bytes
+        if wanted > limits.selections and wanted >= len(session.selections):
+            why = f"the session would hold {wanted} selections; limits.selections is {limits.selections}"
+            raise self._too_many("limit_selections", why, session)
+        if size > limits.selection_bytes and size >= session.selections.text_bytes:
+            why = f"the session's selectors would have {size} bytes; limits.selection_bytes is {limits.selection_bytes}"
+            raise self._too_many("limit_selection_bytes", why, session)
         more = wanted - session.counted
         if not self._counts_selections or more <= 0:
             return
@@ -259,6 +265,19 @@ class Limits:
             if account is not None and account.publish_bytes is not None:
                 sizes.append((account.publish_bytes, f"rate_{subject}_publish_bytes"))
         return Meter(packets, sizes) if packets or sizes else None
+
+    def charge_work(self, session: Session, effort: float) -> None:
+        """Charge a session's budget of packets for requests that cost more than others (P20).
+
+        Until that is paid off its next selection rests; and with the next packets that it sends, reading pauses.
+
+        Args:
+            session: whose requests they are.
+            effort: packets that could have been served in that time.
+        """
+        if session.meter is not None and effort > 0:
+            now = self._clock.monotonic()
+            session.rests_until = now + session.meter.charge_work(now, effort)
 
     def slowed(self, session: Session, meter: Meter, pause: float) -> str | None:
         """Count that reading pauses.

@@ -48,6 +48,18 @@ class Meter:
                 pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])
         return pause
 
+    def charge_work(self, now: float, effort: float) -> float:
+        """Charge what packets that were charged already have turned out to cost besides.
+
+        Args:
+            now: seconds.
+            effort: packets that could have been served in that time.
+
+        Returns:
+            Seconds for which nothing like it should be done.
+        """
+        return self.packets(now, effort)
+
     def exceeded(self, now: float) -> str:
         """Name the limit for which the pause is longest."""
         return max((*self._packets, *self._bytes), key=lambda each: each[0].charge(now, 0))[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Final, TypeAlias
 
 from gateway.core.codec.fields import (
@@ -186,7 +186,11 @@ def _welcome(packet: Object) -> Welcome:
         ping_interval=read_seconds(packet, "ping_interval"),
         ping_timeout=read_seconds(packet, "ping_timeout"),
         replicated=read_flag(packet, "replicated"),
-        limits=Limits(**{each.name: read_count(limits, each.name, least=1) for each in fields(Limits)}),
+        limits=Limits(
+            **{each.name: read_count(limits, each.name, least=1) for each in fields(Limits) if each.default is MISSING},
+            # A limit of a later release: servers of the first do not tell it.
+            selection_bytes=read_optional_count(limits, "selection_bytes", 0) or 0,
+        ),
         backoff=_backoff(packet),
         properties=read_texts(packet, "properties"),
         selections=_read_list(packet, "selections") or (),

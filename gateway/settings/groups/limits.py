@@ -37,7 +37,13 @@ class LimitSettings:
         Whole("selections", 1, 1_000_000),
         1000,
         "Entries in a session's list of selections.",
-        reason="All of them are written again at each change; wildcards make long lists needless.",
+        reason="All of them are read when the session fails over; wildcards make long lists needless.",
+    )
+    limit_selection_bytes: int = setting(
+        Bytes(1024, 1024**3),
+        64 * 1024,
+        "Bytes of the selectors in a session's list of selections, each with its sign.",
+        reason="As many entries as limit_selections allows, of 64 bytes each; the list goes into every welcome.",
     )
     limit_resend_packets: int = setting(
         Whole("packets", 1, 1_000_000),

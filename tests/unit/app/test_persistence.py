@@ -1,20 +1,28 @@
-"""Which sessions a node writes again: those that were stored in another generation, or under a lease that lapsed."""
+"""Which sessions a node writes again: those that were stored in another generation, or under a lease that lapsed.
+
+And what it writes of a list of selections.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from gateway.app.clock import Clock
 from gateway.app.context import Context
 from gateway.app.persistence import Persistence
 from gateway.app.session import Saved, Session
 from gateway.core.frozen import SessionPolicy
+from gateway.core.selections import Selections
+from gateway.core.selectors import parse_selector
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
-from gateway.ports import Restored, SessionChanges, SessionRecord
+from gateway.ports import GridUnavailable, Restored, SelectionChanges, SessionChanges, SessionRecord
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
 POLICY = SessionPolicy(
@@ -113,3 +121,93 @@ async def test_a_change_that_meets_a_restore_has_the_session_written_again() -> 
     stores.change = change
     await persistence.change(session, SessionChanges())
     assert persistence.must_restore(session)
+
+
+# --- Lists of selections: what changes is written, and in doubt all of it ------------------------------------------
+
+
+class Changes:
+    """Takes the place of ``change``: notes what is written, and lets something happen meanwhile."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.written: list[SessionChanges] = []
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        stores: Any = grid
+        stores.change = self._change
+
+    async def _change(self, _right: object, changes: SessionChanges) -> None:
+        self.written.append(changes)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+
+    def last(self) -> object:
+        return self.written[-1].selection_changes or self.written[-1].selections
+
+
+def selected(session: Session, *texts: str) -> Selections:
+    for text in texts:
+        session.selections = session.selections.select(parse_selector(text))
+    return session.selections
+
+
+async def test_one_entry_of_a_list_is_written_as_one() -> None:
+    grid, persistence, session = bench()
+    changes = Changes(grid)
+    await persistence.select(session, selected(session, "a/b", "b/**"))
+    assert changes.last() == SelectionChanges(added=("+a/b", "+b/**"))
+    for number in range(40):
+        await persistence.select(session, selected(session, f"c/{number}"))
+        assert changes.last() == SelectionChanges(added=(f"+c/{number}",))
+    await persistence.select(session, selected(session, "a/*"))
+    assert changes.last() == SelectionChanges(removed=("a/b",), added=("+a/*",))
+
+
+async def test_a_list_is_written_whole_where_nobody_knows_what_the_grid_holds() -> None:
+    grid, persistence, session = bench()
+    changes = Changes(grid)
+
+    async def lose_the_answer() -> None:
+        raise GridUnavailable("no answer")
+
+    async def restore() -> None:
+        await persistence.restore([session])
+
+    await persistence.select(session, selected(session, "a"))
+    changes.meanwhile = lose_the_answer
+    with pytest.raises(GridUnavailable):
+        await persistence.select(session, selected(session, "b"))
+    changes.meanwhile = None
+    await persistence.select(session, selected(session, "c"))
+    assert changes.last() == ("+a", "+b", "+c"), "it may have the second entry or not"
+    await persistence.restore([session])
+    await persistence.select(session, selected(session, "d"))
+    assert changes.last() == ("+a", "+b", "+c", "+d")
+    await persistence.select(session, selected(session, "e"))
+    assert changes.last() == SelectionChanges(added=("+e",))
+    changes.meanwhile = restore
+    await persistence.select(session, selected(session, "f"))
+    changes.meanwhile = None
+    await persistence.restore([session])  # as the recovery does with what is marked
+    await persistence.select(session, selected(session, "g"))
+    assert changes.last() == ("+a", "+b", "+c", "+d", "+e", "+f", "+g"), "the restore may have come behind the sixth"
+
+
+async def test_a_list_is_written_whole_into_a_grid_that_may_have_gone_back() -> None:
+    grid, persistence, session = bench()
+    changes = Changes(grid)
+    await persistence.select(session, selected(session, "a"))
+    grid.generation = GridGeneration(2)
+    await persistence.select(session, selected(session, "b"))
+    assert changes.last() == ("+a", "+b")
+
+
+async def test_what_a_claim_returned_is_known_to_be_in_the_grid() -> None:
+    grid, persistence, session = bench()
+    changes = Changes(grid)
+    held = selected(session, "a", "b")
+    record = replace(session.record(), selections=("+a", "+b"))
+    session.take_over(record, saved=persistence.saved)
+    assert session.selections is held, "the very list that is here, with all that was made of it"
+    session.take_over(replace(record, selections=("+b", "+x")), saved=persistence.saved)
+    await persistence.select(session, selected(session, "c"))
+    assert changes.last() == SelectionChanges(added=("+c",))

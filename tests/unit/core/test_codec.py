@@ -74,6 +74,7 @@ WELCOME: dict[str, Any] = {
         "value_bytes": 32768,
         "requests": 100,
         "selections": 1000,
+        "selection_bytes": 65536,
         "resend_packets": 1000,
         "resend_bytes": 1000000,
     },

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
 from weakref import ref
 
 import pytest
 
-from gateway.core import permissions as module
+from gateway.core import rule_sets, selectors
 from gateway.core.errors import InvalidSelector
-from gateway.core.permissions import ADMIN_ACTIONS, OPEN, Permissions, Policy, Role, parse_template
+from gateway.core.permissions import (
+    ADMIN_ACTIONS,
+    OPEN,
+    REMEMBERED_BYTES,
+    Permissions,
+    Policy,
+    Role,
+    parse_template,
+)
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.selector_sets import is_covered
-from gateway.core.selectors import Selector, parse_selector
+from gateway.core.selectors import parse_selector
 from gateway.core.types import TopicPath
+from gateway.core.work import Work
 
 
 def role(*, select: tuple[str, ...] = (), publish: tuple[str, ...] = (), **others: frozenset[str]) -> Role:
@@ -76,16 +84,22 @@ def test_sessions_with_the_same_roles_and_values_share_permissions_which_go_with
     assert gone() is None
 
 
-def test_answers_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_REMEMBERED", 2)
-    some = permissions("a/**", publish=("a/**",))
-    for number in range(5):
-        assert some.may_publish(TopicPath(f"a/{number}"))
-        assert some.may_receive(TopicPath(f"a/{number}"))
-        assert not some.may_select(parse_selector(f"b/{number}"))
-    assert len(some._may_publish) <= 2
-    assert len(some._may_receive) <= 2
-    assert len(some._may_select) <= 2
+def test_answers_remembered_are_bounded_in_bytes() -> None:
+    """The longest of what clients make up, far more of it than is remembered."""
+    some = permissions("a/**", "*/*/*", "*/*/*/*/**", publish=("a/**",))
+    for number in range(3000):
+        long = f"{number}-{'x' * 1000}"
+        assert some.may_publish(TopicPath(f"a/{long}"))
+        assert some.may_receive(TopicPath(f"a/{long}"))
+        assert some.may_select(parse_selector(f"{number}/{'x' * 1000}/*/**"))
+    for remembered, most in (
+        (some._may_publish, REMEMBERED_BYTES),
+        (some._may_receive, REMEMBERED_BYTES),
+        (some._select._answers, rule_sets.REMEMBERED_BYTES),
+        (selectors._selectors, selectors._CACHED_BYTES),
+        (selectors._automata, selectors._CACHED_BYTES),
+    ):
+        assert 0 < remembered.measured() <= most
 
 
 def test_without_a_policy_everything_is_allowed_but_the_system_s() -> None:
@@ -99,23 +113,20 @@ def test_without_a_policy_everything_is_allowed_but_the_system_s() -> None:
     assert OPEN.admin_actions(["everybody"]) == frozenset()
 
 
-def test_who_may_select_everything_is_judged_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def search(narrow: Selector, wide: Iterable[Selector]) -> bool:
-        asked.append(narrow.text)
-        return is_covered(narrow, wide)
-
-    monkeypatch.setattr(module, "is_covered", search)
+def test_who_may_select_everything_is_judged_without_a_search() -> None:
     everything = permissions("**", "$gateway/nodes/*")
     assert everything.selects_all
     texts = ("**", "*", "a", "a/**", "*/a", "**/a", "*/$a", "$gateway/**", "$gateway/nodes/n1", "$gateway/nodes/*")
+    searched: set[str] = set()
     for selector in map(parse_selector, texts):
-        assert everything.may_select(selector) == is_covered(selector, everything.select)
+        work = Work()
+        assert everything.may_select(selector, work) == is_covered(selector, everything.select)
+        if work.taken:
+            searched.add(selector.text)
     usual = Selections.from_wire(["+a", "+**/b", "-$gateway/x"])
-    assert everything.narrow(usual, most=100) == (usual, ())
+    assert everything.narrow(usual, most=100, most_bytes=1000, work=Work(0)) == (usual, ())
     assert narrowed(["+a", "+$gateway/**"], "**", "$gateway/nodes/*") == (["+a", "+$gateway/nodes/*"], ["$gateway/**"])
-    assert set(asked) == {"$gateway/**", "$gateway/nodes/n1", "$gateway/nodes/*"}
+    assert searched == {"$gateway/**", "$gateway/nodes/n1", "$gateway/nodes/*"}
 
 
 # --- Administrators ---------------------------------------------------------------------------------------------------
@@ -183,14 +194,14 @@ def test_templates_are_selectors(text: str) -> None:
 # --- What is left of a list -------------------------------------------------------------------------------------------
 
 
-def narrowed(wire: list[str], *select: str, most: int = 100) -> tuple[list[str], list[str]]:
-    left, withdrawn = permissions(*select).narrow(Selections.from_wire(wire), most=most)
+def narrowed(wire: list[str], *select: str, most: int = 100, most_bytes: int = 1000) -> tuple[list[str], list[str]]:
+    left, withdrawn = permissions(*select).narrow(Selections.from_wire(wire), most=most, most_bytes=most_bytes)
     return list(left.to_wire()), texts(*withdrawn)
 
 
 def test_a_list_that_is_allowed_stays_the_very_same() -> None:
     selections = Selections.from_wire(["+a/**", "-a/secret"])
-    left, withdrawn = permissions("a/**").narrow(selections, most=100)
+    left, withdrawn = permissions("a/**").narrow(selections, most=100, most_bytes=100)
     assert left is selections
     assert withdrawn == ()
 
@@ -210,8 +221,25 @@ def test_the_part_has_to_have_room_in_the_list() -> None:
     assert narrowed(["+a/*", "+b"], "b", *many, most=5) == (["+b"], ["a/*"])
 
 
+def test_the_part_has_to_have_room_in_the_bytes_of_the_list() -> None:
+    assert narrowed(["+a/*", "+b"], "b", "a/long-1", "a/long-2", most_bytes=20) == (
+        ["+a/long-1", "+a/long-2", "+b"],
+        ["a/*"],
+    )
+    assert narrowed(["+a/*", "+b"], "b", "a/long-1", "a/long-2", most_bytes=19) == (["+b"], ["a/*"])
+
+
+def test_what_cannot_be_judged_with_the_work_counts_as_not_allowed() -> None:
+    selections = Selections.from_wire([f"+a/{number}/**" for number in range(50)])
+    rules = permissions("a/*", "a/*/*/**")
+    assert permissions("a/*", "a/*/*/**").narrow(selections, most=100, most_bytes=10_000) == (selections, ())
+    left, withdrawn = rules.narrow(selections, most=100, most_bytes=10_000, work=Work(200))
+    assert 0 < len(withdrawn) < 50
+    assert {f"+{each}" for each in withdrawn}.isdisjoint(left.to_wire())
+
+
 def test_nothing_is_left_of_nothing() -> None:
-    assert permissions().narrow(NOTHING, most=1) == (NOTHING, ())
+    assert permissions().narrow(NOTHING, most=1, most_bytes=1) == (NOTHING, ())
 
 
 def test_the_allowed_part_of_a_selector_is_named() -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.entry_index import FEW_WILDCARDS, Entry
 from gateway.core.errors import InvalidSelector
-from gateway.core.selections import FEW_WILDCARDS, NOTHING, Entry, Selections
+from gateway.core.selections import NOTHING, Selections
 from gateway.core.selectors import ALL_PARTITIONS, parse_selector
 from gateway.core.topics import parse_topic, topic_partition
 
