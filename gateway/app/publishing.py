@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from sys import getsizeof
 from typing import Final
 
 from gateway.app.authorisation import Authorisation
@@ -17,12 +17,13 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Publish
+from gateway.core.remembered import PLACE_BYTES, Remembered
 from gateway.core.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import Fenced, GridRefused, Operation, PublishCommand, Published, SessionChanges
 
-KNOWN_TOPICS: Final = 65_536
-"""Topics whose check and partition are remembered: some 10 MB, for the ones that are published most."""
+KNOWN_TOPIC_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of topics whose check and partition are remembered: some 65,000 usual ones, those that are published most."""
 
 
 def too_large(request: Publish, largest: int) -> RequestRefused:
@@ -55,7 +56,9 @@ class Publishing:
         self._persistence = persistence
         self._delivery = delivery
         self._authorisation = authorisation
-        self._place = lru_cache(KNOWN_TOPICS)(self._find_place)
+        self._places: Remembered[str, tuple[TopicPath, int]] = Remembered(
+            KNOWN_TOPIC_BYTES, lambda text, _: getsizeof(text) + PLACE_BYTES
+        )
 
     async def publish(self, session: Session, run: Sequence[Publish]) -> None:
         """Publish a run; refusals are answered only when the fate of the others is known, so that they come once.
@@ -116,6 +119,10 @@ class Publishing:
                 touched.add(partition)
                 commands.append(PublishCommand(right, request.request, settled, topic, request.value, stored, most))
         return commands
+
+    def _place(self, text: str) -> tuple[TopicPath, int]:
+        known = self._places.get(text)
+        return self._places.put(text, self._find_place(text)) if known is None else known
 
     def _find_place(self, text: str) -> tuple[TopicPath, int]:
         """Validate a topic and tell its partition; see ``parse_topic``."""

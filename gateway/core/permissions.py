@@ -63,6 +63,9 @@ REMEMBERED_BYTES: Final = 512 * 1024
 """Bytes of answers about topics that are remembered per set of permissions, and as many again for what may be received:
 some 2,000 usual topics. What is asked beyond that is found anew, at some microseconds each."""
 
+SELECTOR_BYTES: Final = 256 * 1024
+"""Bytes of answers about selectors, likewise: some 1,000 usual ones. They are judged again at each resume."""
+
 STEPS_PER_ENTRY: Final = 8
 """Steps that the judgement of a whole list may take for each entry, besides those of one request. A rule that covers an
 entry is found in fewer; a list of 1,000 is judged in less than the time that reading it takes."""
@@ -184,6 +187,7 @@ class Permissions:
         "__weakref__",
         "_may_publish",
         "_may_receive",
+        "_may_select",
         "_publish",
         "_select",
         "properties",
@@ -210,6 +214,7 @@ class Permissions:
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
         self.selects_all = any(each.text == ANY for each in self.select)
+        self._may_select: Remembered[str, bool] = Remembered(SELECTOR_BYTES, _bytes_of_topic)
         self._may_publish: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
         self._may_receive: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
 
@@ -225,9 +230,16 @@ class Permissions:
             selector: which topics.
             work: what the judgement may cost; the usual if it is None.
         """
-        if self.selects_all and not is_reserved(selector.text):
+        text = selector.text
+        if self.selects_all and not is_reserved(text):
             return True
-        return self._select.covers(selector, Work() if work is None else work)
+        known = self._may_select.get(text)
+        if known is None:
+            work = Work() if work is None else work
+            known = self._select.covers(selector, work)
+            if known or not work.is_spent:
+                self._may_select.put(text, known)
+        return known
 
     def allowed(self, selector: Selector, work: Work | None = None, *, most: int = MAX_PARTS) -> Common:
         """Find the part of a selector that may be selected, or what of it is found with the work, in *most* parts."""

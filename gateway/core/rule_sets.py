@@ -11,17 +11,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.core.literal_ranges import matched
-from gateway.core.remembered import Remembered
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selector_sets import MAX_PARTS, Common, are_all_matched, common
-from gateway.core.selectors import ANY, ONE, Selector, parse_selector, selector_bytes
+from gateway.core.selectors import ANY, ONE, Selector, matches, parse_selector
 from gateway.core.topics import SEPARATOR
 from gateway.core.types import TopicPath
 from gateway.core.work import Work, WorkSpent
 
-REMEMBERED_BYTES: Final = 256 * 1024
-"""Bytes of answers about selectors that took a search, for one set of rules: some hundreds. Such a selector is judged
-again at each resume of its session."""
+FEW_RULES: Final = 4
+"""Rules that are tried one by one; a map costs 3 µs per topic, however many."""
 
 
 class RuleSet:
@@ -35,7 +33,7 @@ class RuleSet:
         selectors: of both.
     """
 
-    __slots__ = ("__weakref__", "_answers", "_base", "_literals", "_map", "_patterns", "selectors")
+    __slots__ = ("__weakref__", "_base", "_literals", "_map", "_patterns", "selectors")
 
     def __init__(self, selectors: Iterable[Selector], base: RuleSet | None = None) -> None:
         own = tuple(dict.fromkeys(selectors))
@@ -46,12 +44,11 @@ class RuleSet:
             self._map.setdefault(each, lambda selector: selector)
         self._literals = sorted(each.text for each in own if each.literal)
         self._patterns = any(not each.literal for each in own)
-        self._answers: Remembered[Selector, bool] = Remembered(
-            REMEMBERED_BYTES, lambda selector, _: selector_bytes(selector)
-        )
 
     def matches(self, topic: TopicPath) -> bool:
         """Tell whether a rule matches a topic."""
+        if len(self.selectors) <= FEW_RULES:
+            return any(matches(each, topic) for each in self.selectors)
         return bool(self._map.match(topic)) or (self._base is not None and self._base.matches(topic))
 
     def covers(self, selector: Selector, work: Work) -> bool:
@@ -64,13 +61,10 @@ class RuleSet:
                 return self.matches_within(TopicPath(selector.text), work)
             if self.one_covers(selector, work):
                 return True
-            known = self._answers.get(selector)
-            if known is not None:
-                return known
             if not all(self.matches_within(topic, work) for topic in _witnesses(selector)):
                 return False
             meeting = self._in_order(self.meeting(selector, work), work)
-            return self._answers.put(selector, are_all_matched(selector, meeting, work=work))
+            return are_all_matched(selector, meeting, work=work)
         except WorkSpent:
             return False
 

@@ -169,6 +169,8 @@ class Selections:
         """
         if older is self:
             return ListChanges((), ())
+        if len(older) == 0:
+            return ListChanges((), self.entries)
         made = older.version.difference_to(self.version)
         if made is None or any(each.rank < older.version.next_rank for each in made.put):
             return self._differences(older)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from sys import getsizeof
 from typing import Any, Final, Protocol
 
 from gateway.adapters.redis.batcher import abandon
@@ -40,6 +41,9 @@ _PLAIN_FIELDS: Final = 2
 
 _KNOWN_TOPICS: Final = 65_536
 """Decoded topic names that are kept; then the memory of them starts anew."""
+
+_KNOWN_TOPIC_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of those names, likewise: clients choose how long topics are."""
 
 
 class _Follow:
@@ -126,6 +130,7 @@ class RedisTail:
         self._readers: list[Reader] = []
         self._task: asyncio.Task[None] | None = None
         self._names: dict[bytes, TopicPath] = {}
+        self._name_bytes = 0
         link.when_writes_are_lost(self._lose_all)
         metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
 
@@ -289,8 +294,9 @@ class RedisTail:
     def _values(self, partition: int, entries: Sequence[Any]) -> tuple[TopicValue, ...]:
         """Read entries; the hottest loop of a node that only delivers."""
         names = self._names
-        if len(names) > _KNOWN_TOPICS:
+        if len(names) > _KNOWN_TOPICS or self._name_bytes > _KNOWN_TOPIC_BYTES:
             names.clear()
+            self._name_bytes = 0
         prefix = f"{partition}-"
         values: list[TopicValue] = []
         for number, fields in entries:
@@ -298,6 +304,7 @@ class RedisTail:
             topic = names.get(raw)
             if topic is None:
                 topic = names[raw] = TopicPath(raw.decode())
+                self._name_bytes += len(raw) + getsizeof(topic)
             version, _, value = fields[1].partition(b" ")
             event = number if len(fields) == _PLAIN_FIELDS else fields[3]
             values.append(TopicValue(topic, Version(int(version)), EventId(prefix + event.decode()), value))

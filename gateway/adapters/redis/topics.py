@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
+from sys import getsizeof
 from typing import Any, Final
 
 from gateway.adapters.redis import scripts
@@ -11,6 +12,7 @@ from gateway.adapters.redis.batcher import fresh
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
+from gateway.core.remembered import Remembered
 from gateway.core.topics import topic_partition
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
 from gateway.core.versions import least_version
@@ -56,7 +58,10 @@ _LARGEST_CURSOR: Final = 2**64 - 1
 """Redis refuses a cursor that does not fit an unsigned number of 64 bits."""
 
 _CACHED: Final = 65_536
-"""Topics and sessions whose partition or hash is kept ready: some 10 MB, for the ones that publish most."""
+"""Sessions whose hash is kept ready: some 10 MB, for the ones that publish most."""
+
+_CACHED_BYTES: Final = 10 * 1024 * 1024
+"""Bytes of topics whose partition is kept ready: some 60,000 usual ones."""
 
 
 _NOT_CREATED: Final = (b"-", b"+")
@@ -144,7 +149,8 @@ class RedisTopics:
         self._link = link
         self._batcher = link.batcher
         self._keys = keys
-        self._partition = lru_cache(_CACHED)(lambda topic: topic_partition(topic, depth))
+        self._depth = depth
+        self._partitions: Remembered[TopicPath, int] = Remembered(_CACHED_BYTES, lambda topic, _: getsizeof(topic))
         self._short = lru_cache(_CACHED)(short_hash)
         # The newest request of each session and partition that is on its way to the grid: the next one names it as its
         # predecessor, so that a request which Redis refused cannot be overtaken and then look like an executed one.
@@ -257,6 +263,10 @@ class RedisTopics:
         return sum(replies)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _partition(self, topic: TopicPath) -> int:
+        known = self._partitions.get(topic)
+        return self._partitions.put(topic, topic_partition(topic, self._depth)) if known is None else known
 
     def _parts(self, commands: Sequence[PublishCommand]) -> list[_Part]:
         """Sort publishes by partition, so that those in one stay in order."""

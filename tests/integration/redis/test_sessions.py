@@ -23,6 +23,7 @@ from gateway.ports import (
     PublishCommand,
     Published,
     Restored,
+    SelectionChanges,
     SessionChanges,
     SessionRecord,
 )
@@ -383,3 +384,30 @@ async def test_what_was_acknowledged_is_there_after_the_grid_was_gone(harmed: Be
         found = await grid.sessions.find(record.id)
         assert found is not None
         assert acknowledged[record.id] <= int(found.properties["number"]) <= asked[record.id]
+
+
+async def test_a_list_that_a_node_of_the_first_release_wrote_is_read_and_becomes_entries(bench: Bench) -> None:
+    """Sessions outlive a deploy, and so do lists in the form of before."""
+    n1, n2 = await bench.grid(N1), await bench.grid(N2)
+    record = session_record(selections=("+x", "+a/**"))
+    await n1.sessions.create(record)
+    key = n1.sessions._keys.session(record.id)
+    await bench.server.call("HSET", key, "selections", '["+a/**", "-a/b", "+c"]')
+    assert await n1.sessions.find(record.id) == replace(record, selections=("+a/**", "-a/b", "+c")), (
+        "where it is, it is the whole list"
+    )
+    claimed = await n2.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    assert isinstance(claimed, Claimed)
+    assert claimed.record.selections == ("+a/**", "-a/b", "+c")
+    changes = SessionChanges(selection_changes=SelectionChanges(removed=("a/b",), added=("+d",)))
+    for _ in range(2):
+        await n2.sessions.change(right_of(claimed.record), changes)
+        found = await n1.sessions.find(record.id)
+        assert found is not None
+        assert found.selections == ("+a/**", "+c", "+d")
+    assert await bench.server.call("HEXISTS", key, "selections") == 0
+    await bench.server.call("HSET", key, "selections", '["+q"]')
+    await n2.sessions.change(right_of(claimed.record), SessionChanges(selections=("+r", "+q")))
+    found = await n1.sessions.find(record.id)
+    assert found is not None
+    assert found.selections == ("+r", "+q")

@@ -7,12 +7,13 @@ from weakref import ref
 
 import pytest
 
-from gateway.core import rule_sets, selectors
+from gateway.core import selectors
 from gateway.core.errors import InvalidSelector
 from gateway.core.permissions import (
     ADMIN_ACTIONS,
     OPEN,
     REMEMBERED_BYTES,
+    SELECTOR_BYTES,
     Permissions,
     Policy,
     Role,
@@ -95,7 +96,7 @@ def test_answers_remembered_are_bounded_in_bytes() -> None:
     for remembered, most in (
         (some._may_publish, REMEMBERED_BYTES),
         (some._may_receive, REMEMBERED_BYTES),
-        (some._select._answers, rule_sets.REMEMBERED_BYTES),
+        (some._may_select, SELECTOR_BYTES),
         (selectors._selectors, selectors._CACHED_BYTES),
         (selectors._automata, selectors._CACHED_BYTES),
     ):
