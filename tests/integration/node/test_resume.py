@@ -10,8 +10,11 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.memory.sessions import MemorySessionStore
+from gateway.app import delivery
+from gateway.app.replicas import Partition
 from gateway.core.codes import ErrorCode
-from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.selectors import Selector
+from gateway.core.types import SessionId, TokenGeneration, TopicPath
 from gateway.ports import Ownership, SessionChanges, SessionGone
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
@@ -290,6 +293,38 @@ async def test_a_node_that_has_the_values_at_hand_sends_them_with_the_welcome(
     assert {each["topic"]: each["value"] for each in updates} == {"a/x": "a/x", "a/y": "a/y", "b/x": "b/x"}
     assert all(each["snapshot"] for each in updates)
     assert (news["topic"], news["value"], news.get("snapshot", False)) == ("a/x", "news", False)
+    await holder.cut()
+
+
+async def test_a_session_of_many_selectors_is_not_searched_for_without_a_pause(
+    n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P20: selectors that match nothing find no values at which the search would end; there is a bound for that."""
+    selectors = ["a/*", *(f"*/{number}/x" for number in range(20))]
+    holder, _ = await opened(n2, {"type": "subscribe", "selector": "**"})
+    raw, welcome = await opened(n1, *({"type": "subscribe", "selector": each} for each in selectors))
+    for topic in ("a/x", "a/y", "b/x"):
+        await publish(n1, topic, topic)
+    await eventually(lambda: sum(len(each.values) for each in n2.gateway.node.sessions.delivery.replicas) == 3)
+    await raw.cut()
+    searched: list[str] = []
+    search = Partition.matching
+
+    def counted(partition: Partition, selector: Selector) -> tuple[TopicPath, ...] | None:
+        if partition.values and not partition.knows(selector):
+            searched.append(selector.text)
+        return search(partition, selector)
+
+    monkeypatch.setattr(Partition, "matching", counted)
+    monkeypatch.setattr(delivery, "SEARCHED_AT_ONCE", 10)
+
+    async with RawClient(n2.url) as back:
+        again = await back.resume(welcome["token"], attempt=1)
+        updates = [await back.expect("update") for _ in range(2)]
+
+    assert again["selections"] == [f"+{each}" for each in selectors]
+    assert {each["topic"] for each in updates} == {"a/x", "a/y"}
+    assert 0 < len(searched) <= 10
     await holder.cut()
 
 
