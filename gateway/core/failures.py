@@ -1,0 +1,48 @@
+"""Who failed often recently, in bounded memory: addresses and principals whose credentials were refused.
+
+Nothing here reads a clock; times are seconds of one that does not go back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from gateway.core.rates import TokenBucket
+
+FORGIVEN: Final = 10
+"""Failures that count as mistakes: a person who mistypes a secret, or a program that starts with an old one, has
+fewer."""
+
+FORGIVEN_PER_SECOND: Final = 0.2
+"""How fast failures are forgotten: after a minute nothing is left, and an address that goes on failing stays known."""
+
+MOST_REMEMBERED: Final = 4096
+"""Names that are remembered, those that failed last: some 1 MB. Each of them has cost a verification."""
+
+
+class Failures:
+    """Counts failures by name. Being known for them refuses nobody; it says who goes behind whom.
+
+    A success forgives nothing: whoever has one good secret could fail as often as it likes in between. What was failed
+    beyond the forgiven ones is not counted either, so that everybody is forgiven a minute after the last failure.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def failed(self, name: str, now: float) -> None:
+        """Somebody of this name has failed."""
+        bucket = self._buckets.pop(name, None) or TokenBucket(FORGIVEN_PER_SECOND, FORGIVEN)
+        self._buckets[name] = bucket
+        if len(self._buckets) > MOST_REMEMBERED:
+            self._buckets.popitem(last=False)
+        bucket.take(now)
+
+    def often(self, name: str, now: float) -> bool:
+        """Tell whether one more failure would not be forgiven."""
+        bucket = self._buckets.get(name)
+        return bucket is not None and bucket.wait(now) > 0

@@ -1,0 +1,222 @@
+"""Who is verified next, in virtual time (P20)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.failures import FORGIVEN
+from gateway.core.verification_queue import FailureRanks, VerificationQueue
+
+PATIENCE = 2.0
+MOST = 64
+PLACES = 2
+HASH = 0.2
+"""Seconds of one verification: two places do ten a second."""
+
+
+def queue(ranks: FailureRanks | None = None, *, most: int = MOST) -> VerificationQueue[str]:
+    return VerificationQueue(most=most, patience=PATIENCE, ranks=ranks or FailureRanks())
+
+
+def put(line: VerificationQueue[str], *items: str, now: float = 0.0) -> list[str | None]:
+    """Let items wait that are called ``address/principal/number``."""
+    left = []
+    for item in items:
+        address, principal, *_ = item.split("/")
+        left.append(line.put(item, address=address, principal=principal, now=now))
+    return left
+
+
+def take_all(line: VerificationQueue[str], now: float = 0.0) -> list[str]:
+    taken: list[str] = []
+    while (item := line.take(now)) is not None:
+        taken.append(item)
+    return taken
+
+
+def fail(ranks: FailureRanks, address: str, principal: str, *, times: int = FORGIVEN, now: float = 0.0) -> None:
+    for _ in range(times):
+        ranks.failed(address, principal, now)
+
+
+def test_addresses_take_turns_and_so_do_principals_within_one() -> None:
+    line = queue()
+    put(line, "a/x/1", "a/x/2", "a/x/3", "a/y/1", "b/x/1", "b/x/2", "c/z/1")
+
+    assert take_all(line) == ["a/x/1", "b/x/1", "c/z/1", "a/y/1", "b/x/2", "a/x/2", "a/x/3"]
+    assert len(line) == 0
+
+
+def test_who_comes_alone_does_not_wait_for_all_of_a_crowd() -> None:
+    line = queue()
+    put(line, *(f"crowd/p{number}/1" for number in range(50)), "alone/p/1")
+
+    assert take_all(line).index("alone/p/1") == 1
+
+
+def test_who_failed_often_goes_behind_but_is_not_forgotten() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "")
+    line = queue(ranks)
+    put(line, *(f"bad/p{number}/1" for number in range(20)), *(f"good{number}/p/1" for number in range(30)))
+
+    first = take_all(line)[:40]
+
+    assert Counter(item.startswith("good") for item in first) == {True: 30, False: 10}
+    assert [item.startswith("good") for item in first[:4]] == [True, True, True, False]
+
+
+def test_a_principal_whose_secret_is_tried_goes_behind_others_and_before_failing_addresses() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "alice")
+    line = queue(ranks)
+    put(line, "bad/bob/1", "good/alice/1", "good/bob/1")
+
+    assert take_all(line) == ["good/bob/1", "good/alice/1", "bad/bob/1"]
+
+
+def test_nobody_in_particular_is_no_principal_that_fails() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "")
+    assert (ranks.of("good", "", 0.0), ranks.of("bad", "", 0.0)) == (0, 2)
+
+
+def test_who_fails_while_more_of_it_waits_goes_behind_from_then_on() -> None:
+    ranks = FailureRanks()
+    line = queue(ranks)
+    put(line, *(f"bad/p{number}/1" for number in range(5)), "good/p/1", "good/p/2")
+    fail(ranks, "bad", "")
+
+    assert take_all(line)[:2] == ["good/p/1", "good/p/2"]
+
+
+def test_a_full_queue_refuses_the_newest_of_who_takes_the_most() -> None:
+    line = queue(most=4)
+    assert put(line, "a/x/1", "a/x/2", "a/y/1", "b/x/1") == [None] * 4
+    assert put(line, "c/z/1") == ["a/x/2"]
+    assert put(line, "d/z/1") == ["a/y/1"]
+    assert put(line, "e/z/1") == ["e/z/1"], "all take as much: the newest"
+    assert put(line, "d/z/2") == ["d/z/2"]
+    assert sorted(take_all(line)) == ["a/x/1", "b/x/1", "c/z/1", "d/z/1"]
+
+
+def test_a_full_queue_refuses_who_failed_often_before_a_crowd_that_did_not() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "")
+    line = queue(ranks, most=4)
+    put(line, "bad/x/1", "crowd/x/1", "crowd/y/1", "crowd/z/1")
+
+    assert put(line, "crowd/w/1") == ["bad/x/1"]
+    assert put(line, "bad/x/2") == ["bad/x/2"]
+
+
+def test_nobody_waits_for_longer_than_its_patience() -> None:
+    line = queue()
+    put(line, "a/x/1", now=0.0)
+    put(line, "b/x/1", now=1.0)
+    assert line.until == PATIENCE
+    assert line.impatient(PATIENCE - 0.1) == []
+    assert line.impatient(PATIENCE) == ["a/x/1"]
+    assert line.until == PATIENCE + 1.0
+    line.remove("b/x/1")
+    line.remove("b/x/1")
+    assert line.until is None
+    assert not line
+    assert line.take(2.0) is None
+
+
+ATTACKERS: dict[str, Callable[[int], tuple[str, str]]] = {
+    "one principal": lambda number: ("bad", "alice"),
+    "random principals": lambda number: ("bad", f"p{number}"),
+    "many addresses, one principal": lambda number: (f"bad{number % 5}", "alice"),
+}
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+def test_logins_from_elsewhere_get_in_at_once_while_an_attacker_fails_without_end(attacker: str) -> None:
+    """Fifteen wrong attempts a second for a minute, and an honest login every second; two places do ten a second."""
+    ranks = FailureRanks()
+    line = queue(ranks)
+    numbers = count()
+    arrivals = [(each / 15, next(numbers), "wrong", *ATTACKERS[attacker](each)) for each in range(15 * 60)]
+    arrivals += [(1.0 + each, next(numbers), "honest", f"home{each}", f"user{each}") for each in range(59)]
+    events: list[tuple[float, int, str, str, str]] = sorted(arrivals)
+    free, refused, waits, served = PLACES, Counter[str](), [], Counter[str]()
+    came: dict[str, float] = {}
+    while events:
+        now, _, kind, address, principal = heapq.heappop(events)
+        if kind.startswith("done"):
+            free += 1
+            served[kind] += 1
+            if kind == "done wrong":
+                ranks.failed(address, principal, now)
+        else:
+            item = f"{address}/{principal}/{kind} {now}"
+            came[item] = now
+            for left in put(line, item, now=now):
+                if left is not None:
+                    refused[left.split("/")[2].split()[0]] += 1
+        for late in line.impatient(now):
+            refused[late.split("/")[2].split()[0]] += 1
+        while free and (turn := line.take(now)) is not None:
+            free -= 1
+            address, principal, what = turn.split("/")
+            kind = what.split()[0]
+            if kind == "honest":
+                waits.append(now - came[turn])
+            heapq.heappush(events, (now + HASH, next(numbers), f"done {kind}", address, principal))
+    assert refused["honest"] == 0
+    assert served["done honest"] == 59
+    assert max(waits) <= 2 * HASH, "the work that is being done, and at times one turn of those behind"
+    assert served["done wrong"] > 400, "what nobody else needs is the attacker's"
+    assert refused["wrong"] > 200
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("pppptrf"), st.integers(0, 3), st.integers(0, 2), st.floats(0, 1)), max_size=80
+)
+
+
+@given(steps=steps)
+def test_whatever_happens_everybody_leaves_once_and_the_queue_is_bounded(
+    steps: list[tuple[str, int, int, float]],
+) -> None:
+    ranks = FailureRanks()
+    line = queue(ranks, most=6)
+    now, inside, gone = 0.0, set[str](), Counter[str]()
+
+    def left(item: str) -> None:
+        gone[item] += 1
+        inside.discard(item)
+
+    for number, (step, address, principal, pause) in enumerate(steps):
+        now += pause
+        for late in line.impatient(now):
+            left(late)
+        if step == "p":
+            item = f"{address}/{principal}/{number}"
+            inside.add(item)
+            (leaves,) = put(line, item, now=now)
+            if leaves is not None:
+                left(leaves)
+        elif step == "t" and (item_taken := line.take(now)) is not None:
+            left(item_taken)
+        elif step == "r" and inside:
+            victim = sorted(inside)[address % len(inside)]
+            line.remove(victim)
+            left(victim)
+        elif step == "f":
+            fail(ranks, str(address), str(principal), times=4, now=now)
+        assert len(line) == len(inside) <= 6
+        assert set(line.waiting()) == inside
+    for item in take_all(line, now):
+        left(item)
+    assert not inside
+    assert set(gone.values()) <= {1}
