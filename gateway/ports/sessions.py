@@ -225,6 +225,18 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def why_not_claimable(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ErrorCode | None:
+        """Tell why ``claim`` would refuse now, whatever credentials were shown with it; None if it would not.
+
+        Changes nothing, and promises nothing: whoever is told None has to claim all the same. The arguments are those
+        of ``claim``. To be asked before something slow is done that a refusal would make useless.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def change(self, right: Ownership, changes: SessionChanges) -> None:
         """Change parts of a session.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.core.codes import ErrorCode
-from gateway.core.types import FIRST_GENERATION, GridGeneration, TokenGeneration
+from gateway.core.types import FIRST_GENERATION, Attempt, GridGeneration, TokenGeneration
 from gateway.ports import Grid, GridChange, GridState, GridUnavailable, Restored, SessionChanges, SessionRecord
 from tests.contract.examples import claim, right, session
 from tests.contract.harness import LONG, Harness, node
@@ -22,6 +22,9 @@ SECOND: Final = GridGeneration(FIRST_GENERATION + 1)
 STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "create": lambda grid, _: grid.sessions.create(session()),
     "claim": lambda grid, record: claim(grid, record, N1, generation=1, attempt=1),
+    "look": lambda grid, record: grid.sessions.why_not_claimable(
+        record.id, by=N1, generation=TokenGeneration(1), attempt=Attempt(1)
+    ),
     "change": lambda grid, record: grid.sessions.change(right(record), SessionChanges(properties={})),
     "confirm": lambda grid, record: grid.sessions.confirm([(right(record), TokenGeneration(1))]),
     "disconnect": lambda grid, record: grid.sessions.disconnect(right(record)),

@@ -152,21 +152,16 @@ class SessionTable:
     ) -> ClaimResult:
         """See ``SessionStore.claim``; *wall* is the claimant's clock in seconds since 1970."""
         partition = self._partition_of(session, now)
-        stored = partition.sessions.get(session)
-        if stored is None:
-            return ClaimRefused(self._why_gone(session, now))
-        if stored.deadline is not None and stored.deadline <= now:
-            return ClaimRefused(ErrorCode.SESSION_EXPIRED)
+        reason = self.why_not_claimable(session, by, generation, attempt, now)
+        if reason is not None:
+            return ClaimRefused(reason)
+        stored = partition.sessions[session]
         record = stored.record
-        if generation < record.confirmed:
-            return ClaimRefused(ErrorCode.TOKEN_SUPERSEDED)
-        if attempt == record.attempt and by == record.owner:
+        if attempt == record.attempt:
             # Asked again. Meanwhile a lapsed lease may have put the session on the clock: a claim takes it off.
             again = _Stored(replace(record, connected=True), stored.selections, stored.previous, None)
             partition.put(again)
             return Claimed(again.shown(), stored.previous)
-        if attempt <= record.attempt:
-            return ClaimRefused(ErrorCode.STALE_ATTEMPT)
         if identity is None and record.credential_expires is not None and record.credential_expires <= wall:
             return ClaimRefused(ErrorCode.CREDENTIALS_EXPIRED)
         if identity is not None and identity.principal != record.principal:
@@ -184,6 +179,22 @@ class SessionTable:
         now_theirs = _Stored(claimed, stored.selections, record.owner, None)
         partition.put(now_theirs)
         return Claimed(now_theirs.shown(), record.owner)
+
+    def why_not_claimable(
+        self, session: SessionId, by: NodeRef, generation: TokenGeneration, attempt: Attempt, now: float
+    ) -> ErrorCode | None:
+        """See ``SessionStore.why_not_claimable``."""
+        stored = self._partition_of(session, now).sessions.get(session)
+        if stored is None:
+            return self._why_gone(session, now)
+        if stored.deadline is not None and stored.deadline <= now:
+            return ErrorCode.SESSION_EXPIRED
+        record = stored.record
+        if generation < record.confirmed:
+            return ErrorCode.TOKEN_SUPERSEDED
+        if attempt < record.attempt or (attempt == record.attempt and by != record.owner):
+            return ErrorCode.STALE_ATTEMPT
+        return None
 
     def change(self, right: Ownership, changes: SessionChanges, now: float) -> None:
         """See ``SessionStore.change``."""

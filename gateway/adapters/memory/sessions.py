@@ -44,6 +44,14 @@ class MemorySessionStore:
             lambda grid, time: grid.sessions.claim(session, by, generation, attempt, time, wall=now, identity=identity)
         )
 
+    async def why_not_claimable(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ErrorCode | None:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: grid.sessions.why_not_claimable(session, by, generation, attempt, now)
+        )
+
     async def change(self, right: Ownership, changes: SessionChanges) -> None:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.sessions.change(right, changes, now))

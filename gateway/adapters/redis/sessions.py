@@ -107,6 +107,20 @@ class RedisSessions:
         stored |= {"owner": str(by).encode(), "connected": b"1"}
         return Claimed(_record(session, stored, _listed(stored["selections"])), NodeRef.parse(reply[1].decode()))
 
+    async def why_not_claimable(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ErrorCode | None:
+        """See ``SessionStore.why_not_claimable``."""
+        reply = await self._batcher.call(
+            scripts.SESSION_CLAIMABLE(
+                *(*self._all_keys(session), self._opened(session), *self._timed()),
+                *(session, str(by), generation, attempt, short_hash(session)),
+            ),
+            patient=True,
+        )
+        self._see_to(reply)
+        return None if reply == b"claimable" else ErrorCode(reply[1].decode())
+
     async def change(self, right: Ownership, changes: SessionChanges) -> None:
         """See ``SessionStore.change``."""
         fields: list[Argument] = []

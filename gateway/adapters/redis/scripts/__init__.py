@@ -29,7 +29,7 @@ class Script:
         keys: how many keys it takes, or takes of each partition that it is given.
         timed: whether it depends on the time of the grid: then ``clock.lua`` precedes it, and its first argument,
             behind the keys, is ``GridClock.argument``.
-        lists: whether it writes lists of selections: then ``selections.lua`` precedes it.
+        begins: name of another file that is its beginning, which several scripts share; None if there is none.
 
     Attributes:
         text: its source.
@@ -38,15 +38,15 @@ class Script:
 
     __slots__ = ("_head", "_keys", "name", "sha", "text")
 
-    def __init__(self, name: str, *, keys: int, timed: bool = False, lists: bool = False) -> None:
+    def __init__(self, name: str, *, keys: int, timed: bool = False, begins: str | None = None) -> None:
         self.name = name
         self.text = _read(name)
-        before = [*(["clock"] if timed else []), *(["selections"] if lists else [])]
+        before = [_read(each) for each in (("clock",) if timed else ()) + ((begins,) if begins else ())]
         if before:
             first, _, rest = self.text.partition("\n")
             # What is before the first line break says how the whole is to be run, or nothing.
             head, rest = (first, rest) if first.startswith("#!") else ("", self.text)
-            self.text = "\n".join([*([head] if head else []), *map(_read, before), rest])
+            self.text = "\n".join([*([head] if head else []), *before, rest])
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         self._keys = keys
         self._head: Command = (b"EVALSHA", self.sha.encode(), keys)
@@ -78,9 +78,10 @@ NODE_TELL: Final = Script("node_tell", keys=2, timed=True)
 REVOCATION_DROP: Final = Script("revocation_drop", keys=4)
 REVOCATION_PAGE: Final = Script("revocation_page", keys=3)
 REVOCATION_PUT: Final = Script("revocation_put", keys=4)
-SESSION_CHANGE: Final = Script("session_change", keys=3, lists=True)
-SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True)
-SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, lists=True)
+SESSION_CHANGE: Final = Script("session_change", keys=3, begins="selections")
+SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True, begins="claim_refusal")
+SESSION_CLAIMABLE: Final = Script("session_claimable", keys=5, timed=True, begins="claim_refusal")
+SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins="selections")
 SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5, timed=True)
 SESSION_DUE: Final = Script("session_due", keys=2, timed=True)
 SESSION_END: Final = Script("session_end", keys=4, timed=True)
@@ -88,7 +89,7 @@ SESSION_EXPIRE: Final = Script("session_expire", keys=3, timed=True)
 SESSION_ORPHAN: Final = Script("session_orphan", keys=3, timed=True)
 SESSION_OWNERS: Final = Script("session_owners", keys=1)
 SESSION_PURGE: Final = Script("session_purge", keys=5, timed=True)
-SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, lists=True)
+SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, begins="selections")
 TOPIC_FORGET: Final = Script("topic_forget", keys=2)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
 TOPIC_PUBLISH: Final = Script("topic_publish", keys=4)

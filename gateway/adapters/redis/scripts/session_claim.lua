@@ -27,43 +27,7 @@
 -- principal.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
--- Needs clock.lua.
-local stored = redis.call(
-  'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
-  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires'
-)
-local owner = stored[1]
-if not owner then
-  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
-    local until_ = redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[6])
-    if until_ and tonumber(until_) > now then
-      return {'refused', reason}
-    end
-  end
-  if redis.call('GET', KEYS[5]) ~= ARGV[1] then
-    return 'stale'
-  end
-  return {'refused', 'session_unknown'}
-end
-if stored[8] then
-  return {'refused', stored[8]}
-end
-if stored[6] == '0' then
-  local deadline = redis.call('ZSCORE', KEYS[3], ARGV[2])
-  if deadline and tonumber(deadline) <= now then
-    return {'refused', 'session_expired'}
-  end
-end
-
-local epoch, generation, confirmed = stored[2], stored[3], stored[4]
-local previous = stored[7]
-local presented, attempt = tonumber(ARGV[4]), tonumber(ARGV[5])
-if presented < tonumber(confirmed) then
-  return {'refused', 'token_superseded'}
-end
-if attempt < tonumber(stored[5]) or (attempt == tonumber(stored[5]) and owner ~= ARGV[3]) then
-  return {'refused', 'stale_attempt'}
-end
+-- Needs clock.lua and claim_refusal.lua.
 if attempt > tonumber(stored[5]) then
   if ARGV[9] then
     if ARGV[9] ~= stored[9] then
