@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.adapters.authentication import Algorithm, ClaimRules, FileKeys, JwtAuthenticator, read_claims, read_jwks
+from gateway.adapters.authentication import (
+    Algorithm,
+    ClaimRules,
+    FileKeys,
+    JwtAuthenticator,
+    is_valid_principal,
+    read_claims,
+    read_jwks,
+)
+from gateway.adapters.authentication.attributes import LATEST
 from gateway.adapters.authentication.callback import _read_answer
 from gateway.ports import Credentials, CredentialsRefused, Identity
 from tests.support.issuers import AUDIENCE, ISSUER, NOW, claims, encode, jwk, jwks, token
@@ -26,7 +35,9 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-names = st.sampled_from([*claims(), "nbf", "a", "realm_access"])
+numbers = st.sampled_from([0, -1, 1e308, -1e308, 10**400, 2**70, NOW * 1000, 253_402_300_800, True])
+"""What is no time, or no number of seconds, and yet JSON."""
+names = st.sampled_from([*claims(), "nbf", "a.b", "realm_access"])
 parts = st.one_of(
     st.text(),
     st.binary().map(encode),
@@ -68,14 +79,24 @@ async def test_no_text_gets_in_but_the_token(secret: str) -> None:
     assert len(str(found)) < LONGEST_SENTENCE
 
 
-@given(changes=st.dictionaries(names, json_values, max_size=3))
+@given(changes=st.dictionaries(names, json_values | numbers, max_size=3))
 def test_any_claims_are_mapped_or_refused(changes: dict[str, Any]) -> None:
     try:
         identity = read_claims(claims() | changes, RULES, now=NOW)
     except CredentialsRefused:
         return
-    assert identity.expires is None or identity.expires > NOW
-    assert identity.principal
+    assert identity.expires is None or NOW < identity.expires <= LATEST + RULES.leeway
+    assert_of_the_right_types(identity)
+
+
+def assert_of_the_right_types(identity: Identity) -> None:
+    """As they go into the grid, into timers and to clients."""
+    assert is_valid_principal(identity.principal)
+    assert all(isinstance(role, str) and role for role in identity.roles)
+    assert all(isinstance(each, str) for pair in identity.properties.items() for each in pair)
+    assert identity.expires is None or isinstance(identity.expires, float)
+    assert identity.credential is None or identity.credential.isprintable()
+    json.dumps([*identity.properties.values()]).encode()
 
 
 @given(answer=st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
@@ -84,7 +105,23 @@ def test_any_answer_of_a_callback_is_read_or_is_none(answer: bytes) -> None:
         identity, _ = _read_answer(answer, Credentials(principal="alice", secret="x"))
     except ValueError:
         return
-    assert identity.principal
+    assert_of_the_right_types(identity)
+
+
+FIELDS = ("principal", "roles", "properties", "expires", "credential", "remember")
+
+
+@given(answer=st.dictionaries(st.sampled_from(FIELDS), json_values | numbers, max_size=6))
+def test_any_field_of_a_callbacks_answer_is_what_it_has_to_be_or_there_is_no_answer(answer: dict[str, Any]) -> None:
+    try:
+        identity, remember = _read_answer(json.dumps(answer).encode(), Credentials(principal="alice", secret="x"))
+    except ValueError:
+        return
+    assert_of_the_right_types(identity)
+    assert identity.expires is None or 0 <= identity.expires < LATEST
+    assert remember is None or 0 <= remember < float("inf")
+    for name in ("roles", "properties"):
+        assert answer.get(name) is None or isinstance(answer[name], list | dict), "nothing else is taken for nothing"
 
 
 @given(

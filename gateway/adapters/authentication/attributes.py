@@ -1,10 +1,10 @@
-"""What roles and properties of a principal may look like, whoever vouches for them."""
+"""What roles, properties and the end of credentials may look like, whoever vouches for them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from gateway.adapters.authentication.principals import is_visible
 
@@ -22,6 +22,10 @@ LONGEST_NAME: Final = 48
 
 LONGEST_VALUE: Final = 1024
 """Characters of a property's value, as of those that clients set (protocol 9.3)."""
+
+LATEST: Final = 253_402_300_800.0
+"""Seconds since 1970 at the end of the year 9999, which is as far as most clocks and calendars go. A later time is one
+in milliseconds, or nonsense, and must not reach a timer."""
 
 _NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}", re.ASCII)
 
@@ -58,3 +62,24 @@ def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
         if len(value) > LONGEST_VALUE or not is_visible(value):
             raise ValueError(f"the value of {name!r} has more than {LONGEST_VALUE} characters, or invisible ones")
     return dict(properties)
+
+
+def check_end(value: Any, name: str) -> float:
+    """Check a time at which credentials end.
+
+    Args:
+        value: whatever was given.
+        name: of what was given, for the message.
+
+    Returns:
+        Seconds since 1970.
+
+    Raises:
+        ValueError: it is no number, or not a time from 1970 to 9999.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is not a number")  # noqa: TRY004 - what was given is wrong, and no argument
+    # Compared before it is converted: a whole number may be longer than any float. Not-a-number is in no range.
+    if not 0 <= value < LATEST:
+        raise ValueError(f"{name} is not a time: seconds since 1970 are meant, before the year 10000")
+    return float(value)

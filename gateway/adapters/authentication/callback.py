@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gateway.adapters.authentication.attributes import check_properties, check_roles
+from gateway.adapters.authentication.attributes import check_end, check_properties, check_roles
 from gateway.adapters.authentication.claims import LONGEST_CREDENTIAL
 from gateway.adapters.authentication.credential_digests import CredentialDigests
 from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, give_up, place_of
@@ -32,6 +32,9 @@ LARGEST_ANSWER: Final = 64 * 1024
 
 LONGEST_SECRET: Final = 16 * 1024
 """Characters of a secret that is passed on: as of a JSON Web Token."""
+
+LONGEST_REMEMBERED: Final = 86400.0 * 365
+"""Seconds that an answer may ask to be remembered; what is configured is less."""
 
 OK: Final = 200
 NOT_MINE: Final = 401
@@ -225,7 +228,10 @@ def _read_answer(answer: bytes, credentials: Credentials) -> tuple[Identity, flo
     principal = fields.get("principal", credentials.principal)
     if not isinstance(principal, str) or not is_valid_principal(principal):
         raise ValueError("'principal' is missing, or nobody can be called that")
-    roles, properties, credential = fields.get("roles") or [], fields.get("properties") or {}, fields.get("credential")
+    roles, properties, credential = (fields.get(name) for name in ("roles", "properties", "credential"))
+    # Only null stands for nothing: whoever answers an empty text where an array belongs may have meant anything.
+    roles = [] if roles is None else roles
+    properties = {} if properties is None else properties
     if not isinstance(roles, list) or not all(isinstance(each, str) for each in roles):
         raise ValueError("'roles' is not an array of texts")
     if not isinstance(properties, dict) or not all(isinstance(each, str) for each in properties.values()):
@@ -238,16 +244,16 @@ def _read_answer(answer: bytes, credentials: Credentials) -> tuple[Identity, flo
         principal=principal,
         roles=check_roles(roles),
         properties=check_properties(properties),
-        expires=_seconds(fields, "expires"),
+        expires=None if fields.get("expires") is None else check_end(fields["expires"], "'expires'"),
         credential=credential,
     )
-    return identity, _seconds(fields, "remember")
+    return identity, _remember(fields.get("remember"))
 
 
-def _seconds(fields: dict[str, Any], name: str) -> float | None:
-    value = fields.get(name)
+def _remember(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{name!r} is not a number of seconds")
-    return float(value)
+        raise ValueError("'remember' is not a number of seconds")
+    # A whole number of any length is one, and more than a float may hold.
+    return float(min(value, LONGEST_REMEMBERED))

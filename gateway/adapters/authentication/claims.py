@@ -5,14 +5,13 @@ Pure: the time comes in.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-from gateway.adapters.authentication.attributes import check_properties, check_roles
+from gateway.adapters.authentication.attributes import check_end, check_properties, check_roles
 from gateway.adapters.authentication.principals import is_valid_principal
 from gateway.ports import CredentialsRefused, Identity
 
@@ -129,15 +128,10 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CredentialsRefused(f"the token's {name} is not a number")
     try:
-        seconds = float(value)
-    except OverflowError:
-        seconds = math.inf
-    if not math.isfinite(seconds):
-        raise CredentialsRefused(f"the token's {name} is not a time")
-    return seconds
+        return check_end(value, f"the token's {name}")
+    except ValueError as error:
+        raise CredentialsRefused(str(error)) from None
 
 
 def _roles(claims: Mapping[str, Any], rules: ClaimRules) -> list[str]:
@@ -154,11 +148,14 @@ def _roles(claims: Mapping[str, Any], rules: ClaimRules) -> list[str]:
 def _properties(claims: Mapping[str, Any], rules: ClaimRules) -> dict[str, str]:
     """Map claims to properties; what is no text becomes JSON, and what is missing no property."""
     found = {name: find_claim(claims, path) for name, path in rules.properties.items()}
-    return {
-        name: value if isinstance(value, str) else orjson.dumps(value).decode()
-        for name, value in found.items()
-        if value is not None
-    }
+    try:
+        return {
+            name: value if isinstance(value, str) else orjson.dumps(value).decode()
+            for name, value in found.items()
+            if value is not None
+        }
+    except TypeError:
+        raise ValueError("a claim holds a number of more than 64 bits, or text that is no Unicode") from None
 
 
 def _credential(claims: Mapping[str, Any], rules: ClaimRules) -> str | None:

@@ -163,8 +163,22 @@ async def test_whatever_is_no_clear_answer_lets_nobody_in_and_can_be_asked_again
         {"credential": 7},
         {"credential": ""},
         {"remember": "long"},
+        {"expires": 1e308},
+        {"expires": 10**400},
+        {"expires": NOW * 1000},
+        {"expires": []},
+        {"remember": -1},
+        {"roles": ""},
+        {"roles": 0},
+        {"roles": {}},
+        {"properties": ""},
+        {"properties": []},
+        {"properties": False},
+        {"principal": None},
+        {"principal": "\ud800"},
+        {"credential": "\ud800"},
     ],
-    ids=range(23),
+    ids=range(37),
 )
 async def test_nonsense_lets_nobody_in(service: Service, fields: Any) -> None:
     service.fields = fields
@@ -192,6 +206,13 @@ async def test_a_service_that_hangs_holds_nobody_up_for_longer_than_its_time(ser
         assert "within 0.05 s" in str(answers[0])
         service.go.set()
         assert await bench.ask() is not None
+
+
+async def test_a_number_of_seconds_that_no_float_holds_is_remembered_for_the_usual_time(service: Service) -> None:
+    service.fields = {"remember": 10**400}
+    async with Bench(service, remember=60.0) as bench:
+        assert await bench.ask() == await bench.ask()
+    assert service.requests == 1
 
 
 async def test_a_service_that_is_away_can_be_asked_again(service: Service) -> None:
