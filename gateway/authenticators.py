@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.adapters.authentication import (
+    PLACES,
     Algorithm,
     AnonymousAuthenticator,
     CallbackAuthenticator,
@@ -26,6 +27,7 @@ from gateway.adapters.authentication import (
     read_pem_file,
     read_secret_file,
 )
+from gateway.app.verifications import PATIENCE, Verifications
 from gateway.catalogue import log_events as events
 from gateway.ports import Authenticator, Directory, EventLog
 from gateway.settings import (
@@ -60,6 +62,7 @@ class Surroundings:
 
     dev: bool
     log: EventLog
+    verifications: Verifications
     place: str = "auth"
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -82,6 +85,7 @@ class Authentication:
 
     def __init__(self, choice: AuthChoice, surroundings: Surroundings) -> None:
         self._log = surroundings.log
+        self._verifications = surroundings.verifications
         self._parts = [_make(way, surroundings) for way in ways_of(choice)]
         self.authenticator: Authenticator = self._parts[0] if len(self._parts) == 1 else ChainAuthenticator(self._parts)
 
@@ -119,6 +123,7 @@ class Authentication:
 
     async def close(self) -> None:
         """Stop what ``start`` began."""
+        await self._verifications.close()
         for part in self._parts:
             match part:
                 case StaticAuthenticator():
@@ -169,7 +174,7 @@ def _make(way: AuthChoice, surroundings: Surroundings) -> _Part:
     try:
         match way:
             case StaticUsers(file):
-                return StaticAuthenticator(file)
+                return StaticAuthenticator(file, surroundings.verifications.pool(PLACES))
             case JwtUsers(file):
                 return _jwt(file, read_jwt_settings(file, dev=surroundings.dev), surroundings)
             case CallbackUsers(file):
@@ -225,8 +230,9 @@ def _callback(file: Path, settings: CallbackSettings, surroundings: Surroundings
     _check_certificates(file, settings.ca_file)
     return CallbackAuthenticator(
         _given(settings.url),
+        # With the time for the question itself, less than clients wait for a welcome.
+        surroundings.verifications.pool(settings.concurrency, patience=min(PATIENCE, settings.timeout / 2)),
         timeout=settings.timeout,
-        concurrency=settings.concurrency,
         remember=settings.remember,
         entries=settings.entries,
         clock=surroundings.clock,

@@ -10,7 +10,7 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.gathering import Gathering
 from gateway.app.persistence import Persistence
-from gateway.app.refusals import grid_recovering, grid_unavailable, refusal
+from gateway.app.refusals import HandshakeRefused, grid_recovering, grid_unavailable, refusal
 from gateway.app.session import Saved, Session
 from gateway.app.sessions import Sessions, close_code_of
 from gateway.catalogue import metrics as catalogue
@@ -156,11 +156,29 @@ class Claims:
             raise grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            if result.reason in _MAY_CHANGE and self._is_recovering():
-                raise grid_recovering()
-            raise refusal(result.reason)
+            raise self._refused(result.reason)
         self._tell(result)
         return Won(result, saved)
+
+    async def check(self, claims: TokenClaims, attempt: Attempt) -> None:
+        """Look whether a session that this node does not hold could be claimed, before something slow is done for that.
+
+        Raises:
+            HandshakeRefused: it could not, or the grid cannot tell now.
+        """
+        if not self._persistence.available:
+            raise grid_unavailable()
+        try:
+            reason = await self._grid.sessions.why_not_claimable(
+                claims.session, by=self._me, generation=claims.generation, attempt=attempt
+            )
+        except GridUnavailable:
+            raise grid_unavailable() from None
+        if reason is not None:
+            raise self._refused(reason)
+
+    def _refused(self, reason: ErrorCode) -> HandshakeRefused:
+        return grid_recovering() if reason in _MAY_CHANGE and self._is_recovering() else refusal(reason)
 
     async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> tuple[ClaimResult, Saved]:
         """Claim as soon as the node may.

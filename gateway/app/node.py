@@ -34,6 +34,7 @@ from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.app.storms import Comebacks, Turnstile
 from gateway.app.tracing import NO_TRACER
+from gateway.app.verifications import Verifications
 from gateway.catalogue import metrics as catalogue
 from gateway.core.permissions import Policy
 from gateway.core.system_roles import is_of_system
@@ -67,6 +68,7 @@ class Node:
         policy: its numbers.
         grid: its connection to the grid.
         authenticator: decides who clients are.
+        verifications: when its slow work is done, and for whom; told who failed.
         signer: session tokens.
         clock: time and chance.
         metrics: where numbers go.
@@ -96,6 +98,7 @@ class Node:
         policy: NodePolicy,
         grid: Grid,
         authenticator: Authenticator,
+        verifications: Verifications,
         signer: TokenSigner,
         clock: Clock,
         metrics: Metrics,
@@ -149,13 +152,20 @@ class Node:
             policy=authorisation_policy,
             directory=directory,
         )
-        gatekeeper = Gatekeeper(context, authenticator, self.revocations, self.enforcement)
+        gatekeeper = Gatekeeper(context, authenticator, verifications, self.revocations, self.enforcement)
         requests = Requests(
             context,
             persistence=self._persistence,
             sessions=self.sessions,
             authorisation=self.authorisation,
             gatekeeper=gatekeeper,
+        )
+        self._turnstile = Turnstile(
+            policy.storms,
+            nodes=lambda: len(self._membership.alive),
+            limits=context.limits,
+            clock=clock,
+            metrics=metrics,
         )
         handshake = Handshake(
             context,
@@ -169,15 +179,9 @@ class Node:
                 revocations=self.revocations,
                 enforcement=self.enforcement,
             ),
+            turnstile=self._turnstile,
             is_recovering=self._recovery.is_recovering,
             has_lost=self._recovery.has_lost,
-        )
-        self._turnstile = Turnstile(
-            policy.storms,
-            nodes=lambda: len(self._membership.alive),
-            limits=context.limits,
-            clock=clock,
-            metrics=metrics,
         )
         self.door = Doorkeeper(
             context.limits,
@@ -190,7 +194,6 @@ class Node:
         self.connections = Connections(
             context,
             handshake=handshake,
-            turnstile=self._turnstile,
             sessions=self.sessions,
             requests=requests,
             persistence=self._persistence,

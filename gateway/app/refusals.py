@@ -17,6 +17,7 @@ from gateway.core.codes import (
 )
 from gateway.core.errors import GatewayError
 from gateway.core.packets import Error
+from gateway.ports import VerificationRefused
 
 COME_AGAIN: Final = 1.0
 """Seconds after which a client should try again when the node cannot serve it for reasons that pass."""
@@ -34,6 +35,10 @@ class HandshakeRefused(GatewayError):
         super().__init__(message)
         self.error = Error(code, message, retry_after)
         self.close = close
+
+
+class HungUp(GatewayError):
+    """The client is gone, so that nobody has to be told anything, and nothing is to be done for it."""
 
 
 _REFUSALS: Final[dict[ErrorCode, tuple[str, CloseCode]]] = {
@@ -71,6 +76,11 @@ def authentication_unavailable() -> HandshakeRefused:
         AUTHENTICATION_UNAVAILABLE,
         COME_AGAIN,
     )
+
+
+def verification_refused(why: VerificationRefused) -> HandshakeRefused:
+    """Say that too many show credentials at the moment."""
+    return HandshakeRefused(ErrorCode.TRY_LATER, str(why), TRY_LATER, why.retry_after)
 
 
 def grid_recovering() -> HandshakeRefused:

@@ -12,6 +12,7 @@ from gateway.core.accounts import Account
 from gateway.core.codes import Outcome
 from gateway.core.packets import Backoff, ClientRequest, Malformed, Reply
 from gateway.core.permissions import Permissions
+from gateway.core.rates import TokenBucket
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selections import NOTHING, Selections
 from gateway.core.session import SessionMachine
@@ -110,6 +111,7 @@ class Session:
         told: what its client was last advised about coming back.
         deduplicated: its publishes on this connection that were in the grid already.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
+        refreshes: how often it may show fresh credentials; None before it has shown any.
     """
 
     __slots__ = (
@@ -150,6 +152,7 @@ class Session:
         "properties",
         "proved",
         "publish_partitions",
+        "refreshes",
         "renew_at",
         "restores",
         "rests_until",
@@ -191,6 +194,7 @@ class Session:
         self.account: Account | None = None
         self.counted = 0
         self.told: Backoff | None = None
+        self.refreshes: TokenBucket | None = None
         self.conflated = 0
         self.deduplicated = 0
         self.renew_at = 0.0

@@ -29,6 +29,7 @@ from gateway.adapters.websocket import WebSocketServer
 from gateway.app.clock import Clock
 from gateway.app.node import Node
 from gateway.app.tracing import NO_TRACER
+from gateway.app.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
 from gateway.bootstrap.parts import (
     admin_names,
@@ -83,7 +84,11 @@ class Gateway:
         self._tracer = exporting_tracer(settings.node) if settings.traces else None
         if settings.auth is None:
             raise AssertionError("the settings are checked before: without authentication no node starts")
-        self._authentication = Authentication(settings.auth, Surroundings(dev=settings.dev, log=self.log))
+        clock = Clock()
+        verifications = Verifications(clock=clock, metrics=self.metrics, log=self.log)
+        self._authentication = Authentication(
+            settings.auth, Surroundings(dev=settings.dev, log=self.log, verifications=verifications)
+        )
         self._keys = FollowedKeys(settings, self.log)
         self._tls = TlsPorts(server_tls(settings), metrics=self.metrics, log=self.log)
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
@@ -95,8 +100,9 @@ class Gateway:
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
             grid=grid_of(settings, self.me, self.metrics, self.log, memory),
             authenticator=self._authentication.authenticator,
+            verifications=verifications,
             signer=self._keys.signer,
-            clock=Clock(),
+            clock=clock,
             metrics=self.metrics,
             log=self.log,
             directory=self._authentication.directory,

@@ -98,6 +98,13 @@ AUTHENTICATION_UNAVAILABLE = LogEvent(
     "Whether credentials are good cannot be told, because something outside does not answer; the client asks again.",
     ("error",),
 )
+VERIFICATION_REFUSED = LogEvent(
+    "verification_refused",
+    Level.WARNING,
+    "More credentials are shown than can be verified (hashed, or asked about), and those of an address that shows many "
+    "were not looked at; the client comes again. Told at most once a second; a metric counts all.",
+    ("address", "reason", "waiting", "failing"),
+)
 REVOKED_REFUSED = LogEvent(
     "revoked_refused",
     Level.WARNING,

@@ -67,7 +67,8 @@ RESUME_SECONDS = Metric(
 HELLO_SECONDS = Metric(
     "gateway_hello_seconds",
     Kind.HISTOGRAM,
-    "Time from a hello packet to the write of its welcome: authentication and one step of the grid.",
+    "Time from a hello packet to the write of its welcome: authentication and one step of the grid, without the wait "
+    "for a turn at the grid.",
     buckets=LATENCY_BUCKETS,
 )
 LOSSES_DECLARED = Metric(
@@ -96,8 +97,21 @@ AUTHENTICATIONS = Metric(
 AUTHENTICATION_SECONDS = Metric(
     "gateway_authentication_seconds",
     Kind.HISTOGRAM,
-    "Time until it is told whether credentials are good.",
+    "Time until it is told whether credentials are good, with what they waited for their turn.",
     buckets=LATENCY_BUCKETS,
+)
+VERIFICATIONS_WAITING = Metric(
+    "gateway_verifications_waiting",
+    Kind.GAUGE,
+    "Credentials that wait for their turn to be hashed, or asked about outside.",
+)
+VERIFICATIONS_REFUSED = Metric(
+    "gateway_verifications_refused_total",
+    Kind.COUNTER,
+    "Credentials that were not looked at, by why: too many of the same origin waited, they waited for too long, their "
+    "client had hung up, or its session had shown credentials too often.",
+    "reason",
+    ("crowded", "late", "hung_up", "too_often"),
 )
 RESUMES = Metric(
     "gateway_resumes_total",

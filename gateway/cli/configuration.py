@@ -13,7 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.adapters.logging import StructuredEventLog
+from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.tokens import key_id
+from gateway.app.clock import Clock
+from gateway.app.verifications import Verifications
 from gateway.authenticators import Surroundings, describe, secret_files
 from gateway.catalogue.log_events import Level
 from gateway.cli.authorisation import policy_of
@@ -53,7 +56,12 @@ def _check_authentication(loaded: Loaded) -> Sequence[str]:
     settings = loaded.settings
     log = StructuredEventLog(node=settings.node, level=Level.ERROR, stream=sys.stderr)
     try:
-        return describe(settings.auth, Surroundings(dev=settings.dev, log=log, place=loaded.places["auth"]))
+        # Nobody is authenticated here.
+        verifications = Verifications(clock=Clock(), metrics=MemoryMetrics(), log=log)
+        place = loaded.places["auth"]
+        return describe(
+            settings.auth, Surroundings(dev=settings.dev, log=log, verifications=verifications, place=place)
+        )
     finally:
         log.close()
 

@@ -77,7 +77,9 @@ CREDENTIALS_EXPIRED = CloseCode(4006, "credentials_expired", "The session's cred
 
 GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is away.")
 TRY_LATER = CloseCode(
-    4101, "try_later", "The node cannot tell yet whether there is the session, or more clients come than are taken on."
+    4101,
+    "try_later",
+    "The node cannot tell yet whether there is the session, or more clients come than are taken on or verified.",
 )
 HANDSHAKE_TIMEOUT = CloseCode(4102, "handshake_timeout", "No hello or resume came in time.")
 STALE_ATTEMPT = CloseCode(4103, "stale_attempt", "A later resume attempt of this session was already served.")
@@ -248,7 +250,8 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(
             ErrorCode.TRY_LATER,
             True,
-            "Not all sessions are restored yet in a grid that came back, or more clients come than are taken on.",
+            "Not all sessions are restored yet in a grid that came back, or more clients come than are taken on or "
+            "verified.",
         ),
         ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),
         ErrorSpec(ErrorCode.UNKNOWN_PACKET_TYPE, False, "The packet's type is not known; the message names it."),

@@ -61,6 +61,7 @@ from gateway.ports.topics import (
     TopicValue,
 )
 from gateway.ports.tracing import Operation, Span, Tracer
+from gateway.ports.verification import VerificationPool, VerificationRefused
 
 __all__ = [
     "NO_NEW_TOPICS",
@@ -128,6 +129,8 @@ __all__ = [
     "TopicValue",
     "Tracer",
     "TurnedAway",
+    "VerificationPool",
+    "VerificationRefused",
     "Visit",
     "Visitor",
 ]

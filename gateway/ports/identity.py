@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.core.codes import ErrorCode
 from gateway.core.errors import GatewayError
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +23,16 @@ class Credentials:
         principal: who it says it is; empty if its proof shall tell.
         secret: its proof, or None.
         address: where it comes from, as far as trusted proxies tell.
+        abandoned: tells whether nobody wants the verdict any more, as who shows them has hung up.
+        before_work: to be awaited before slow work is done for them (``VerificationPool``): raises if the verdict would
+            be of no use, whatever it is. None if it is of use in any case.
     """
 
     principal: str = ""
     secret: str | None = field(default=None, repr=False)
     address: str = ""
+    abandoned: Callable[[], bool] = field(default=_never, repr=False, compare=False)
+    before_work: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +80,11 @@ class AuthenticationUnavailable(GatewayError):
 
 
 class Authenticator(Protocol):
-    """Decides who a client is. Fails closed: nobody is let in because something does not work."""
+    """Decides who a client is. Fails closed: nobody is let in because something does not work.
+
+    Whoever asks holds nothing meanwhile that others need. What is slow (a hash that is slow on purpose, a question to
+    somebody outside) is done through a ``VerificationPool``, and what is remembered is told without one.
+    """
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """Tell who shows these credentials. Must not block the loop, and must end within some seconds.
@@ -82,6 +95,8 @@ class Authenticator(Protocol):
         Raises:
             CredentialsRefused: they are refused; whether another authenticator may be asked, the error says.
             AuthenticationUnavailable: it cannot be told now; asking again later makes sense.
+            VerificationRefused: too many are verified at the moment; asking again later makes sense.
+            Exception: whatever ``Credentials.before_work`` raises.
         """
 
 

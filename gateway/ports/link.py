@@ -60,6 +60,10 @@ class Link(Protocol):
     def close_code(self) -> int | None:
         """The close code with which the connection ended; None while it is open and if it ended without one."""
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is over or about to be: nobody reads what is written from now on."""
+
     def write(self, message: bytes) -> None:
         """Send one text message; its bytes are queued if the transport pushes back. No effect after a close."""
 

@@ -162,12 +162,17 @@ FLEET: Final = Dashboard(
                 ),
                 Panel(
                     title="Not let in, and not allowed",
-                    meaning="Credentials that were not accepted or could not be judged, requests for what the policy "
-                    "does not allow, and selectors that a changed policy took away.",
+                    meaning="Credentials that were not accepted, could not be judged, or found no place to be "
+                    "verified; requests for what the policy does not allow, and selectors that a changed policy took "
+                    "away.",
                     queries=(
                         Query(
                             rate("gateway_authentications_total", f'outcome!="accepted", {CLUSTER}', by="outcome"),
                             "credentials {{outcome}}",
+                        ),
+                        Query(
+                            f"{rate('gateway_verifications_refused_total', by='reason')} > 0",
+                            "not verified: {{reason}}",
                         ),
                         Query(rate("gateway_forbidden_total", by="permission"), "{{permission}} forbidden"),
                         Query(rate("gateway_selections_withdrawn_total"), "{{node}} selectors withdrawn"),

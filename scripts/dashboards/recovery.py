@@ -124,9 +124,10 @@ RECOVERY: Final = Dashboard(
                 ),
                 Panel(
                     title="Waiting",
-                    meaning="Clients that wait to be let in, and clients whose hello or resume waits for the grid.",
+                    meaning="Clients that wait to be let in, to be verified, and for their turn at the grid.",
                     queries=(
                         Query(f"sum(gateway_admissions_waiting{{{CLUSTER}}})", "at the door"),
+                        Query(f"sum(gateway_verifications_waiting{{{CLUSTER}}})", "to be verified"),
                         Query(f"sum(gateway_greetings_waiting{{{CLUSTER}}})", "for the grid"),
                     ),
                 ),

@@ -217,7 +217,9 @@ async def test_a_close_of_the_application_reaches_the_client(pair: Pair) -> None
     """Send a close frame and drop the transport."""
     pair.link.write(b"before")
     reading = asyncio.create_task(pair.link.receive())
+    assert not pair.link.is_closing
     pair.link.close(GOING_AWAY.code, "the node drains")
+    assert pair.link.is_closing
     assert await pair.next() == "before"
     assert await pair.next() == (GOING_AWAY.code, "the node drains")
     assert await reading is None
@@ -242,6 +244,7 @@ async def test_a_close_of_the_client_ends_the_connection(pair: Pair) -> None:
     assert await pair.link.receive() is None
     assert await pair.link.receive() is None
     assert pair.link.close_code == 1000
+    assert pair.link.is_closing
     await closing
     pair.link.write(b"into the void")
     pair.link.close(GOING_AWAY.code, "too late")
@@ -252,6 +255,7 @@ async def test_a_broken_transport_ends_the_connection_without_a_code(pair: Pair)
     await pair.vanish()
     assert await pair.link.receive() is None
     assert pair.link.close_code is None
+    assert pair.link.is_closing
     pair.link.write(b"into the void")
 
 

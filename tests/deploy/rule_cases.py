@@ -269,6 +269,15 @@ CASES: Final[dict[str, Case]] = {
             },
         ),
     ),
+    "GatewayVerificationsRefused": Case(
+        {'gateway_verifications_refused_total{node="n1",reason="crowded"}': grows(10)},
+        (
+            {'gateway_verifications_refused_total{node="n1",reason="late"}': grows(1)},
+            {'gateway_verifications_refused_total{node="n1",reason="hung_up"}': grows(2000)},
+            {'gateway_verifications_refused_total{node="n1",reason="too_often"}': grows(2000)},
+        ),
+        NODE,
+    ),
     "GatewayLimitsExceeded": Case(
         {'gateway_limits_exceeded_total{node="n1",limit="rate_node_packets"}': grows(20)},
         (

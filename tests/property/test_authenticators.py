@@ -92,7 +92,7 @@ def test_any_claims_are_mapped_or_refused(changes: dict[str, Any]) -> None:
 def assert_of_the_right_types(identity: Identity) -> None:
     """As they go into the grid, into timers and to clients."""
     assert is_valid_principal(identity.principal)
-    assert all(isinstance(role, str) and role for role in identity.roles)
+    assert all(type(role) is str for role in identity.roles)
     assert all(isinstance(each, str) for pair in identity.properties.items() for each in pair)
     assert identity.expires is None or isinstance(identity.expires, float)
     assert identity.credential is None or identity.credential.isprintable()

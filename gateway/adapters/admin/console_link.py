@@ -90,6 +90,11 @@ class ConsoleLink:
         self._wanted.set()
         self._hand_over()
 
+    @property
+    def is_closing(self) -> bool:
+        """See the port."""
+        return self._over or self._closing is not None
+
     def write(self, message: bytes) -> None:
         """See the port."""
         if not self._over and self._closing is None:

@@ -23,13 +23,14 @@ from gateway.adapters.authentication.key_sets import (
 from gateway.adapters.authentication.key_sources import FileKeys, KeySource, UrlKeys
 from gateway.adapters.authentication.principals import LONGEST_PRINCIPAL, is_valid_principal
 from gateway.adapters.authentication.secret_hashes import LONGEST_SECRET, HashParameters, SecretHash, hash_secret
-from gateway.adapters.authentication.static import StaticAuthenticator
+from gateway.adapters.authentication.static import PLACES, StaticAuthenticator
 from gateway.adapters.authentication.users_file import StaticUser, UsersFileError, read_users, users_line
 
 __all__ = [
     "LONGEST_JWT",
     "LONGEST_PRINCIPAL",
     "LONGEST_SECRET",
+    "PLACES",
     "Algorithm",
     "AnonymousAuthenticator",
     "CallbackAuthenticator",

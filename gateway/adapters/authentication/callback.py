@@ -1,16 +1,15 @@
 """Asking a service that the operator runs who a client is; how to write one is in ``docs/how-to/authenticate.md``.
 
 ```text
-credentials ──► remembered? ──► asked already? ──► wait for a slot ──► POST ──► 200 who it is
-                    │                │                    │                     401 not mine   403 nobody
-                    ▼                ▼                    ▼                     anything else, or too late:
-                 identity       wait for it           too late: cannot be told now
+credentials ──► remembered? ──► asked already? ──► wait for a place ──► POST ──► 200 who it is
+                    │                │                    │                      401 not mine   403 nobody
+                    ▼                ▼                    ▼                      anything else, or too late:
+                 identity       wait for it       too many: come again           cannot be told now
 ```
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -22,10 +21,10 @@ import orjson
 from gateway.adapters.authentication.attributes import check_end, check_properties, check_roles
 from gateway.adapters.authentication.claims import LONGEST_CREDENTIAL
 from gateway.adapters.authentication.credential_digests import CredentialDigests
-from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, give_up, place_of
+from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, place_of
 from gateway.adapters.authentication.principals import is_valid_principal
 from gateway.adapters.authentication.strict_json import read_object
-from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused, Identity
+from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused, Identity, VerificationPool
 
 LARGEST_ANSWER: Final = 64 * 1024
 """Bytes of an answer: all roles and properties that a principal may have."""
@@ -62,8 +61,8 @@ class CallbackAuthenticator:
 
     Args:
         url: where to ask.
-        timeout: seconds that a client waits at most, a free slot and the answer together.
-        concurrency: questions at the same time.
+        verifications: the places for questions, which this authenticator has for itself: so many are asked at a time.
+        timeout: seconds that a question may take.
         remember: seconds for which a yes is remembered; 0 for not at all.
         entries: how many of them.
         clock: seconds of a monotonic clock.
@@ -76,9 +75,9 @@ class CallbackAuthenticator:
     def __init__(
         self,
         url: str,
+        verifications: VerificationPool,
         *,
         timeout: float,
-        concurrency: int,
         remember: float,
         entries: int,
         clock: Callable[[], float],
@@ -89,7 +88,7 @@ class CallbackAuthenticator:
     ) -> None:
         self._url = url
         self._timeout = timeout
-        self._concurrency = concurrency
+        self._verifications = verifications
         self._remember = remember
         self._entries = entries
         self._clock = clock
@@ -99,10 +98,8 @@ class CallbackAuthenticator:
             self._headers["Authorization"] = f"Bearer {bearer}"
         self._send_address = send_address
         self._ca_file = ca_file
-        self._slots = asyncio.Semaphore(concurrency)
         self._digests = CredentialDigests()
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
-        self._asking: dict[bytes, asyncio.Task[Identity]] = {}
         self._fetcher: Fetcher | None = None
 
     @property
@@ -113,7 +110,10 @@ class CallbackAuthenticator:
     async def start(self) -> None:
         """Make ready to ask."""
         self._fetcher = Fetcher(
-            seconds=self._timeout, largest=LARGEST_ANSWER, connections=self._concurrency, ca_file=self._ca_file
+            seconds=self._timeout,
+            largest=LARGEST_ANSWER,
+            connections=self._verifications.places,
+            ca_file=self._ca_file,
         )
 
     def forget(self) -> None:
@@ -121,8 +121,7 @@ class CallbackAuthenticator:
         self._remembered.clear()
 
     async def close(self) -> None:
-        """Give up what is being asked."""
-        await give_up(self._asking.values())
+        """Ask nothing more; what is still being asked fails."""
         if self._fetcher is not None:
             await self._fetcher.close()
             self._fetcher = None
@@ -136,6 +135,7 @@ class CallbackAuthenticator:
         Raises:
             CredentialsRefused: the callback refuses them, for good (403) or as not its own (401).
             AuthenticationUnavailable: there was no clear answer in time.
+            VerificationRefused: too many are asked about at the moment.
         """
         if credentials.secret is None or len(credentials.secret) > LONGEST_SECRET:
             return None
@@ -144,17 +144,7 @@ class CallbackAuthenticator:
         if known is not None and self._is_good(known):
             self._remembered.move_to_end(digest)
             return known.identity
-        asking = self._asking.get(digest)
-        if asking is None:
-            asking = self._asking[digest] = asyncio.create_task(self._ask(credentials, digest), name="auth-callback")
-            asking.add_done_callback(lambda done: self._asked(digest, done))
-        # A client that gives up does not take the answer away from the others.
-        return await asyncio.shield(asking)
-
-    def _asked(self, digest: bytes, task: asyncio.Task[Identity]) -> None:
-        del self._asking[digest]
-        if not task.cancelled():
-            task.exception()  # read, lest asyncio complains when every client has given up
+        return await self._verifications.run(credentials, digest, lambda: self._ask(credentials, digest))
 
     def _is_good(self, known: _Remembered) -> bool:
         expires = known.identity.expires
@@ -195,13 +185,7 @@ class CallbackAuthenticator:
         if self._fetcher is None:
             raise AuthenticationUnavailable(f"{self.place} is not asked before the node starts")
         try:
-            async with asyncio.timeout(self._timeout), self._slots:
-                return await self._fetcher.ask("POST", self._url, body=body, headers=self._headers)
-        except TimeoutError:
-            raise AuthenticationUnavailable(
-                f"{self.place} gave no answer within {self._timeout:g} s; {self._concurrency} questions at the same "
-                "time are allowed"
-            ) from None
+            return await self._fetcher.ask("POST", self._url, body=body, headers=self._headers)
         except NoAnswer as error:
             raise AuthenticationUnavailable(str(error)) from None
 

@@ -6,22 +6,27 @@ import asyncio
 import hashlib
 import hmac
 import os
-from collections import Counter, OrderedDict
+import sys
+import threading
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from gateway.adapters.authentication.credential_digests import CredentialDigests
+from gateway.adapters.authentication.principals import is_valid_principal
 from gateway.adapters.authentication.secret_hashes import LONGEST_SECRET, SecretHash
 from gateway.adapters.authentication.users_file import StaticUser, read_users
-from gateway.ports import Credentials, CredentialsRefused, Identity
+from gateway.ports import Credentials, CredentialsRefused, Identity, VerificationPool
 
-DEFAULT_CONCURRENCY: Final = 2
+PLACES: Final = 2
 """Verifications at the same time. Each takes a core (the interpreter's lock is not held) and some MiB."""
 
-REMEMBERED: Final = 4096
-"""Verified credentials that are remembered, so that a storm of hellos costs one slow hash per user, not per client."""
+NICENESS: Final = 5
+"""By which threads that hash stand behind the event loop where processor time is short: they get a third of its share
+each, so that a node with few cores keeps its lease and answers its checks while its places are all taken (P20)."""
 
 _BACKGROUND: Final = "authentication"
 
@@ -30,27 +35,30 @@ class StaticAuthenticator:
     """Principals and hashed secrets stand in a file; implements ``gateway.ports.Authenticator``.
 
     Somebody who tries names learns nothing from the time it takes: a principal that does not exist costs the same
-    hash as one that does. What was verified is remembered as a keyed digest under a random key that never leaves the
-    process; ``reload`` forgets all of it.
+    hash, and waits as long for it, as one that does. What was verified is remembered for each user, as a keyed digest
+    under a random key that never leaves the process, and told again without waiting; ``reload`` forgets all of it.
     """
 
-    def __init__(self, file: Path, *, concurrency: int = DEFAULT_CONCURRENCY) -> None:
+    def __init__(self, file: Path, verifications: VerificationPool) -> None:
         """Read *file*; blocks while it reads.
 
         Args:
             file: lines that ``gateway hash-secret`` makes.
-            concurrency: verifications that may run at the same time.
+            verifications: the places for hashing, which this authenticator has for itself.
 
         Raises:
             UsersFileError: the file cannot be used; the message names the line.
         """
         self._file = file
+        self._verifications = verifications
         self._users: Mapping[str, StaticUser] = {}
         self._nobody: SecretHash
-        self._verified: OrderedDict[bytes, None] = OrderedDict()
+        # By principal, so that it cannot grow beyond the file, and nobody's verdict is forgotten for somebody else's.
+        self._verified: dict[str, bytes] = {}
         self._digests = CredentialDigests()
-        self._slots = asyncio.Semaphore(concurrency)
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=_BACKGROUND)
+        self._threads = ThreadPoolExecutor(
+            verifications.places, thread_name_prefix=_BACKGROUND, initializer=_stand_behind_the_loop
+        )
         self.reload()
 
     def __len__(self) -> int:
@@ -72,41 +80,43 @@ class StaticAuthenticator:
         return len(users)
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Tell who it is if the secret is the principal's own. The slow part runs in a thread.
-
-        At most ``concurrency`` verifications run; further callers wait their turn, and leave it when cancelled.
+        """Tell who it is if the secret is the principal's own. The slow part runs in a thread, when it is its turn.
 
         Returns:
             Who it is; None if the file does not hold the principal, or there is no secret of a possible length.
 
         Raises:
             CredentialsRefused: the file holds the principal, and the secret is not its own.
+            VerificationRefused: too many secrets are verified at the moment.
         """
         principal, secret = credentials.principal, credentials.secret
-        # Passed over alike for everybody, so that nothing can be learnt from how fast it is.
-        if secret is None or len(secret) > LONGEST_SECRET:
+        # Passed over alike for everybody, so that nothing can be learnt from how fast it is. Who names no principal, as
+        # those who show a token, is nobody's user whatever the file holds.
+        if secret is None or len(secret) > LONGEST_SECRET or not is_valid_principal(principal):
             return None
         user = self._users.get(principal)
         hashed = self._nobody if user is None else user.hashed
         # The salt ties what is remembered to one line of one file.
         digest = self._digests.of(principal, secret, hashed.salt)
-        if user is not None and self._is_remembered(digest):
+        if user is not None and self._is_remembered(principal, digest):
             return user.identity
-        async with self._slots:
-            # Another client of the same user may have been verified while this one waited.
-            if user is not None and self._is_remembered(digest):
-                return user.identity
-            loop = asyncio.get_running_loop()
-            matches = await loop.run_in_executor(self._threads, hashed.matches, secret)
-        if user is None:
+        return await self._verifications.run(
+            credentials, digest, lambda: self._verify(principal, secret, hashed, digest, exists=user is not None)
+        )
+
+    async def _verify(
+        self, principal: str, secret: str, hashed: SecretHash, digest: bytes, *, exists: bool
+    ) -> Identity | None:
+        """Hash a secret, and remember it if it is the right one."""
+        loop = asyncio.get_running_loop()
+        matches = await loop.run_in_executor(self._threads, hashed.matches, secret)
+        if not exists:
             return None
         # A reload during the verification wins: what it removed is not let in, and not remembered.
         user = self._users.get(principal)
         if not matches or user is None or user.hashed != hashed:
             raise CredentialsRefused("the secret is not the one in the file of users")
-        self._verified[digest] = None
-        while len(self._verified) > REMEMBERED:
-            self._verified.popitem(last=False)
+        self._verified[principal] = digest
         return user.identity
 
     def find(self, principal: str) -> Identity | None:
@@ -118,11 +128,16 @@ class StaticAuthenticator:
         """Let the threads end; callers that still wait are cancelled."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _is_remembered(self, digest: bytes) -> bool:
-        if digest not in self._verified:
-            return False
-        self._verified.move_to_end(digest)
-        return True
+    def _is_remembered(self, principal: str, digest: bytes) -> bool:
+        known = self._verified.get(principal)
+        return known is not None and hmac.compare_digest(known, digest)
+
+
+def _stand_behind_the_loop() -> None:
+    """Make this thread less urgent than the others of the process; elsewhere than on Linux, all of it would be."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.nice(0) + NICENESS)
 
 
 def _unknown_user(users: Mapping[str, StaticUser]) -> SecretHash:

@@ -78,6 +78,11 @@ class LoopbackLink:
             receiver, self._receiver = self._receiver, None
             asyncio.get_running_loop().call_soon(receiver.ended)
 
+    @property
+    def is_closing(self) -> bool:
+        """See the port."""
+        return self._over
+
     def write(self, message: bytes) -> None:
         """See the port."""
         if self._over:

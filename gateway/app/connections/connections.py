@@ -13,7 +13,6 @@ from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
-from gateway.app.storms import Turnstile
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import GOING_AWAY
 from gateway.ports import Authenticator, Link
@@ -26,7 +25,6 @@ class Connections:
         context: of the node.
         handshake: opens and resumes sessions.
         sessions: the sessions held here.
-        turnstile: says when a first packet may be answered.
         requests: executes what clients ask for.
         persistence: confirms tokens.
         draining: whether connections that were accepted earlier come too late for a session.
@@ -37,7 +35,6 @@ class Connections:
         context: Context,
         *,
         handshake: Handshake,
-        turnstile: Turnstile,
         sessions: Sessions,
         requests: Requests,
         persistence: Persistence,
@@ -46,9 +43,7 @@ class Connections:
         self._sessions = sessions
         self._open: set[Link] = set()
         self._failures = Failures(context, sessions)
-        self._first_packets = FirstPackets(
-            context, handshake=handshake, turnstile=turnstile, failures=self._failures, draining=draining
-        )
+        self._first_packets = FirstPackets(context, handshake=handshake, failures=self._failures, draining=draining)
         self._conversations = Conversations(
             context,
             sessions=sessions,

@@ -1,4 +1,4 @@
-"""The first packet of a connection, a hello or a resume: waited for, let through the turnstile, answered."""
+"""The first packet of a connection, a hello or a resume: waited for and answered."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 from gateway.app.connections.failures import Failures
 from gateway.app.context import Context
 from gateway.app.handshake import Handshake
-from gateway.app.refusals import HandshakeRefused
+from gateway.app.refusals import HandshakeRefused, HungUp
 from gateway.app.session import Session
-from gateway.app.storms import Turnstile
 from gateway.core import codec
 from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, ErrorCode
 from gateway.core.errors import RemoteProtocolError
@@ -25,7 +24,6 @@ class FirstPackets:
     Args:
         context: of the node.
         handshake: opens and resumes sessions.
-        turnstile: says when a first packet may be answered.
         failures: ends those that get none.
         draining: whether connections that were accepted earlier come too late for a session.
 
@@ -38,7 +36,6 @@ class FirstPackets:
         context: Context,
         *,
         handshake: Handshake,
-        turnstile: Turnstile,
         failures: Failures,
         draining: Callable[[], bool],
     ) -> None:
@@ -46,7 +43,6 @@ class FirstPackets:
         self._clock = context.clock
         self._tracer = context.tracer
         self._handshake = handshake
-        self._turnstile = turnstile
         self._failures = failures
         self._draining = draining
         # In the order in which they came, which is that of their deadlines.
@@ -85,46 +81,32 @@ class FirstPackets:
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
                     opening = self._handshake.hello(hello, link, administrators)
-                    return await self._shake_hands(Operation.CONNECT, opening, inside=inside)
+                    return await self._shake_hands(Operation.CONNECT, opening)
                 case [Resume() as resume]:
                     opening = self._handshake.resume(resume, link, inside=inside, heard=self._clock.monotonic())
-                    return await self._shake_hands(Operation.RESUME, opening, inside=inside)
+                    return await self._shake_hands(Operation.RESUME, opening)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
         except RemoteProtocolError as violation:
             self._failures.violated(link, violation)
         except HandshakeRefused as refused:
             self._failures.end(link, refused.close, refused.error)
+        except HungUp:
+            pass
         finally:
             self.greeting -= 1
         return None
 
-    async def _shake_hands(
-        self, operation: Operation, opening: Coroutine[Any, Any, Session], *, inside: bool
-    ) -> Session:
-        """Open or resume a session when it is its turn, which is soon unless there is a storm.
-
-        Those who come in at the admin port do not queue: they are few, and want to look at the storm.
-        """
-        if not inside:
+    async def _shake_hands(self, operation: Operation, opening: Coroutine[Any, Any, Session]) -> Session:
+        with self._tracer.span(operation) as span:
             try:
-                await self._turnstile.enter(returning=operation is Operation.RESUME)
-            except BaseException:
-                opening.close()
+                session = await opening
+            except HandshakeRefused as refused:
+                span.note("refused", refused.error.code.value)
                 raise
-        try:
-            with self._tracer.span(operation) as span:
-                try:
-                    session = await opening
-                except HandshakeRefused as refused:
-                    span.note("refused", refused.error.code.value)
-                    raise
-                span.note("session", session.id)
-                span.note("outcome", session.outcome.value)
-                return session
-        finally:
-            if not inside:
-                self._turnstile.leave()
+            span.note("session", session.id)
+            span.note("outcome", session.outcome.value)
+            return session
 
     def _expect_word(self, link: Link) -> None:
         """Close the link unless it is heard in time; one timer serves all."""

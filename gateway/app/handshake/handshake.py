@@ -15,6 +15,7 @@ from gateway.app.persistence import Persistence
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
+from gateway.app.storms import Turnstile
 from gateway.core.packets import Hello, Resume
 from gateway.ports import Authenticator, Link
 
@@ -28,6 +29,7 @@ class Handshake:
         sessions: the sessions held here.
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
+        turnstile: says when the grid may be asked for them.
         is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
         has_lost: whether it has lost any since this node began to work.
     """
@@ -40,6 +42,7 @@ class Handshake:
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
+        turnstile: Turnstile,
         is_recovering: Callable[[], bool],
         has_lost: Callable[[], bool],
     ) -> None:
@@ -59,6 +62,7 @@ class Handshake:
             authorities=authorities,
             claims=claims,
             greeter=greeter,
+            turnstile=turnstile,
         )
         self._resumes = Resumes(
             context,
@@ -68,6 +72,7 @@ class Handshake:
             authorities=authorities,
             claims=claims,
             greeter=greeter,
+            turnstile=turnstile,
             has_lost=has_lost,
         )
 

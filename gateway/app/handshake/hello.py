@@ -9,16 +9,17 @@ from gateway.app.context import Context
 from gateway.app.greeter import Greeter
 from gateway.app.handshake.authorities import Authorities
 from gateway.app.persistence import Persistence
-from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
+from gateway.app.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions
+from gateway.app.storms import Turn, Turnstile
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcome
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import Hello
 from gateway.core.properties import check_properties
-from gateway.ports import Authenticator, Credentials, Fenced, GridUnavailable, Link, SessionRecord
+from gateway.ports import Authenticator, Credentials, Fenced, GridUnavailable, Identity, Link, SessionRecord
 
 MAX_CLIENT_TYPE: Final = 64
 """Longest ``client`` of a hello, in characters; the rest is cut off."""
@@ -34,6 +35,7 @@ class Hellos:
         authorities: who says who clients are, and what they may do.
         claims: sees to sessions of which it is not known whether they were written.
         greeter: makes sessions and welcomes.
+        turnstile: says when the grid may be asked.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Hellos:
         authorities: Authorities,
         claims: Claims,
         greeter: Greeter,
+        turnstile: Turnstile,
     ) -> None:
         self._me = context.me
         self._policy = context.policy
@@ -58,6 +61,7 @@ class Hellos:
         self._authorities = authorities
         self._claims = claims
         self._greeter = greeter
+        self._turnstile = turnstile
 
     async def open(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
         """Open a new session (protocol 4.1).
@@ -69,6 +73,7 @@ class Hellos:
 
         Raises:
             HandshakeRefused: with the error to send and the close code.
+            HungUp: the client has, before anything was done for it.
         """
         began = self._clock.monotonic()
         if (
@@ -79,8 +84,28 @@ class Hellos:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
-        credentials = Credentials(principal=packet.principal, secret=packet.secret, address=link.address)
-        identity = await self._authorities.gatekeeper.admit(credentials, administrators)
+        identity = await self._authorities.gatekeeper.admit(
+            Credentials(
+                principal=packet.principal,
+                secret=packet.secret,
+                address=link.address,
+                abandoned=lambda: link.is_closing,
+            ),
+            administrators,
+        )
+        # Only now: nobody whose credentials are not good takes a place of those whose are, or keeps it for long. Those
+        # who come in at the admin port do not queue: they are few, and want to look at the storm.
+        turn = Turn(self._turnstile if administrators is None else None, returning=False)
+        async with turn:
+            if link.is_closing:
+                raise HungUp("the client has hung up")
+            session = await self._open(packet, link, identity)
+        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - turn.waited)
+        return session
+
+    async def _open(self, packet: Hello, link: Link, identity: Identity) -> Session:
+        # While the credentials were verified, or waited for their turn, they may have been revoked.
+        self._authorities.gatekeeper.refuse_revoked(identity, link.address)
         self._limits.open(identity.principal)
         window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
         record = SessionRecord(
@@ -111,7 +136,6 @@ class Hellos:
         self._greeter.welcome(session, link, Outcome.CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)
-        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
         self._journal.opened(session, session.properties[CLIENT_TYPE_PROPERTY])
         return session

@@ -9,10 +9,11 @@ from gateway.app.context import Context
 from gateway.app.greeter import Greeter
 from gateway.app.handshake.authorities import Authorities
 from gateway.app.persistence import Persistence
-from gateway.app.refusals import HandshakeRefused, grid_unavailable, refusal
+from gateway.app.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
+from gateway.app.storms import Turn, Turnstile
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
@@ -33,6 +34,7 @@ class Resumes:
         authorities: who says who clients are, and what they may do.
         claims: gets the right to serve sessions.
         greeter: makes sessions and welcomes.
+        turnstile: says when the grid may be asked.
         has_lost: whether the grid has lost writes since this node began to work.
     """
 
@@ -46,6 +48,7 @@ class Resumes:
         authorities: Authorities,
         claims: Claims,
         greeter: Greeter,
+        turnstile: Turnstile,
         has_lost: Callable[[], bool],
     ) -> None:
         self._me = context.me
@@ -62,6 +65,7 @@ class Resumes:
         self._authorities = authorities
         self._claims = claims
         self._greeter = greeter
+        self._turnstile = turnstile
         self._has_lost = has_lost
 
     async def go_on(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Session:
@@ -75,21 +79,27 @@ class Resumes:
 
         Raises:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
+            HungUp: the client has, before anything was done for it.
         """
         began = self._clock.monotonic()
+        # Those who come in at the admin port do not queue: they are few, and want to look at the storm.
+        turn = Turn(None if inside else self._turnstile, returning=True)
         claims: TokenClaims | None = None
         try:
             claims = self._read_token(packet)
-            session = await self._resume(claims, packet, link, heard=heard, inside=inside)
+            session = await self._resume(claims, packet, link, turn, heard=heard, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
-            self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label="refused")
+            self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
             self._log.emit(events.RESUME_REFUSED, reason=refused.error.code.value, address=link.address)
             if not inside:
                 self._journal.refused(None if claims is None else claims.session, refused.error.code, packet.away)
             raise
-        self._metrics.observe(catalogue.RESUME_SECONDS, self._clock.monotonic() - began, label=session.outcome.value)
+        self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label=session.outcome.value)
         return session
+
+    def _spent(self, began: float, turn: Turn) -> float:
+        return self._clock.monotonic() - began - turn.waited
 
     def _read_token(self, packet: Resume) -> TokenClaims:
         try:
@@ -97,19 +107,60 @@ class Resumes:
         except TokenRefused as error:
             raise refusal(error.reason) from None
 
-    async def _resume(self, claims: TokenClaims, packet: Resume, link: Link, *, heard: float, inside: bool) -> Session:
+    async def _resume(
+        self, claims: TokenClaims, packet: Resume, link: Link, turn: Turn, *, heard: float, inside: bool
+    ) -> Session:
         if not self._authorities.revocations.loaded:
             raise grid_unavailable()
         if self._authorities.revocations.is_revoked(session=claims.session):
             raise refusal(ErrorCode.REVOKED)
-        if claims.grid is not None and claims.grid > self._grid.generation:
-            await self._refuse_behind(claims, claims.grid)
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
         if packet.secret is not None and not inside:
             identity = await self._authorities.gatekeeper.admit(
-                Credentials(principal=packet.principal or "", secret=packet.secret, address=link.address)
+                Credentials(
+                    principal=packet.principal or "",
+                    secret=packet.secret,
+                    address=link.address,
+                    abandoned=lambda: link.is_closing,
+                    before_work=lambda: self._check(claims, packet, turn),
+                )
             )
+        async with turn:
+            if link.is_closing:
+                raise HungUp("the client has hung up")
+            if identity is not None:
+                # While they were verified, or waited for their turn, they may have been revoked.
+                self._authorities.gatekeeper.refuse_revoked(identity, link.address)
+            await self._refuse_behind(claims)
+            return await self._go_on(claims, packet, link, identity, heard=heard, inside=inside)
+
+    async def _check(self, claims: TokenClaims, packet: Resume, turn: Turn) -> None:
+        """Refuse what would be refused whatever credentials are shown, before something slow is done to verify them.
+
+        Raises:
+            HandshakeRefused: no session can be had with this token, or not now.
+        """
+        session = self._sessions.get(claims.session)
+        if session is not None and not session.dropped:
+            self._refuse_at_once(session, claims, packet)
+            return
+        if not self._persistence.replicated:
+            raise refusal(ErrorCode.NOT_REPLICATED)
+        async with turn:
+            await self._refuse_behind(claims)
+            await self._claims.check(claims, packet.attempt)
+
+    async def _go_on(
+        self,
+        claims: TokenClaims,
+        packet: Resume,
+        link: Link,
+        identity: Identity | None,
+        *,
+        heard: float,
+        inside: bool,
+    ) -> Session:
         session = self._sessions.get(claims.session)
         if session is not None:
             self._refuse_at_wrong_door(session.roles, inside=inside)
@@ -122,7 +173,7 @@ class Resumes:
             raise refusal(ErrorCode.NOT_REPLICATED)
         return await self._resume_from_grid(claims, packet, link, identity, heard=heard, inside=inside)
 
-    async def _refuse_behind(self, claims: TokenClaims, generation: GridGeneration) -> None:
+    async def _refuse_behind(self, claims: TokenClaims) -> None:
         """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
 
         Either this node has not heard yet that the master was replaced, and what it would show is older than what the
@@ -132,6 +183,9 @@ class Resumes:
         Raises:
             HandshakeRefused: as retryable.
         """
+        generation = claims.grid
+        if generation is None or generation <= self._grid.generation:
+            return
         if not self._persistence.replicated or not self._persistence.available:
             return
         try:

@@ -12,8 +12,8 @@ that it has already: what a principal holds is counted when it comes back, and l
 Where no limit is set nothing is counted, and what is left is a look at an attribute.
 """
 
-from gateway.app.limits.addresses import AddressVisit
+from gateway.app.limits.addresses import AddressVisit, account_key
 from gateway.app.limits.limits import MOST_ACCOUNTS, Limits
 from gateway.app.limits.meter import Meter
 
-__all__ = ["MOST_ACCOUNTS", "AddressVisit", "Limits", "Meter"]
+__all__ = ["MOST_ACCOUNTS", "AddressVisit", "Limits", "Meter", "account_key"]

@@ -3,7 +3,8 @@
 Two bounds hold behind the door (``gateway.app.admission``), for those whose first packet has come:
 
 * **at once**: so many handshakes are worked on together. Each asks the grid, and what many ask together comes back
-  together; the bound is what the loop does for returning clients in one turn at most.
+  together; the bound is what the loop does for returning clients in one turn at most. Whoever is verified holds no
+  place meanwhile, as that may take long (P20).
 * **per second**: all nodes of a cluster together ask the grid for so many sessions a second; each takes its share.
 """
 
@@ -44,6 +45,41 @@ _Waiting: TypeAlias = tuple["asyncio.Future[_Bound | None]", float]
 serves all, because a timeout for each costs as much as a tenth of what a claim does."""
 
 
+class Turn:
+    """A place among those who ask the grid, to be taken by ``async with``, and again if it is needed again.
+
+    What needs no grid is done outside of it, however long it takes: a place is held for milliseconds (P20).
+
+    Args:
+        turnstile: gives places; None for those who need none.
+        returning: whether it is somebody's who comes back, and so goes first.
+
+    Attributes:
+        waited: seconds that were waited for it, all together.
+    """
+
+    __slots__ = ("_returning", "_turnstile", "waited")
+
+    def __init__(self, turnstile: Turnstile | None, *, returning: bool) -> None:
+        self._turnstile = turnstile
+        self._returning = returning
+        self.waited = 0.0
+
+    async def __aenter__(self) -> None:
+        """Wait for a place.
+
+        Raises:
+            HandshakeRefused: it took too long.
+        """
+        if self._turnstile is not None:
+            self.waited += await self._turnstile.enter(returning=self._returning)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give it back."""
+        if self._turnstile is not None:
+            self._turnstile.leave()
+
+
 class Turnstile:
     """Lets first packets through, resumes first.
 
@@ -73,8 +109,11 @@ class Turnstile:
             catalogue.GREETINGS_WAITING, lambda: sum(not turn.done() for turn, _ in (*self._returning, *self._new))
         )
 
-    async def enter(self, *, returning: bool) -> None:
+    async def enter(self, *, returning: bool) -> float:
         """Wait for one's turn; whoever enters has to ``leave``.
+
+        Returns:
+            Seconds that it took.
 
         Raises:
             HandshakeRefused: it took too long; the message names what held the line when patience ended.
@@ -83,10 +122,11 @@ class Turnstile:
         wait = self._wait() if is_first else 0.0
         if is_first and wait == 0:
             self._inside += 1
-            return
+            return 0.0
+        came = self._clock.monotonic()
         turn: asyncio.Future[_Bound | None] = asyncio.get_running_loop().create_future()
         queue = self._returning if returning else self._new
-        queue.append((turn, self._clock.monotonic() + GREETING_PATIENCE))
+        queue.append((turn, came + GREETING_PATIENCE))
         if is_first:
             self._arm(wait)
         try:
@@ -97,6 +137,11 @@ class Turnstile:
             raise
         if held_by is not None:
             raise self._refused(held_by)
+        return self._clock.monotonic() - came
+
+    def turn(self, *, returning: bool) -> Turn:
+        """Make a turn of somebody, to be entered by ``async with`` for as long as the grid is needed."""
+        return Turn(self, returning=returning)
 
     def leave(self) -> None:
         """The handshake is done, whatever came of it."""

@@ -32,13 +32,15 @@ class CallbackSettings:
     timeout: float = setting(
         Seconds(0.05, 30),
         3.0,
-        "How long a client waits for the answer, a free slot included; then it is asked to come again.",
-        reason="Shorter than the 5 s that clients wait for a welcome.",
+        "How long a question may take; then the client is asked to come again. For a free place it waits half as long "
+        "at most, and never more than 2 s.",
+        reason="Both together are shorter than the 5 s that clients wait for a welcome.",
     )
     concurrency: int = setting(
         Whole("questions", 1, 1000),
         32,
-        "Questions that are asked at the same time.",
+        "Questions that are asked at the same time. Others wait in a queue that is fair between addresses and between "
+        "principals.",
         reason="At 10 ms a question, 3,200 clients a second; and no more than small services can take.",
     )
     remember: float = setting(

@@ -1,0 +1,253 @@
+"""Slow work on credentials: whose turn it is, what is done once for many, and what is not done at all (P20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
+from gateway.app.verifications import PATIENCE, WAITING_PER_PLACE, Pool
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.failures import FORGIVEN
+from gateway.ports import Credentials, CredentialsRefused, VerificationRefused
+from tests.support.clock import VirtualClock, eventually
+from tests.support.verifications import verifications
+
+
+class Bench:
+    """A pool whose works last until they are let go.
+
+    Attributes:
+        begun: the secrets whose works have begun, in order.
+    """
+
+    def __init__(self, places: int = 1) -> None:
+        self.clock, self.metrics, self.log = VirtualClock(), MemoryMetrics(), MemoryEventLog()
+        self.all = verifications(clock=self.clock, metrics=self.metrics, log=self.log)
+        self.pool: Pool = self.all.pool(places)
+        self.begun: list[str] = []
+        self.going: dict[str, asyncio.Event] = {}
+        self._asked: list[asyncio.Task[str]] = []
+
+    async def work(self, secret: str) -> str:
+        self.begun.append(secret)
+        go = self.going[secret] = asyncio.Event()
+        await go.wait()
+        if secret.startswith("wrong"):
+            raise CredentialsRefused("wrong")
+        return f"verdict on {secret}"
+
+    def ask(self, secret: str, address: str = "192.0.2.1", principal: str = "p", **more: Any) -> asyncio.Task[str]:
+        shown = Credentials(principal=principal, secret=secret, address=address, **more)
+        asked = asyncio.create_task(self.pool.run(shown, secret.encode(), lambda: self.work(secret)))
+        self._asked.append(asked)
+        return asked
+
+    async def close(self) -> None:
+        await self.all.close()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+
+    async def finish(self, secret: str) -> None:
+        await eventually(lambda: secret in self.going)
+        self.going.pop(secret).set()
+
+    async def settle(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def waiting(self) -> float:
+        return self.metrics.gauge(catalogue.VERIFICATIONS_WAITING)
+
+    def refused(self) -> dict[str, float]:
+        return self.metrics.counts(catalogue.VERIFICATIONS_REFUSED)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    await made.close()
+
+
+async def test_no_more_than_the_places_work_and_addresses_take_turns(bench: Bench) -> None:
+    asked = [bench.ask(secret, "192.0.2.1") for secret in ("a1", "a2", "a3")]
+    asked += [bench.ask("b1", "192.0.2.2"), bench.ask("c1", "2001:db8::1"), bench.ask("c2", "2001:db8::2")]
+    await bench.settle()
+    assert bench.begun == ["a1"]
+    assert bench.waiting() == 5
+    for secret in ("a1", "a2", "b1", "c1", "a3", "c2"):
+        await bench.finish(secret)
+        await bench.settle()
+
+    assert bench.begun == ["a1", "a2", "b1", "c1", "a3", "c2"], "two addresses of one IPv6 network are one"
+    assert [await each for each in asked] == [f"verdict on {secret}" for secret in ("a1", "a2", "a3", "b1", "c1", "c2")]
+    assert bench.waiting() == 0
+
+
+async def test_the_same_credentials_are_one_work_for_all_who_show_them(bench: Bench) -> None:
+    busy = bench.ask("busy")
+    crowd = [bench.ask("same", f"192.0.2.{number}") for number in range(20)]
+    await bench.settle()
+    await bench.finish("busy")
+    late = [bench.ask("same") for _ in range(3)]
+    await bench.settle()
+    late[0].cancel()
+    late.append(bench.ask("same"))
+    await bench.settle()
+    await bench.finish("same")
+
+    assert {await each for each in (*crowd, *late[1:])} == {"verdict on same"}
+    assert await busy == "verdict on busy"
+    assert bench.begun == ["busy", "same"]
+
+
+async def test_a_refusal_is_one_for_all_who_show_the_same(bench: Bench) -> None:
+    crowd = [bench.ask("wrong") for _ in range(3)]
+    await bench.settle()
+    await bench.finish("wrong")
+    for each in crowd:
+        with pytest.raises(CredentialsRefused):
+            await each
+    again = bench.ask("wrong")
+    await bench.settle()
+    assert bench.begun == ["wrong", "wrong"], "and is not remembered"
+    await bench.finish("wrong")
+    with pytest.raises(CredentialsRefused):
+        await again
+
+
+async def test_nothing_is_done_for_those_who_have_hung_up(bench: Bench) -> None:
+    gone: set[str] = set()
+    bench.ask("busy")
+    waiting = {
+        secret: bench.ask(secret, principal=secret, abandoned=lambda secret=secret: secret in gone)
+        for secret in ("one", "two", "three", "four")
+    }
+    await bench.settle()
+    gone |= {"one", "two", "four"}
+    waiting["four"].cancel()
+    await bench.finish("busy")
+    await bench.finish("three")
+
+    assert await waiting["three"] == "verdict on three"
+    for secret in ("one", "two"):
+        with pytest.raises(VerificationRefused, match="hung up"):
+            await waiting[secret]
+    with pytest.raises(VerificationRefused, match="hung up"):
+        await bench.ask("five", abandoned=lambda: True)
+    assert bench.begun == ["busy", "three"]
+    assert bench.refused() == {"hung_up": 3}
+
+
+async def test_who_has_hung_up_takes_nothing_from_who_shows_the_same(bench: Bench) -> None:
+    bench.ask("busy")
+    gone = bench.ask("same", abandoned=lambda: len(bench.begun) > 0)
+    there = bench.ask("same", "192.0.2.2")
+    await bench.settle()
+    await bench.finish("busy")
+    await bench.finish("same")
+
+    assert await there == "verdict on same"
+    with pytest.raises(VerificationRefused):
+        await gone
+
+
+async def test_what_is_in_vain_anyway_is_told_before_a_place_is_wanted(bench: Bench) -> None:
+    class InVainError(Exception):
+        pass
+
+    async def look() -> None:
+        raise InVainError
+
+    with pytest.raises(InVainError):
+        await bench.ask("x", before_work=look)
+    assert bench.begun == []
+    assert bench.waiting() == 0
+
+
+async def test_a_full_queue_sends_away_who_takes_the_most(bench: Bench) -> None:
+    bench.ask("busy", "192.0.2.250")
+    crowd = [bench.ask(f"crowd {number}", principal=f"p{number}") for number in range(WAITING_PER_PLACE)]
+    await bench.settle()
+    alone = bench.ask("alone", "192.0.2.2")
+    with pytest.raises(VerificationRefused, match="more credentials wait") as caught:
+        await crowd[-1]
+    assert caught.value.retry_after == PATIENCE
+    assert bench.waiting() == WAITING_PER_PLACE
+    await bench.finish("busy")
+    await bench.finish("crowd 0")
+    await bench.finish("alone")
+
+    assert await alone == "verdict on alone"
+    assert bench.refused() == {"crowded": 1}
+    (told,) = bench.log.of(events.VERIFICATION_REFUSED)
+    assert told == {"address": "192.0.2.1", "reason": "crowded", "waiting": WAITING_PER_PLACE, "failing": 0}
+
+
+async def test_refusals_fill_no_log(bench: Bench) -> None:
+    bench.ask("busy")
+    crowd = [bench.ask(f"crowd {number}") for number in range(WAITING_PER_PLACE + 10)]
+    await bench.settle()
+    assert len(bench.log.of(events.VERIFICATION_REFUSED)) == 1
+    bench.clock.advance(1.0)
+    crowd.append(bench.ask("one more"))
+    await bench.settle()
+    assert len(bench.log.of(events.VERIFICATION_REFUSED)) == 2
+    assert bench.refused() == {"crowded": 11}
+
+
+async def test_who_waits_for_too_long_is_told_to_come_again(bench: Bench) -> None:
+    busy = bench.ask("busy")
+    late = bench.ask("late")
+    await bench.settle()
+    bench.clock.advance(PATIENCE)
+    bench.pool._on_time()
+    with pytest.raises(VerificationRefused, match="took too long"):
+        await late
+    await bench.finish("busy")
+
+    assert await busy == "verdict on busy"
+    assert bench.begun == ["busy"]
+    assert bench.refused() == {"late": 1}
+
+
+async def test_who_failed_often_waits_behind_others(bench: Bench) -> None:
+    for _ in range(FORGIVEN):
+        bench.all.failed(Credentials(principal="", secret="x", address="127.0.0.1"))
+    bench.ask("busy")
+    asked = [bench.ask("bad", "127.0.0.1"), bench.ask("good 1", "192.0.2.1"), bench.ask("good 2", "192.0.2.2")]
+    await bench.settle()
+    for secret in ("busy", "good 1", "good 2", "bad"):
+        await bench.finish(secret)
+    await asyncio.gather(*asked)
+
+    assert bench.begun == ["busy", "good 1", "good 2", "bad"]
+
+
+async def test_a_bug_frees_its_place(bench: Bench) -> None:
+    async def broken() -> str:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError):
+        await bench.pool.run(Credentials(secret="x"), b"x", broken)
+    fine = bench.ask("fine")
+    await bench.finish("fine")
+    assert await fine == "verdict on fine"
+
+
+async def test_closing_refuses_those_who_wait_and_ends_what_is_done() -> None:
+    bench = Bench()
+    busy, waiting = bench.ask("busy"), bench.ask("waiting")
+    await bench.settle()
+    await bench.all.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await busy
+    for each in (waiting, bench.ask("later")):
+        with pytest.raises(VerificationRefused, match="the node stops"):
+            await each
+    assert bench.begun == ["busy"]
