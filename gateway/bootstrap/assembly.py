@@ -15,6 +15,7 @@ from gateway.adapters.admin import (
     AdminTokens,
     Console,
     ConsoleAuthenticator,
+    FailedTokens,
     Guard,
     built_in,
 )
@@ -94,7 +95,8 @@ class Gateway:
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
         # What roles may do is a matter of the policy, which the node has.
-        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to)
+        failed_tokens = FailedTokens()
+        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to, failed_tokens)
         self.node = Node(
             me=self.me,
             policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
@@ -132,7 +134,7 @@ class Gateway:
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,
         )
-        guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings))
+        guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings), failed_tokens=failed_tokens)
         self._admin = AdminServer(
             settings.admin.host,
             settings.admin.port,

@@ -21,7 +21,7 @@ same as an OpenAPI 3.1 document at `/openapi.json`, which needs no token. Any no
 _CONVENTIONS: Final = """\
 - **Token.** `Authorization: Bearer …`, of the file that `admin_tokens_file` names. `/healthz`, `/readyz`,
   `/metrics` and `/openapi.json` need none. After 10 requests without a valid token an address is told to wait
-  (429), but never kept from asking with a valid one.
+  (429), but never kept from asking with a valid one. Hellos of consoles count, too, and are told `try_later`.
 - **Connections.** 64 connections over which a valid token came have places apart from those of strangers, and stay
   for 75 s between two requests. Of strangers there may be 448: the one that was idle for longest is closed for a
   newer one. They get 5 s between two requests, 10 s for a head of 128 KiB at most and 10 s to take an answer, and all

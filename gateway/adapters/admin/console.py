@@ -24,10 +24,11 @@ from aiohttp import web
 
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
 from gateway.adapters.admin.console_link import ConsoleLink
+from gateway.adapters.admin.failed_tokens import FailedTokens
 from gateway.adapters.admin.tokens import AdminTokens, Caller
 from gateway.core.codec import SUBPROTOCOL
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
-from gateway.ports import Credentials, CredentialsRefused, Identity, Link
+from gateway.ports import Credentials, CredentialsRefused, Identity, Link, VerificationRefused
 
 PAGE: Final = Path(__file__).parent / "page"
 """The files of the page."""
@@ -76,11 +77,13 @@ class ConsoleAuthenticator:
     Args:
         tokens: the administrators; None if administration is off.
         granted: what roles may do.
+        failed_tokens: counts who fails, here and at the API.
     """
 
-    def __init__(self, tokens: AdminTokens | None, granted: GrantedTo) -> None:
+    def __init__(self, tokens: AdminTokens | None, granted: GrantedTo, failed_tokens: FailedTokens) -> None:
         self._tokens = tokens
         self._granted = granted
+        self._failed_tokens = failed_tokens
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """See ``Authenticator.authenticate``."""
@@ -88,6 +91,10 @@ class ConsoleAuthenticator:
             raise CredentialsRefused("administration is off: the setting admin_tokens_file names no file")
         caller = self._tokens.find(credentials.secret or "")
         if caller is None:
+            # Looked up before, so that a valid token gets in whoever failed from its address. Who fails too often is
+            # not told whether this one was wrong, too, and fills no log.
+            if wait := self._failed_tokens.failed(credentials.address):
+                raise VerificationRefused("too many without a valid token came from this address; try again", wait)
             raise CredentialsRefused("this is no token of the file of administrators")
         identity = self._identity_of(caller)
         if identity is None:

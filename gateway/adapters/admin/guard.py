@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 from aiohttp import web
 
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
+from gateway.adapters.admin.failed_tokens import FailedTokens
 from gateway.adapters.admin.problems import Kind, Problem
 from gateway.adapters.admin.tokens import AdminTokens, Caller
-from gateway.core.rates import TokenBucket
-
-FAILURES: Final = 10
-"""Requests without a valid token that one address may send at once; a person who mistypes one needs three."""
-
-FAILURES_PER_SECOND: Final = 0.2
-"""How fast it may go on: a log keeps readable, and a new token comes through within seconds."""
-
-ADDRESSES: Final = 4096
-"""Addresses whose failures are remembered; the ones that failed last."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="gateway admin API"'}
 
@@ -34,7 +23,7 @@ class Guard:
         tokens: the administrators; None if administration is off.
         granted: what roles may do.
         hosts: names by which the admin port may be asked for, besides addresses and localhost; ``*`` is any.
-        clock: seconds of a monotonic clock.
+        failed_tokens: counts who fails.
     """
 
     def __init__(
@@ -43,13 +32,12 @@ class Guard:
         granted: GrantedTo,
         *,
         hosts: Collection[str],
-        clock: Callable[[], float] = time.monotonic,
+        failed_tokens: FailedTokens,
     ) -> None:
         self._tokens = tokens
         self._granted = granted
         self._hosts = frozenset(each.lower() for each in hosts)
-        self._clock = clock
-        self._failures: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._failed_tokens = failed_tokens
 
     def check_host(self, request: web.Request) -> None:
         """Refuse a request that was meant for another host: a page that had its name resolve to this node.
@@ -108,11 +96,7 @@ class Guard:
             raise Problem(Kind.FORBIDDEN, f"{action.value} is not among what {caller.name} may do (roles: {roles})")
 
     def _failed(self, address: str) -> Problem:
-        bucket = self._failures.pop(address, None) or TokenBucket(FAILURES_PER_SECOND, FAILURES)
-        self._failures[address] = bucket
-        if len(self._failures) > ADDRESSES:
-            self._failures.popitem(last=False)
-        if wait := bucket.take(self._clock()):
+        if wait := self._failed_tokens.failed(address):
             return Problem(
                 Kind.TOO_MANY_FAILURES,
                 "too many requests without a valid token came from this address; try again later",

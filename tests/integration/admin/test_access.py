@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.actions import Action
-from gateway.adapters.admin.guard import FAILURES
+from gateway.adapters.admin.failed_tokens import FAILURES
 from gateway.catalogue import log_events as events
 from tests.integration.admin.support import Admins, Asker, Pair
 from tests.support.nodes import running_node

@@ -11,12 +11,14 @@ import pytest
 from yarl import URL
 
 from gateway.adapters.admin.console import PAGE, SECURITY_HEADERS
+from gateway.adapters.admin.failed_tokens import FAILURES
 from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.adapters.memory.sessions import MemorySessionStore
+from gateway.catalogue import log_events as events
 from gateway.client import ConnectFailed, Forbidden, SessionRefused, Unauthenticated, connect
 from gateway.client.session import Connecting
 from gateway.core.codec import SUBPROTOCOL
-from gateway.core.codes import Outcome
+from gateway.core.codes import TRY_LATER, UNAUTHENTICATED, Outcome
 from gateway.core.revocations import RevocationKind
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.types import SessionId
@@ -25,6 +27,7 @@ from gateway.ports import Credentials, Identity, SessionRecord
 from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.integration.admin.support import Admins, Pair
 from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
 from tests.support.times import scaled, time_limit
 
 
@@ -130,6 +133,35 @@ async def test_nobody_else_may_see_the_system_or_write_there(pair: Pair) -> None
 async def test_without_a_token_there_is_no_session(pair: Pair, secret: str | None) -> None:
     with pytest.raises(Unauthenticated):
         await connect(pair.n1.admin, principal="console", secret=secret)
+
+
+async def test_who_fails_too_often_is_told_to_wait_and_fills_no_log_and_locks_nobody_out(pair: Pair) -> None:
+    """As at the API, and counted together with what fails there."""
+
+    async def wrong() -> tuple[str, float, int | None]:
+        async with RawClient(f"{pair.n1.admin}/v1/connect") as client:
+            await client.send({"type": "hello", "principal": "x", "secret": "gwadm_wrong"})
+            error = await client.expect("error")
+            return error["code"], error.get("retry_after", 0.0), await client.closed()
+
+    answer = await pair.asker.ask(
+        pair.n1, "GET", "/v1/nodes", role=None, headers={"Authorization": "Bearer gwadm_wrong"}
+    )
+    assert answer.status == 401
+    for _ in range(FAILURES - 1):
+        assert await wrong() == ("unauthenticated", 0.0, UNAUTHENTICATED.code)
+    logged = len(pair.n1.log.of(events.AUTHENTICATION_REFUSED))
+    for _ in range(FAILURES):
+        code, retry_after, closed = await wrong()
+        assert (code, closed) == ("try_later", TRY_LATER.code)
+        assert retry_after > 0
+    answer = await pair.asker.ask(
+        pair.n1, "GET", "/v1/nodes", role=None, headers={"Authorization": "Bearer gwadm_wrong"}
+    )
+    assert answer.status == 429
+    assert len(pair.n1.log.of(events.AUTHENTICATION_REFUSED)) == logged == FAILURES - 1
+    async with sign_in(pair) as session:
+        assert session.principal == "admin:the-viewer"
 
 
 async def test_where_administration_is_off_there_is_no_console() -> None:
