@@ -36,8 +36,9 @@ If nobody accepts, or one refuses for good, the client is told `unauthenticated`
 same time: two hashes, in threads that stand behind the node's event loop where processor time is short; and
 `concurrency` questions. Other credentials wait in a queue for at most 2 s, 32 for each place:
 
-- A verdict that is remembered waits for nothing: `static` remembers a good secret of each user until the file is read
-  again, `http` for `remember`. Credentials that several clients show at the same time are one hash, or one question.
+- A verdict that is remembered waits for nothing: `static` remembers a good secret of each user, and the last 4096 that
+  were not, until the file is read again; `http` a yes for `remember`. Credentials that several clients show at the same
+  time are one hash, or one question.
 - Addresses take turns (of IPv6, /64 networks), and within an address principals. An address that has failed ten times
   lately, or a principal for which others have, goes behind those who did not, also if it is in `limit_exempt`. It is
   forgiven within a minute, and never waits for ever: three turns are the others', the fourth is its own.

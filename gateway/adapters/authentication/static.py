@@ -8,7 +8,7 @@ import hmac
 import os
 import sys
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,6 +28,10 @@ NICENESS: Final = 5
 """By which threads that hash stand behind the event loop where processor time is short: they get a third of its share
 each, so that a node with few cores keeps its lease and answers its checks while its places are all taken (P20)."""
 
+REFUSED_REMEMBERED: Final = 4096
+"""Credentials that were not accepted and are remembered, those that were shown last: some 1 MB. Programs with an old
+secret show it again and again; and behind this authenticator another one may know whom it does not."""
+
 _BACKGROUND: Final = "authentication"
 
 
@@ -35,7 +39,7 @@ class StaticAuthenticator:
     """Principals and hashed secrets stand in a file; implements ``gateway.ports.Authenticator``.
 
     Somebody who tries names learns nothing from the time it takes: a principal that does not exist costs the same
-    hash, and waits as long for it, as one that does. What was verified is remembered for each user, as a keyed digest
+    hash, and waits as long for it, as one that does. What came of it is remembered, alike for both, as a keyed digest
     under a random key that never leaves the process, and told again without waiting; ``reload`` forgets all of it.
     """
 
@@ -55,6 +59,7 @@ class StaticAuthenticator:
         self._nobody: SecretHash
         # By principal, so that it cannot grow beyond the file, and nobody's verdict is forgotten for somebody else's.
         self._verified: dict[str, bytes] = {}
+        self._refused: OrderedDict[bytes, None] = OrderedDict()
         self._digests = CredentialDigests()
         self._threads = ThreadPoolExecutor(
             verifications.places, thread_name_prefix=_BACKGROUND, initializer=_stand_behind_the_loop
@@ -77,6 +82,7 @@ class StaticAuthenticator:
         self._users = users
         self._nobody = _unknown_user(users)
         self._verified.clear()
+        self._refused.clear()
         return len(users)
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
@@ -100,6 +106,9 @@ class StaticAuthenticator:
         digest = self._digests.of(principal, secret, hashed.salt)
         if user is not None and self._is_remembered(principal, digest):
             return user.identity
+        if digest in self._refused:
+            self._refused.move_to_end(digest)
+            return _not_accepted(exists=user is not None)
         return await self._verifications.run(
             credentials, digest, lambda: self._verify(principal, secret, hashed, digest, exists=user is not None)
         )
@@ -110,12 +119,14 @@ class StaticAuthenticator:
         """Hash a secret, and remember it if it is the right one."""
         loop = asyncio.get_running_loop()
         matches = await loop.run_in_executor(self._threads, hashed.matches, secret)
-        if not exists:
-            return None
         # A reload during the verification wins: what it removed is not let in, and not remembered.
         user = self._users.get(principal)
-        if not matches or user is None or user.hashed != hashed:
-            raise CredentialsRefused("the secret is not the one in the file of users")
+        if not exists or not matches or user is None or user.hashed != hashed:
+            # Under a salt that a reload has taken away, it is never looked for.
+            self._refused[digest] = None
+            if len(self._refused) > REFUSED_REMEMBERED:
+                self._refused.popitem(last=False)
+            return _not_accepted(exists=exists)
         self._verified[principal] = digest
         return user.identity
 
@@ -131,6 +142,13 @@ class StaticAuthenticator:
     def _is_remembered(self, principal: str, digest: bytes) -> bool:
         known = self._verified.get(principal)
         return known is not None and hmac.compare_digest(known, digest)
+
+
+def _not_accepted(*, exists: bool) -> Identity | None:
+    """Leave a principal that the file does not hold to others, and refuse one that it holds for good."""
+    if exists:
+        raise CredentialsRefused("the secret is not the one in the file of users")
+    return None
 
 
 def _stand_behind_the_loop() -> None:

@@ -16,6 +16,7 @@ from gateway.adapters.authentication import (
     UsersFileError,
     hash_secret,
     read_users,
+    static,
     users_line,
 )
 from gateway.adapters.authentication.static import NICENESS
@@ -171,10 +172,34 @@ async def test_a_storm_of_one_users_clients_costs_few_hashes(
     assert len(hashing.calls) == 1
 
 
-async def test_wrong_secrets_are_never_remembered(authenticator: StaticAuthenticator, hashing: CountedHashing) -> None:
-    for _ in range(3):
-        assert await ask(authenticator, "alice", "wrong") is None
-    assert len(hashing.calls) == 3
+async def test_what_was_refused_costs_one_hash_until_the_file_is_read_again_and_tells_nobody_who_exists(
+    authenticator: StaticAuthenticator, hashing: CountedHashing
+) -> None:
+    for principal in ("alice", "carol"):
+        for _ in range(3):
+            assert await ask(authenticator, principal, "wrong") is None
+    assert len(hashing.calls) == 2
+
+    authenticator.reload()
+
+    for principal in ("alice", "carol"):
+        assert await ask(authenticator, principal, "wrong") is None
+    assert len(hashing.calls) == 4
+
+
+async def test_what_is_remembered_of_refusals_is_bounded(
+    authenticator: StaticAuthenticator, hashing: CountedHashing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static, "REFUSED_REMEMBERED", 3)
+    for secret in ("wrong 1", "wrong 2", "wrong 3", "wrong 1", "wrong 4"):
+        assert await ask(authenticator, "alice", secret) is None
+    assert len(hashing.calls) == 4
+    for secret in ("wrong 1", "wrong 3", "wrong 4"):
+        assert await ask(authenticator, "alice", secret) is None
+    assert len(hashing.calls) == 4
+    assert await ask(authenticator, "alice", "wrong 2") is None
+    assert len(hashing.calls) == 5
+    assert await ask(authenticator, "alice", "wonderland") == "alice"
 
 
 async def test_only_a_few_verifications_run_at_the_same_time_and_the_loop_goes_on(
