@@ -27,7 +27,7 @@ from gateway.adapters.authentication import (
     read_pem_file,
     read_secret_file,
 )
-from gateway.app.verifications import PATIENCE, Verifications
+from gateway.app.verifications import Verifications
 from gateway.catalogue import log_events as events
 from gateway.ports import Authenticator, Directory, EventLog
 from gateway.settings import (
@@ -231,7 +231,7 @@ def _callback(file: Path, settings: CallbackSettings, surroundings: Surroundings
     return CallbackAuthenticator(
         _given(settings.url),
         # With the time for the question itself, less than clients wait for a welcome.
-        surroundings.verifications.pool(settings.concurrency, patience=min(PATIENCE, settings.timeout / 2)),
+        surroundings.verifications.pool(settings.concurrency, patience=settings.timeout / 2),
         timeout=settings.timeout,
         remember=settings.remember,
         entries=settings.entries,

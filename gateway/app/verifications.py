@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, Final, TypeVar
 
 from gateway.app.clock import Clock
@@ -97,14 +98,14 @@ class Verifications:
         self.ranks = FailureRanks()
         metrics.watch(catalogue.VERIFICATIONS_WAITING, lambda: sum(each.waiting for each in self._pools))
 
-    def pool(self, places: int, *, patience: float = PATIENCE) -> Pool:
+    def pool(self, places: int, *, patience: float = inf) -> Pool:
         """Make a pool.
 
         Args:
             places: works at the same time.
-            patience: seconds that one waits at most for its turn.
+            patience: seconds that one waits at most for its turn, if that is less than usual.
         """
-        pool = Pool(self, places, patience=patience, clock=self._clock, metrics=self._metrics)
+        pool = Pool(self, places, patience=min(PATIENCE, patience), clock=self._clock, metrics=self._metrics)
         self._pools.append(pool)
         return pool
 

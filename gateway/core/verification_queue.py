@@ -179,7 +179,8 @@ class VerificationQueue(Generic[T]):
         them has failed.
         """
         while self._places:
-            number = self._choose()
+            waiting = [number for number, rank in enumerate(self._ranks) if rank]
+            number = self._choose(waiting)
             item = self._ranks[number].first()
             place = self._places[item]
             rank = self._failures.of(place.address, place.principal, now)
@@ -188,6 +189,7 @@ class VerificationQueue(Generic[T]):
                 place.rank = rank
                 self._ranks[rank].put(item, place)
                 continue
+            self._count(number, waiting)
             self.remove(item)
             return item
         return None
@@ -212,12 +214,17 @@ class VerificationQueue(Generic[T]):
         """When the next one loses patience, in seconds; None if nobody waits."""
         return next((place.until for place in self._places.values()), None)
 
-    def _choose(self) -> int:
+    def _choose(self, waiting: list[int]) -> int:
         """Choose the rank whose turn it is, among those in which somebody waits; there is one."""
-        waiting = [number for number, rank in enumerate(self._ranks) if rank]
         for number in waiting[:-1]:
             if self._served[number] < TURNS_BEFORE_OTHERS:
-                self._served[number] += 1
                 return number
-            self._served[number] = 0
         return waiting[-1]
+
+    def _count(self, served: int, waiting: list[int]) -> None:
+        """A rank had its turn, while somebody waited in those of *waiting*."""
+        for number in waiting:
+            if number < served:
+                self._served[number] = 0  # it has let one behind it go before, and counts anew
+            elif number == served and number != waiting[-1]:
+                self._served[number] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.app.clock import Clock
-from gateway.app.verifications import PATIENCE, Pool, Verifications
+from gateway.app.verifications import Pool, Verifications
 from tests.support.clock import VirtualClock
 
 
@@ -19,6 +19,6 @@ def verifications(
     )
 
 
-def pool(places: int = 2, *, patience: float = PATIENCE) -> Pool:
+def pool(places: int = 2) -> Pool:
     """Make a pool of its own."""
-    return verifications().pool(places, patience=patience)
+    return verifications().pool(places)

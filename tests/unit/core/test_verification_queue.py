@@ -97,6 +97,17 @@ def test_who_fails_while_more_of_it_waits_goes_behind_from_then_on() -> None:
     assert take_all(line)[:2] == ["good/p/1", "good/p/2"]
 
 
+def test_those_who_are_put_behind_take_no_turn_from_those_before() -> None:
+    """However many attempts came before the first of them failed, and from however many addresses."""
+    ranks = FailureRanks()
+    line = queue(ranks)
+    put(line, *(f"bad{number}/p/1" for number in range(30)), "good/p/1")
+    for number in range(30):
+        fail(ranks, f"bad{number}", "")
+
+    assert line.take(0.0) == "good/p/1"
+
+
 def test_a_full_queue_refuses_the_newest_of_who_takes_the_most() -> None:
     line = queue(most=4)
     assert put(line, "a/x/1", "a/x/2", "a/y/1", "b/x/1") == [None] * 4
