@@ -219,7 +219,8 @@ class Pool:
     def _begin(self) -> None:
         """Give free places to those whose turn it is."""
         while self._running < self._places and not self._closed:
-            waiting = self._queue.take(self._clock.monotonic())
+            last = 1 < self._places == self._running + 1
+            waiting = self._queue.take(self._clock.monotonic(), last=last)
             if waiting is None:
                 break
             if waiting.turn.done():

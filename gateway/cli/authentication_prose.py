@@ -41,7 +41,8 @@ same time: two hashes, in threads that stand behind the node's event loop where 
   time are one hash, or one question.
 - Addresses take turns (of IPv6, /64 networks), and within an address principals. An address that has failed ten times
   lately, or a principal for which others have, goes behind those who did not, also if it is in `limit_exempt`. It is
-  forgiven within a minute, and never waits for ever: three turns are the others', the fourth is its own.
+  forgiven within a minute, and never waits for ever: three turns are the others', the fourth is its own. But the last
+  free place is kept for those who did not fail.
 - A full queue refuses the newest of the address that takes the most, with `try_later` and 4101; so is refused who has
   waited for too long. For whoever hangs up while it waits, nothing is done.
 - A resume that shows a secret is first looked up in the grid: nothing is hashed for a session that has ended.

@@ -172,15 +172,23 @@ class VerificationQueue(Generic[T]):
         if place is not None:
             self._ranks[place.rank].remove(item, place)
 
-    def take(self, now: float) -> T | None:
-        """Take out whose turn it is; None if nobody waits.
+    def take(self, now: float, *, last: bool = False) -> T | None:
+        """Take out whose turn it is.
 
         Whoever became known for failures while it waited goes behind now: many attempts may come before the first of
         them has failed.
+
+        Args:
+            now: seconds.
+            last: whether one place of several is left, which is kept for those who did not fail: work cannot be taken
+                off a place, so that they would have to wait for the end of somebody else's.
+
+        Returns:
+            Who gets a place; None if nobody does.
         """
-        while self._places:
+        while self._ranks[0] or (self._places and not last):
             waiting = [number for number, rank in enumerate(self._ranks) if rank]
-            number = self._choose(waiting)
+            number = 0 if last else self._choose(waiting)
             item = self._ranks[number].first()
             place = self._places[item]
             rank = self._failures.of(place.address, place.principal, now)

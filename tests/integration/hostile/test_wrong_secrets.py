@@ -46,7 +46,7 @@ def home(number: int) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is sent away for the time that this machine takes to fill a queue."""
-    monkeypatch.setattr(verifications, "PATIENCE", scaled(PATIENCE))
+    monkeypatch.setattr(verifications, "PATIENCE", 3600.0)
 
 
 class Hashing:
@@ -54,10 +54,13 @@ class Hashing:
 
     Attributes:
         secrets: of all hashes that were begun, in order.
+        ended: how many of them have ended.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.secrets: list[str] = []
+        self.ended = 0
+        self._counting = threading.Lock()
         self._go = threading.Event()
         self._go.set()
         genuine = SecretHash.matches
@@ -66,7 +69,11 @@ class Hashing:
             self.secrets.append(secret)
             if secret.startswith("wrong"):
                 assert self._go.wait(scaled(PATIENCE))
-            return genuine(hashed, secret)
+            try:
+                return genuine(hashed, secret)
+            finally:
+                with self._counting:
+                    self.ended += 1
 
         monkeypatch.setattr(SecretHash, "matches", matches)
 
@@ -77,6 +84,11 @@ class Hashing:
     def release(self) -> None:
         """Let them end, all of them and those to come."""
         self._go.set()
+
+    @property
+    def running(self) -> int:
+        """Hashes that have begun and not ended."""
+        return len(self.secrets) - self.ended
 
     @property
     def wrong(self) -> int:
@@ -132,12 +144,14 @@ class Attack:
         return client
 
     async def fill(self, hashing: Hashing) -> None:
-        """Take all places, and as much of the queue as there is."""
-        begun = hashing.wrong
-        for _ in range(PLACES * (WAITING_PER_PLACE + 1)):
+        """Take all places that an attacker gets, and as much of the queue as there is."""
+        sent, before = PLACES * (WAITING_PER_PLACE + 1), crowded(self._node)
+        assert not hashing.running
+        for _ in range(sent):
             await self.hello()
-        await eventually(lambda: hashing.wrong == begun + PLACES)
-        await eventually(lambda: waiting(self._node) == PLACES * WAITING_PER_PLACE)
+        await eventually(lambda: hashing.running + waiting(self._node) + crowded(self._node) - before == sent)
+        assert hashing.running >= 1
+        assert waiting(self._node) == PLACES * WAITING_PER_PLACE
 
 
 def waiting(node: TestNode) -> float:

@@ -228,6 +228,22 @@ async def test_who_failed_often_waits_behind_others(bench: Bench) -> None:
     assert bench.begun == ["busy", "good 1", "good 2", "bad"]
 
 
+async def test_who_failed_often_never_takes_the_last_place() -> None:
+    bench = Bench(places=3)
+    for _ in range(FORGIVEN):
+        bench.all.failed(Credentials(principal="", secret="x", address="127.0.0.1"))
+    asked = [bench.ask(f"bad {number}", "127.0.0.1") for number in range(5)]
+    await bench.settle()
+    assert bench.begun == ["bad 0", "bad 1"]
+    asked.append(bench.ask("good", "192.0.2.1"))
+    await bench.settle()
+    assert bench.begun == ["bad 0", "bad 1", "good"], "at once"
+    for secret in ("good", "bad 0", "bad 1", "bad 2", "bad 3", "bad 4"):
+        await bench.finish(secret)
+    await asyncio.gather(*asked)
+    await bench.close()
+
+
 async def test_a_bug_frees_its_place(bench: Bench) -> None:
     async def broken() -> str:
         raise RuntimeError("a bug")
