@@ -7,6 +7,10 @@ callers ──submit──▶ pending ──writer──▶ a few pipelines on t
 While pipelines are on the wire, new commands gather: the busier the node, the larger the pipelines, with no timer and
 no tuning. Redis answers in order, so the replies need no numbers. A caller that is cancelled leaves its command alone.
 
+A pipeline is bounded in bytes, because packing it holds up the loop, and after one that is full everybody else gets a
+turn (P20). What one caller asks for together and is larger than that is cut: its commands stay in order, and its reply
+comes when the last of them is answered.
+
 Work that may wait, such as claims for clients that come back, goes to the end of each pipeline, and only so much of
 it: established sessions and the node's lease pass in front of a storm, which never keeps Redis busy for long at a time.
 What waits stays in order among itself, and so does everything else; nobody may rely on an order between the two.
@@ -34,7 +38,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from gateway.adapters.redis.dialer import pack, receive, send
+from gateway.adapters.redis.dialer import pack_one, receive, send
 from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
@@ -53,9 +57,22 @@ PIPELINE_ARGUMENTS: Final = 10_000
 """Arguments after which a pipeline is closed. A command has about ten, and each publish of many in one step three, so
 that this is some 15 to 20 ms of work for Redis, far below every time limit."""
 
+PIPELINE_BYTES: Final = 512 * 1024
+"""Packed bytes after which a pipeline is closed. The last command may reach beyond: by default it has at most 96 KiB
+(``topics.PUBLISH_BYTES`` and one value), so that a turn of the loop packs and copies less than 1 MiB, which takes it
+about a millisecond. A pipeline of 104 MB, packed in one turn, was measured to stop a node for 6.7 s."""
+
+PIPELINE_BYTES_AT_LEAST: Final = 64 * 1024
+"""The same for each master of a Redis Cluster with very many of them: below, the pipelines would cost more than what
+is in them."""
+
 PATIENT_GROUPS: Final = 64
 """Groups of commands that may wait which one pipeline takes along: claims of about 2 ms of Redis. The rest waits for
 the next pipeline, behind whatever cannot wait."""
+
+PATIENT_SHARE: Final = 4
+"""Of a pipeline's bytes, what may wait gets one part of so many, also where the rest is full: a claim or a new session
+has some hundred bytes, but may have 70 KiB of properties."""
 
 _STALL: Final = 0.1
 """Seconds by which a timer may be late before the delay is blamed on this process and not on Redis."""
@@ -149,6 +166,33 @@ class Group:
         if not self.future.done():
             self.future.set_exception(error)
 
+    def cut(self, at: int, answer: Callable[[Group], None]) -> tuple[Group, Group]:
+        """Make two groups of this one, which is answered when both are.
+
+        Args:
+            at: how many commands the first one has.
+            answer: hands the replies of this group to its caller, once they are complete.
+        """
+        loop = asyncio.get_running_loop()
+        head, rest = (
+            Group(commands, loop.create_future(), gated=self.gated, asked=self.asked, as_is=True)
+            for commands in (self.commands[:at], self.commands[at:])
+        )
+
+        def arrived(done: asyncio.Future[list[Any]]) -> None:
+            error = done.exception()
+            if error is not None:
+                # Also where nothing more was sent for want of a lease: what was sent before may have been executed.
+                self.fail(GridUnavailable(str(error)))
+            elif not self.replies and all(len(each.replies) == len(each.commands) for each in (head, rest)):
+                self.replies = head.replies + rest.replies
+                self.redirected = any(isinstance(reply, Redirected) for reply in self.replies)
+                answer(self)
+
+        for part in (head, rest):
+            part.future.add_done_callback(arrived)
+        return head, rest
+
 
 class _Flight:
     """One pipeline on the wire."""
@@ -230,6 +274,7 @@ class Batcher(Executor):
         broken: called once when the connection is of no more use; expected to call ``shut``.
         refused: called with each reply by which Redis refuses a single write.
         redirected: given each group of which commands were redirected, and answers it; None if its caller is told.
+        pipeline_bytes: packed bytes after which a pipeline is closed; see ``bytes_for_each``.
     """
 
     def __init__(
@@ -241,7 +286,9 @@ class Batcher(Executor):
         broken: Callable[[Exception], None],
         refused: Callable[[str], None],
         redirected: Callable[[Group], None] | None = None,
+        pipeline_bytes: int = PIPELINE_BYTES,
     ) -> None:
+        self._pipeline_bytes = pipeline_bytes
         self._timeout = timeout
         self._leases = leases
         self._metrics = metrics
@@ -346,17 +393,19 @@ class Batcher(Executor):
                     self._work.clear()
                     await self._work.wait()
                 urgent = bool(self._pending)
-                groups = self._take()
+                packed: list[bytes] = []
+                groups, is_full = self._take(packed)
                 if not groups:
                     self._settle()
                     continue
-                commands = [command for group in groups for command in group.commands]
-                packed = pack(commands)
-                self._metrics.observe(GRID_BATCH_COMMANDS, len(commands))
+                self._metrics.observe(GRID_BATCH_COMMANDS, len(packed))
                 self._awaited.extend(groups)
                 self._flights.append(_Flight(len(groups), loop.time(), urgent=urgent))
                 self._arm(self._timeout)
-                await send(connection, packed)
+                await send(connection, b"".join(packed))
+                if is_full:
+                    # To send need not wait for anything, and what follows is as much again.
+                    await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would tell the callers
             self._broken(error)
 
@@ -367,27 +416,55 @@ class Batcher(Executor):
             return sum(flight.urgent for flight in flights) < PIPELINES_IN_FLIGHT
         return bool(self._patient) and len(flights) < PIPELINES_IN_FLIGHT
 
-    def _take(self) -> list[Group]:
-        """Take what goes into the next pipeline; the gate is looked at now, as late as possible."""
+    def _take(self, packed: list[bytes]) -> tuple[list[Group], bool]:
+        """Take what goes into the next pipeline; the gate is looked at now, as late as possible.
+
+        Args:
+            packed: filled with the commands, encoded.
+
+        Returns:
+            The groups they belong to, and whether the bytes of a pipeline are used up.
+        """
         groups: list[Group] = []
         permitted = self._leases.permits_writes()
-        size = 0
-        while self._pending and size < PIPELINE_ARGUMENTS:
-            size += self._take_one(self._pending, groups, permitted=permitted)
-        patient = 0
-        while self._patient and patient < PATIENT_GROUPS:
-            self._take_one(self._patient, groups, permitted=permitted)
+        arguments = 0
+        room = self._pipeline_bytes
+        while self._pending and arguments < PIPELINE_ARGUMENTS and room > 0:
+            count, size = self._take_one(self._pending, groups, packed, room, permitted=permitted)
+            arguments += count
+            room -= size
+        patient, patient_room = 0, self._pipeline_bytes // PATIENT_SHARE
+        while self._patient and patient < PATIENT_GROUPS and patient_room > 0:
+            patient_room -= self._take_one(self._patient, groups, packed, patient_room, permitted=permitted)[1]
             patient += 1
-        return groups
+        return groups, room <= 0 or patient_room <= 0
 
-    def _take_one(self, pending: deque[Group], groups: list[Group], *, permitted: bool) -> int:
-        """Move the first group; returns how many arguments its commands have."""
+    def _take_one(
+        self, pending: deque[Group], groups: list[Group], packed: list[bytes], room: int, *, permitted: bool
+    ) -> tuple[int, int]:
+        """Move the first group, or as much of it as there is room for; returns how many arguments and bytes it has."""
         group = pending.popleft()
         if group.gated and not permitted:
             group.fail(LeaseUnverified("this node may have lost its lease and must verify it before it writes"))
-            return 0
+            return 0, 0
+        size = 0
+        for taken, command in enumerate(group.commands):
+            if size >= room:
+                group, rest = group.cut(taken, self._answer)
+                pending.appendleft(rest)
+                break
+            encoded = pack_one(command)
+            packed.append(encoded)
+            size += len(encoded)
         groups.append(group)
-        return sum(map(len, group.commands))
+        return sum(map(len, group.commands)), size
+
+    def _answer(self, group: Group) -> None:
+        """Hand its replies to the caller of a group that was cut."""
+        if group.redirected and not group.as_is:
+            self._redirected(group)
+        else:
+            group.succeed()
 
     async def _read(self, connection: AbstractConnection) -> None:
         try:
@@ -466,6 +543,11 @@ class Batcher(Executor):
             for group in waiting:
                 group.fail(GridUnavailable("more is asked of the grid than it can do in time"))
         self._arm(max(overdue, _SHORTEST_LOOK))
+
+
+def bytes_for_each(masters: int) -> int:
+    """Tell with how many bytes a pipeline to each of several masters is full: their turns come in the same turn."""
+    return max(PIPELINE_BYTES_AT_LEAST, PIPELINE_BYTES // masters)
 
 
 async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:

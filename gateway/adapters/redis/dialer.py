@@ -113,6 +113,12 @@ def pack(commands: Iterable[Command]) -> bytes:
     return b"".join([pack_command(each) for each in commands])  # type: ignore[arg-type]  # its stub says one element
 
 
+def pack_one(command: Command) -> bytes:
+    """Encode one command for the wire."""
+    packed: bytes = pack_command(command)  # type: ignore[arg-type]  # its stub says one element
+    return packed
+
+
 async def send(connection: AbstractConnection, packed: bytes) -> None:
     """Write, waiting while the transport pushes back.
 

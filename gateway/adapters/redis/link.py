@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from gateway.adapters.redis import slots
 from gateway.adapters.redis.adoption import NO_SEAL, Adoption, Member, Server, greet, label_of, prepare
-from gateway.adapters.redis.batcher import Batcher, abandon
+from gateway.adapters.redis.batcher import Batcher, abandon, bytes_for_each
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
@@ -487,6 +487,7 @@ class Link:
             broken=broken,
             refused=self._write_refused,
             redirected=self.batcher.redirected,
+            pipeline_bytes=bytes_for_each(len(attached.members)),
         )
         batcher.open(member.connection)
         return batcher
