@@ -109,7 +109,7 @@ class TlsCluster(Cluster):
         certificate, key = certify(self._scratch)
         both = self._scratch / "both.pem"
         both.write_text(certificate.read_text() + key.read_text())
-        settings = {"rate-packets": "0", "log-level": "warning"}
+        settings = {"rate-packets": "0", "rate-bytes": "0", "log-level": "warning"}
         if self._place == "node":
             settings |= {"tls-certificate": str(certificate), "tls-key": str(key)}
         with self.start([HOME], settings, balancer=False), contextlib.ExitStack() as stack:

@@ -149,8 +149,9 @@ class Cluster:
             "agent": f"{HOST}:{self._agent[node]}",
             "token-keys-file": str(keys),
             "trusted-proxies": f"{HOST}/32",
-            # Whoever publishes as fast as it can is what this limit is there to slow down.
+            # Whoever publishes as fast as it can is what these limits are there to slow down.
             "rate-packets": "0",
+            "rate-bytes": "0",
             **settings,
         }
         flags = [part for name, value in arguments.items() for part in (f"--{name}", value) if part]

@@ -74,11 +74,15 @@ class NodePolicy:
         handshake_timeout: seconds in which a connection must bring its hello or resume.
         session: numbers of the session machines.
         limits: what one session may use.
+        request_bytes: bytes of requests that a session may have unanswered; 0 for no limit.
+        node_request_bytes: bytes of requests that all sessions may have unanswered; 0 for no limit.
         outbox_packets: packets that may wait, not yet numbered, before the client counts as too slow.
         outbox_bytes: the same bound in bytes.
         high_water: bytes a transport may hold back before nothing more is numbered for its session.
         packet_rate: packets per second that one connection may send for long; 0 for no limit.
         packet_burst: packets that it may send at once.
+        byte_rate: bytes of messages per second that one connection may send for long; 0 for no limit.
+        byte_burst: bytes that it may send at once.
         token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
         usage: what addresses, principals and all together may use.
         partition_topics: topics that one topic partition holds at most; 0 for no limit.
@@ -103,11 +107,15 @@ class NodePolicy:
     handshake_timeout: float
     session: SessionPolicy
     limits: Limits
+    request_bytes: int
+    node_request_bytes: int
     outbox_packets: int
     outbox_bytes: int
     high_water: int
     packet_rate: float
     packet_burst: int
+    byte_rate: float
+    byte_burst: int
     token_life: float
     usage: UsagePolicy
     partition_topics: int

@@ -1,7 +1,8 @@
 """What clients ask for: subscribe, unsubscribe, publish, properties, authenticate, bye (protocol 5.2).
 
 Each session's requests go through a *lane*, one after the other, so that they take effect in the order in which the
-client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck.
+client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck. Lanes take turns: a
+run is bounded, and what all of them begin in one turn of the loop is, too (P20).
 
 A request whose step fails because the grid went away may have been executed. It stays in the lane and is repeated when
 the grid is back; each step is idempotent. A request that comes while the grid is away is refused at once, because
@@ -10,9 +11,9 @@ nothing has been done for it yet (P10), unless the client says that it has sent 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from gateway.app.authorisation import Authorisation
 from gateway.app.context import Context
@@ -20,11 +21,13 @@ from gateway.app.declining import decline, decline_for_now, number_used
 from gateway.app.gatekeeper import Gatekeeper
 from gateway.app.persistence import Persistence
 from gateway.app.publishing import Publishing
-from gateway.app.request_lane import RequestLane, Work
+from gateway.app.request_lane import RequestLane, Work, Workforce
 from gateway.app.selecting import Selecting
 from gateway.app.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.app.sessions import Sessions, close_code_of
+from gateway.app.turns import Turns
 from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import NORMAL, ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.packets import (
@@ -38,6 +41,7 @@ from gateway.core.packets import (
     Unsubscribe,
 )
 from gateway.core.properties import check_properties
+from gateway.core.workload import Workload, weight
 from gateway.ports import (
     Fenced,
     GridRefused,
@@ -46,14 +50,23 @@ from gateway.ports import (
     SessionGone,
 )
 
+RUN_BYTES: Final = 128 * 1024
+"""Weight of publishes above which a run is ended. One client with the largest values still has some tens of megabytes a
+second, and whoever comes behind sixty such clients waits for 8 MB of them, and not for all they have sent."""
 
-def _first_publishes(queue: Iterable[Work]) -> list[Publish]:
-    publishes: list[Publish] = []
+
+def _first_run(queue: Iterable[Work]) -> tuple[list[Work], int]:
+    """Choose the first request, or the first run of publishes; returns their weight, too."""
+    run: list[Work] = []
+    size = 0
     for work in queue:
+        if run and not (isinstance(work, Publish) and size < RUN_BYTES):
+            break
+        run.append(work)
+        size += weight(work)
         if not isinstance(work, Publish):
             break
-        publishes.append(work)
-    return publishes
+    return run, size
 
 
 def _may_be_asked_anew(run: Iterable[Work]) -> bool:
@@ -92,12 +105,21 @@ class Requests:
         self._journal = context.journal
         self._persistence = persistence
         self._sessions = sessions
+        limits = context.policy
+        self._turns = Turns()
+        self._workforce = Workforce(
+            self._execute,
+            requests=limits.limits.requests,
+            request_bytes=limits.request_bytes,
+            workload=Workload(limits.node_request_bytes),
+        )
+        context.metrics.watch(catalogue.REQUEST_BYTES, lambda: self._workforce.workload.bytes)
         self._selecting = Selecting(context, persistence, sessions.delivery, authorisation)
         self._publishing = Publishing(context, persistence, sessions.delivery, authorisation)
 
     def lane(self) -> RequestLane:
         """Make the lane of a session."""
-        return RequestLane(self._execute)
+        return RequestLane(self._workforce)
 
     def accept(self, session: Session, work: Work) -> None:
         """Take a request in; its reply comes when it has been executed."""
@@ -117,9 +139,13 @@ class Requests:
 
     # --- Execution ----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, session: Session, queue: deque[Work]) -> None:
-        """Answer the first request, or the first run of publishes, and take it out of the queue."""
-        run: Sequence[Work] = _first_publishes(queue) or [queue[0]]
+    async def _execute(self, session: Session, queue: Iterable[Work]) -> int:
+        """Answer the first request, or the first run of publishes; returns how many were answered."""
+        run, size = _first_run(queue)
+        if self._turns.left > 0:
+            self._turns.left -= size
+        else:
+            await self._turns.turn(size)
         try:
             await self._until_known(session, run)
         except GridRefused as why:
@@ -136,9 +162,8 @@ class Requests:
             self._log.emit(events.REQUEST_FAILED, session=session.id, error=repr(error))
             failure = RequestRefused("the node failed on this request; its log says why", code=ErrorCode.INTERNAL)
             self._refuse_all(session, run, failure)
-        for _ in range(min(len(run), len(queue))):
-            queue.popleft()
         self._sessions.flusher.mark(session)
+        return len(run)
 
     async def _step(self, session: Session, run: Sequence[Work]) -> None:
         match run[0]:

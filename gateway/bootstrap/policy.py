@@ -58,11 +58,15 @@ def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
             resend_packets=settings.limit_resend_packets,
             resend_bytes=settings.limit_resend_bytes,
         ),
+        request_bytes=settings.limit_request_bytes,
+        node_request_bytes=settings.limit_node_request_bytes,
         outbox_packets=settings.limit_outbox_packets,
         outbox_bytes=settings.limit_outbox_bytes,
         high_water=HIGH_WATER_BYTES,
         packet_rate=settings.rate_packets,
         packet_burst=settings.rate_burst,
+        byte_rate=settings.rate_bytes,
+        byte_burst=settings.rate_bytes_burst,
         token_life=settings.token_life + settings.token_leeway,
         usage=UsagePolicy(
             address=AccountLimits(

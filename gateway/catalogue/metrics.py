@@ -277,6 +277,11 @@ RESEND_BUFFER_BYTES = Metric(
     "gateway_resend_buffer_bytes", Kind.GAUGE, "Bytes referred to by all resend buffers; shared bodies count each time."
 )
 OUTBOX_PACKETS = Metric("gateway_outbox_packets", Kind.GAUGE, "Packets waiting in outboxes, not yet numbered.")
+REQUEST_BYTES = Metric(
+    "gateway_request_bytes",
+    Kind.GAUGE,
+    "Bytes of requests that have no answer yet, about; see limit_node_request_bytes.",
+)
 BLOCKED_SESSIONS = Metric("gateway_blocked_sessions", Kind.GAUGE, "Connected sessions whose transport pushes back.")
 FENCED_WRITES = Metric("gateway_fenced_writes_total", Kind.COUNTER, "Writes the grid refused because of a newer owner.")
 CLOSES = Metric(
@@ -358,6 +363,7 @@ LIMITS_EXCEEDED = Metric(
         "limit_principal_selections",
         "rate_principal_topics",
         "rate_packets",
+        "rate_bytes",
         "rate_node_packets",
         "rate_node_publish_bytes",
         "limit_node_selections",
@@ -365,6 +371,8 @@ LIMITS_EXCEEDED = Metric(
         "limit_selections",
         "limit_selection_bytes",
         "limit_requests",
+        "limit_request_bytes",
+        "limit_node_request_bytes",
         "limit_message_bytes",
         "limit_value_bytes",
         "admission_rate",

@@ -23,6 +23,7 @@ QUICK: dict[str, Any] = {
     "listen": HostPort("127.0.0.1", 0),
     "admin": HostPort("127.0.0.1", 0),
     "rate_packets": 0.0,
+    "rate_bytes": 0.0,
     "drain_jitter": 0.05,
     "grid_timeout": scaled(2.0),
 }

@@ -14,6 +14,7 @@ from gateway.app.persistence import Persistence, Proof
 from gateway.app.requests import Requests
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
+from gateway.app.turns import PACKET_BYTES, Turns
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core import codec, quick
@@ -39,6 +40,7 @@ class Conversations:
 
     Attributes:
         failures: as given.
+        turns: how much of what clients say is taken in before the loop gets its turn.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Conversations:
         self._persistence = persistence
         self._ended = ended
         self.failures = failures
+        self.turns = Turns()
         self._proofs: Gathering[Session, Proof] = Gathering(
             context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=self._confirm
         )
@@ -70,6 +73,8 @@ class Conversations:
         """Take in what a client said."""
         if session.link is not link:
             return  # superseded, fenced or closed meanwhile; what still comes has no meaning
+        if meter is not None:
+            meter.read += len(message)
         received = quick.acknowledged(message) if session.proved else None
         if received is not None:
             self._take_ack(session, link, meter, received)
@@ -81,6 +86,7 @@ class Conversations:
             if self._take_in(session, link, violation.before):
                 self.failures.violated(link, violation)
             return
+        self.turns.left -= PACKET_BYTES * len(packets)
         if not self._take_in(session, link, packets):
             return
         pause = 0.0 if meter is None else meter.charge(self._clock.monotonic(), packets)
@@ -100,19 +106,27 @@ class Conversations:
         if pinged:
             self._sessions.reschedule(session)
         if meter is not None:
-            self._slow_down(session, link, meter, meter.packets(now, 1))
+            self._slow_down(session, link, meter, meter.acknowledgement(now))
+
+    def begin(self, session: Session, link: Link) -> None:
+        """A connection is about to be heard: not before there is room for what it may say.
+
+        Else whoever comes back again and again could hand over one more message each time.
+        """
+        self._slow_down(session, link, None, 0.0)
 
     def _slow_down(self, session: Session, link: Link, meter: Meter | None, pause: float) -> None:
         """Read no more of a client for *pause* seconds, and for as long as it has too many unanswered requests."""
-        if pause > 0 or len(session.lane) > self._policy.limits.requests:
+        exceeded = session.lane.exceeded
+        if pause > 0 or exceeded is not None:
             session.paused = True
             link.pause()
             if pause > 0 and meter is not None:
                 told = self._limits.slowed(session, meter, pause)
                 if told is not None:
                     self._sessions.delivery.notify((session,), Notice(NoticeCode.SLOWED_DOWN, told))
-            else:
-                self._limits.count("limit_requests")
+            elif exceeded is not None:
+                self._limits.count(exceeded)
             self._background.once(self._pause(session, link, pause), "pause")
 
     async def _pause(self, session: Session, link: Link, pause: float) -> None:
@@ -121,7 +135,7 @@ class Conversations:
             if pause > 0:
                 self._metrics.add(catalogue.RATE_LIMITED_SECONDS, pause)
                 await asyncio.sleep(pause)
-            await session.lane.below(self._policy.limits.requests + 1)
+            await session.lane.room()
         finally:
             if session.link is link:
                 session.paused = False
@@ -183,22 +197,36 @@ class Conversations:
 class Conversation:
     """What a client says after the first packet; a ``Receiver``.
 
+    When a turn's work is used up (``Turns``), the message that came is kept and nothing more is read: the transport
+    pushes back. It is heard when it is this client's turn, and the end of its connection only after it.
+
     Args:
         conversations: take in what is said.
         session: whose connection it is.
         link: the connection.
     """
 
-    __slots__ = ("_conversations", "_link", "_meter", "_session")
+    __slots__ = ("_conversations", "_has_ended", "_kept", "_link", "_meter", "_session", "_turns")
 
     def __init__(self, conversations: Conversations, session: Session, link: Link) -> None:
         self._conversations = conversations
         self._session = session
         self._link = link
         self._meter = session.meter = conversations.meter(session, link)
+        self._turns = conversations.turns
+        self._kept: bytes | None = None
+        self._has_ended = False
+        conversations.begin(session, link)
 
     def received(self, message: bytes) -> None:
         """See ``Receiver``."""
+        turns = self._turns
+        if turns.left <= 0:
+            self._kept = message
+            self._link.pause()
+            turns.wait(self._go_on)
+            return
+        turns.left -= len(message)
         try:
             self._conversations.hear(self._session, self._link, self._meter, message)
         except Exception as bug:  # noqa: BLE001 - it must not harm other connections
@@ -210,4 +238,16 @@ class Conversation:
 
     def ended(self) -> None:
         """See ``Receiver``."""
-        self._conversations.over(self._session, self._link)
+        self._has_ended = True
+        if self._kept is None:
+            self._conversations.over(self._session, self._link)
+
+    def _go_on(self) -> None:
+        """It is this client's turn."""
+        message, self._kept = self._kept, None
+        if message is not None:
+            self.received(message)
+        if self._has_ended:
+            self._conversations.over(self._session, self._link)
+        elif self._session.link is not self._link or not self._session.paused:
+            self._link.resume()

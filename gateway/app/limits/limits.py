@@ -253,6 +253,7 @@ class Limits:
         policy = self._policy
         packets: list[tuple[TokenBucket, str]] = []
         sizes: list[tuple[TokenBucket, str]] = []
+        read: list[tuple[TokenBucket, str]] = []
         if policy.packet_rate:
             packets.append((TokenBucket(policy.packet_rate, policy.packet_burst), "rate_packets"))
         for subject, account in (
@@ -264,7 +265,9 @@ class Limits:
                 packets.append((account.packets, f"rate_{subject}_packets"))
             if account is not None and account.publish_bytes is not None:
                 sizes.append((account.publish_bytes, f"rate_{subject}_publish_bytes"))
-        return Meter(packets, sizes) if packets or sizes else None
+        if policy.byte_rate:
+            read.append((TokenBucket(policy.byte_rate, policy.byte_burst), "rate_bytes"))
+        return Meter(packets, sizes, read) if packets or sizes or read else None
 
     def charge_work(self, session: Session, effort: float) -> None:
         """Charge a session's budget of packets for requests that cost more than others (P20).
@@ -296,6 +299,8 @@ class Limits:
     def _value(self, limit: str) -> str:
         usage = self._policy.usage
         scope = {"address": usage.address, "principal": usage.principal, "node": usage.node}.get(limit.split("_")[1])
+        if limit == "rate_bytes":
+            return f"{self._policy.byte_rate:g} bytes a second"
         if scope is None:
             return f"{self._policy.packet_rate:g} packets a second"
         if limit.endswith("packets"):

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from gateway.core.codec import Salvaged
 from gateway.core.packets import Packet, Publish, SessionPacket
 from gateway.core.rates import TokenBucket
 
+CHARGED_TOGETHER: Final = 8 * 1024
+"""Bytes of acknowledgements that are charged in one go: those of a client that only listens, for some minutes. They are
+the most frequent messages, and a charge for each would cost as much as to read it."""
+
 
 class Meter:
     """What the packets of one connection are charged to.
 
+    Args:
+        packets: what packets are charged to, and the settings by their names.
+        publish_bytes: what the bytes of published values are charged to.
+        all_bytes: what all bytes are charged to.
+
     Attributes:
         packets: charges so many packets at a time; returns the seconds to pause.
         publishes: whether published bytes are charged, too.
+        read: bytes that have been read and not been charged yet; added to by whoever reads.
+        tell_at: when the client may be told again that it is slowed down.
     """
 
-    __slots__ = ("_bytes", "_packets", "packets", "publishes", "tell_at")
+    __slots__ = ("_all_bytes", "_bytes", "_packets", "packets", "publishes", "read", "tell_at")
 
     def __init__(
-        self, packets: Sequence[tuple[TokenBucket, str]], publish_bytes: Sequence[tuple[TokenBucket, str]]
+        self,
+        packets: Sequence[tuple[TokenBucket, str]],
+        publish_bytes: Sequence[tuple[TokenBucket, str]],
+        all_bytes: Sequence[tuple[TokenBucket, str]] = (),
     ) -> None:
         self._packets = packets
         self._bytes = publish_bytes
+        self._all_bytes = all_bytes
+        self.read = 0
         self.packets: Callable[[float, float], float] = (
             packets[0][0].charge if len(packets) == 1 else self._charge_packets
         )
@@ -46,7 +63,16 @@ class Meter:
                     size += len(packet.body.value)
             if size:
                 pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])
-        return pause
+        return max(pause, self._charge_read(now))
+
+    def acknowledgement(self, now: float) -> float:
+        """Charge an acknowledgement that was alone in its message; see ``charge``."""
+        pause = self.packets(now, 1)
+        return pause if self.read < CHARGED_TOGETHER else max(pause, self._charge_read(now))
+
+    def _charge_read(self, now: float) -> float:
+        read, self.read = self.read, 0
+        return max([bucket.charge(now, read) for bucket, _ in self._all_bytes], default=0.0)
 
     def charge_work(self, now: float, effort: float) -> float:
         """Charge what packets that were charged already have turned out to cost besides.
@@ -62,7 +88,7 @@ class Meter:
 
     def exceeded(self, now: float) -> str:
         """Name the limit for which the pause is longest."""
-        return max((*self._packets, *self._bytes), key=lambda each: each[0].charge(now, 0))[1]
+        return max((*self._packets, *self._bytes, *self._all_bytes), key=lambda each: each[0].charge(now, 0))[1]
 
     def _charge_packets(self, now: float, count: float) -> float:
         return max([bucket.charge(now, count) for bucket, _ in self._packets], default=0.0)

@@ -33,6 +33,14 @@ class LimitSettings:
         "Requests of a session that may await their reply at once.",
         reason="Fills a round trip of 2 ms at 100,000 requests a second, and bounds what a failover resubmits.",
     )
+    limit_request_bytes: int = setting(
+        Bytes(0, 1024**3),
+        1024**2,
+        "Bytes of a session's requests that may await their reply at once, besides one message; reading from the "
+        "client pauses above. 0 sets no limit.",
+        reason="A round trip of 10 ms at 100 MB a second. A client that sends again what it may have been told "
+        "nothing of, while the grid is away, takes no more either.",
+    )
     limit_selections: int = setting(
         Whole("selections", 1, 1_000_000),
         1000,
@@ -81,6 +89,21 @@ class LimitSettings:
         "Packets a client may send at once after it was quiet.",
         reason="Two seconds' worth; a client that resends a full buffer after a reconnect is not slowed down.",
     )
+    rate_bytes: float = setting(
+        Rate("bytes", 0),
+        1024.0**2,
+        "Bytes of messages that a client may send, of whatever they are, averaged; reading from it pauses above. 0 "
+        "sets no limit.",
+        reason="8 Mbit/s: 32 of the largest values a second, or 2000 packets of 500 bytes, for which a node needs one "
+        "to two hundredths of its time.",
+    )
+    rate_bytes_burst: int = setting(
+        Bytes(1024, 1024**3),
+        8 * 1024**2,
+        "Bytes that a client may send at once after it was quiet.",
+        reason="All that a client may have unanswered by default, 256 of the largest values: who sends them again "
+        "after a reconnect is not slowed down.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +137,13 @@ class SharedLimitSettings:
         0.0,
         "JSON text of values that all clients of a node may publish together; above, as for rate_node_packets.",
         reason="As for rate_node_packets.",
+    )
+    limit_node_request_bytes: int = setting(
+        Bytes(0, 1024**4),
+        64 * 1024**2,
+        "Bytes of requests of all sessions of a node that may await their reply at once; above, reading pauses for "
+        "those who have more than an equal share. 0 sets no limit.",
+        reason="64 sessions that do all they may. Redis takes in as much in a few tenths of a second.",
     )
     limit_address_connections: int = setting(
         Whole("connections", 0, 10_000_000),

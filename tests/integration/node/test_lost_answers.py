@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGrid
-from gateway.app.request_lane import RequestLane
+from gateway.app.request_lane import RequestLane, Workforce
 from gateway.app.session import Saved, Session
 from gateway.core.packets import Ack, Reply
 from gateway.core.session import SessionMachine, SessionPolicy
 from gateway.core.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, PacketId, RequestNumber, SessionId
+from gateway.core.workload import Workload
 from gateway.ports import PublishCommand, SessionRecord
 from tests.support.nodes import TestNode
 from tests.support.raw_client import Packet, RawClient
@@ -127,10 +128,10 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     session = Session(record, machine, saved=Saved(GridGeneration(1), lease=0))
 
-    async def never(_session: Session, queue: object) -> None:
+    async def never(_session: Session, queue: object) -> int:
         raise AssertionError("nothing is executed here")
 
-    session.lane = RequestLane(never)
+    session.lane = RequestLane(Workforce(never, requests=9, request_bytes=0, workload=Workload(0)))
     for request in (1, 3, 2):
         session.reply(Reply(request=RequestNumber(request)))
         machine.flush(1000)

@@ -1,0 +1,246 @@
+"""One node over the in-memory grid: what clients hand over is bounded in bytes, and not only in items (P20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.app.connections.conversation import Conversations
+from gateway.app.turns import PACKET_BYTES, TURN_BYTES, Turns
+from gateway.core.codes import GOING_AWAY
+from gateway.core.workload import REQUEST_BYTES
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
+
+KIB = 1024
+MESSAGE_BYTES = 64 * KIB
+"""Largest message by default."""
+
+
+def publish(number: int, topic: str, size: int, **fields: Any) -> dict[str, Any]:
+    packet = {"id": number, "type": "publish", "request": number, "topic": topic, "value": "x" * (size - 2)}
+    return packet | fields
+
+
+def counted(node: TestNode, limit: str) -> float:
+    text = node.gateway.metrics.render().decode()
+    (line,) = [each for each in text.splitlines() if f'limits_exceeded_total{{limit="{limit}"}}' in each]
+    return float(line.rpartition(" ")[2])
+
+
+def held(node: TestNode) -> list[int]:
+    return sorted(session.lane.bytes for session in node.gateway.node.sessions)
+
+
+def load(node: TestNode) -> int:
+    text = node.gateway.metrics.render().decode()
+    (line,) = [each for each in text.splitlines() if each.startswith("gateway_request_bytes ")]
+    return int(float(line.rpartition(" ")[2]))
+
+
+class Gate:
+    """Holds up every publish until it is opened."""
+
+    def __init__(self, node: TestNode, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = node.gateway.node._context.grid.topics
+        self._publish = store.publish
+        self.open = asyncio.Event()
+        self.largest = 0
+        monkeypatch.setattr(store, "publish", self)
+
+    async def __call__(self, commands: Any) -> Any:
+        self.largest = max(self.largest, sum(len(each.value) for each in commands))
+        await self.open.wait()
+        return await self._publish(commands)
+
+
+async def test_every_byte_counts_against_the_rate_of_a_client_and_it_is_told() -> None:
+    async with running_node(rate_bytes=10_000.0, rate_bytes_burst=16 * KIB) as node, RawClient(node.url) as one:
+        await one.hello()
+        # What is refused and what is no publish counts as well: here properties that nobody can have.
+        for number in (1, 2):
+            name = "n" * 9000
+            await one.send({"id": number, "type": "properties", "request": number, "changes": {name: "v"}})
+        await one.send({"id": 3, "type": "subscribe", "request": 3, "selector": "a"})
+        assert [(await one.expect("reply"))["request"] for _ in range(3)] == [1, 2, 3]
+        (notice,) = [each for each in one.seen if each["type"] == "notice"]
+        assert notice["code"] == "slowed_down"
+        assert "rate_bytes: you send faster than 10000 bytes a second allows" in notice["message"]
+        assert counted(node, "rate_bytes") >= 1
+
+
+async def test_a_session_hands_over_no_more_than_its_bound_and_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_node(limit_request_bytes=100 * KIB) as node, RawClient(node.url) as one:
+        await one.hello()
+        gate = Gate(node, monkeypatch)
+        for number in range(1, 41):
+            await one.send(publish(number, "a", 30 * KIB))
+        await eventually(lambda: counted(node, "limit_request_bytes") > 0)
+        (bytes_held,) = held(node)
+        assert 100 * KIB < bytes_held <= 100 * KIB + MESSAGE_BYTES
+        gate.open.set()
+        replies = [await one.expect("reply") for _ in range(40)]
+        assert [each["request"] for each in replies] == list(range(1, 41))
+        assert not any("error" in each for each in replies)
+        assert gate.largest <= 128 * KIB + 32 * KIB, "a run is bounded, too"
+        await eventually(lambda: load(node) == 0)
+
+
+async def test_one_message_of_many_small_requests_counts_for_what_is_made_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_node(limit_request_bytes=64 * KIB, limit_requests=10_000) as node, RawClient(node.url) as one:
+        await one.hello()
+        gate = Gate(node, monkeypatch)
+        small = [{"type": "publish", "request": number, "topic": "a", "value": 1} for number in range(1, 601)]
+        await one.send({"id": 1, **small[0]}, *small[1:])
+        await eventually(lambda: counted(node, "limit_request_bytes") > 0)
+        assert held(node) == [600 * (REQUEST_BYTES + 2)]
+        gate.open.set()
+        assert [(await one.expect("reply"))["request"] for _ in range(600)] == list(range(1, 601))
+
+
+async def test_a_modest_publisher_gets_through_while_sixty_greedy_ones_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty fill the node's bound; the witness is read and executed all the same, and nobody loses anything."""
+    bound = 1024 * KIB
+    greedy: list[RawClient] = []
+    async with running_node(limit_node_request_bytes=bound, limit_request_bytes=0) as node, RawClient(node.url) as it:
+        await it.hello("witness")
+        store = node.gateway.node._context.grid.topics
+        execute = store.publish
+        opened = asyncio.Event()
+
+        async def only_for_the_witness(commands: Any) -> Any:
+            if commands[0].topic != "witness":
+                await opened.wait()
+            return await execute(commands)
+
+        monkeypatch.setattr(store, "publish", only_for_the_witness)
+        try:
+            for _ in range(60):
+                client = RawClient(node.url)
+                greedy.append(client)
+                await client.connect()
+                await client.hello("greedy")
+            for number in range(1, 5):
+                for client in greedy:
+                    await client.send(publish(number, "flood", 30 * KIB))
+            await eventually(lambda: counted(node, "limit_node_request_bytes") > 0)
+            await eventually(lambda: load(node) > bound)
+            for number in range(1, 6):
+                await it.send(publish(number, "witness", 100))
+                assert "error" not in await it.expect("reply")
+            assert load(node) <= bound + 60 * MESSAGE_BYTES
+            assert max(held(node)) <= bound // 60 + 2 * MESSAGE_BYTES, "no one of them has much more than the others"
+            opened.set()
+            for client in greedy:
+                assert [(await client.expect("reply"))["request"] for _ in range(4)] == [1, 2, 3, 4]
+            await eventually(lambda: load(node) == 0)
+        finally:
+            for client in greedy:
+                await client.cut()
+
+
+async def test_what_is_resubmitted_while_the_grid_is_away_is_bounded_and_coming_back_adds_nothing() -> None:
+    memory = MemoryGridServer()
+    bound = 100 * KIB
+    async with running_node(memory=memory, limit_request_bytes=bound) as node:
+        one = RawClient(node.url)
+        await one.connect()
+        welcome = await one.hello()
+        memory.go_away()
+        for number in range(1, 21):
+            await one.send(publish(number, "a", 30 * KIB, resubmitted=True))
+        await eventually(lambda: counted(node, "limit_request_bytes") > 0)
+        before = held(node)
+        assert before[0] <= bound + MESSAGE_BYTES
+        taken = node.gateway.node.sessions.get(welcome["session"])
+        assert taken is not None
+        for attempt in range(1, 4):
+            await one.cut()
+            one = RawClient(node.url)
+            await one.connect()
+            token = welcome["token"]
+            welcome = await one.resume(token, attempt=attempt, received=0, oldest=1)
+            assert welcome["outcome"] == "reattached"
+            following = welcome["received"] + 1
+            await one.send(publish(following, "a", 30 * KIB, resubmitted=True))
+            await one.send({"type": "ping"})
+        await asyncio.sleep(0)
+        assert held(node) == before, "nothing is read of who has too much already, however often it comes back"
+        memory.come_back()
+        await eventually(lambda: load(node) == 0)
+        await one.cut()
+
+
+async def test_what_is_taken_in_during_a_turn_of_the_loop_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    per_turn: Counter[int] = Counter()
+    turn = 0
+    hear = Conversations.hear
+
+    def count(self: Conversations, session: Any, link: Any, meter: Any, message: bytes) -> None:
+        packets = message.count(b'"type"')
+        per_turn[turn] += len(message) + PACKET_BYTES * packets
+        hear(self, session, link, meter, message)
+
+    monkeypatch.setattr(Conversations, "hear", count)
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        handle[0] = asyncio.get_running_loop().call_soon(next_turn)
+
+    handle = [asyncio.get_running_loop().call_soon(next_turn)]
+    clients: list[RawClient] = []
+    async with running_node() as node:
+        try:
+            for _ in range(20):
+                client = RawClient(node.url)
+                clients.append(client)
+                await client.connect()
+                await client.hello()
+            large = [publish(number, f"t/{number}", 31 * KIB) for number in (1, 2)]
+            tiny = [{"type": "publish", "request": number, "topic": "a", "value": 1} for number in range(3, 503)]
+            for client in clients:
+                for packets in (large, [{"id": 3, **tiny[0]}, *tiny[1:]]):
+                    await client.send_text(orjson.dumps(packets).decode())
+            for client in clients:
+                assert [(await client.expect("reply"))["request"] for _ in range(502)] == list(range(1, 503))
+        finally:
+            handle[0].cancel()
+            for client in clients:
+                await client.cut()
+    largest = MESSAGE_BYTES + 500 * PACKET_BYTES
+    assert max(per_turn.values()) <= TURN_BYTES + largest, "the work of a turn, and one message beyond"
+
+
+async def test_a_message_that_waits_for_its_turn_is_heard_before_the_end_of_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_node() as node, RawClient(node.url) as one:
+        welcome = await one.hello()
+        conversations = node.gateway.node.connections._conversations
+        session = node.gateway.node.sessions.get(welcome["session"])
+        assert session is not None
+        turns = conversations.turns
+        waited: list[Any] = []
+        turns.left = 0
+        with monkeypatch.context() as busy:  # for as long as the test wants
+            busy.setattr(Turns, "wait", lambda _, go_on: waited.append(go_on))
+            await one.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
+            await eventually(lambda: len(waited) == 1)
+            assert session.link is not None
+            node.gateway.node.sessions.close_link(session.link, GOING_AWAY)
+            assert await one.closed() == GOING_AWAY.code
+            assert session.newest == 0
+            assert session.connected, "it has not said all it has said yet"
+        turns.left = TURN_BYTES
+        (go_on,) = waited
+        go_on()
+        assert session.newest == 1
+        await eventually(lambda: not session.connected)

@@ -1,0 +1,138 @@
+"""Work that is shared among turns of the loop, and requests that are bounded in bytes (P20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import islice
+from types import SimpleNamespace
+from typing import cast
+
+from gateway.app.request_lane import RequestLane, Work, Workforce
+from gateway.app.session import Session
+from gateway.app.turns import Turns
+from gateway.core.packets import Publish
+from gateway.core.types import RequestNumber
+from gateway.core.workload import REQUEST_BYTES, Workload
+from tests.support.clock import eventually
+
+SESSION = cast("Session", SimpleNamespace(id="s"))
+
+
+async def test_what_is_above_a_turns_work_waits_and_takes_turns() -> None:
+    turns = Turns(100)
+    done: list[str] = []
+    worked: list[int] = []
+
+    async def work(name: str, pieces: int) -> None:
+        for _ in range(pieces):
+            if turns.left <= 0:
+                await turns.turn(60)
+            else:
+                turns.left -= 60
+            done.append(name)
+            worked.append(turns.left)
+
+    await asyncio.gather(work("greedy", 6), work("also greedy", 6), work("modest", 1))
+    assert done.index("modest") <= 4, "it waits for one piece of the others at most, and not for all they want"
+    assert len(done) == 13
+    assert min(worked) >= 100 - 2 * 60, "a turn does its work, and one piece beyond"
+
+
+async def test_a_turn_does_no_more_than_its_work_and_one_piece() -> None:
+    turns = Turns(100)
+    per_turn: list[int] = []
+
+    def piece() -> None:
+        turns.left -= 60
+        per_turn[-1] += 1
+
+    async def count() -> None:
+        while len(turns):
+            per_turn.append(0)
+            await asyncio.sleep(0)
+
+    turns.left = 0
+    for _ in range(9):
+        turns.wait(piece)
+    await count()
+    assert max(per_turn) == 2
+    assert sum(per_turn) == 9
+
+
+async def test_who_was_cancelled_while_waiting_takes_nothing() -> None:
+    turns = Turns(100)
+    turns.left = 0
+    gone = asyncio.create_task(turns.turn(100))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait_for(turns.turn(10), 5)
+    assert turns.left == 90
+
+
+class Bench:
+    """Lanes whose requests are answered when the test says so."""
+
+    def __init__(self, *, requests: int = 10**6, request_bytes: int = 0, most: int = 0) -> None:
+        self.load = Workload(most)
+        self.answer = asyncio.Semaphore(0)
+        self.force = Workforce(self._execute, requests=requests, request_bytes=request_bytes, workload=self.load)
+
+    async def _execute(self, _: Session, queue: Iterable[Work]) -> int:
+        await self.answer.acquire()
+        return len(list(islice(queue, 1)))
+
+    def lane(self, *sizes: int) -> RequestLane:
+        lane = RequestLane(self.force)
+        for number, size in enumerate(sizes, 1):
+            lane.put(SESSION, Publish(RequestNumber(number), "", b"x" * (size - REQUEST_BYTES)))
+        return lane
+
+
+def exceeded(lane: RequestLane) -> str | None:
+    return lane.exceeded
+
+
+async def test_a_session_waits_at_its_bound_in_bytes() -> None:
+    bench = Bench(request_bytes=3000)
+    lane = bench.lane(1500, 1500)
+    assert exceeded(lane) is None
+    lane.put(SESSION, Publish(RequestNumber(3), "t", b""))
+    assert exceeded(lane) == "limit_request_bytes"
+    room = asyncio.create_task(lane.room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    bench.answer.release()
+    await room
+    assert lane.bytes == 1500 + REQUEST_BYTES + 1
+    lane.abandon()
+    assert (bench.load.bytes, bench.load.holders) == (0, 0)
+
+
+async def test_at_the_bound_of_the_node_the_greedy_wait_and_the_modest_go_on() -> None:
+    bench = Bench(most=10_000)
+    greedy = [bench.lane(1000, 1000, 1000) for _ in range(4)]
+    modest = bench.lane(600)
+    assert [each.exceeded for each in greedy] == ["limit_node_request_bytes"] * 4
+    assert modest.exceeded is None
+    waiting = [asyncio.create_task(each.room()) for each in greedy]
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in waiting)
+    for _ in range(5):
+        bench.answer.release()
+    await asyncio.gather(*waiting)
+    assert bench.load.bytes <= 10_000
+    for each in (*greedy, modest):
+        each.abandon()
+    assert bench.load.bytes == 0
+
+
+async def test_whoever_waits_for_the_node_is_let_on_when_nobody_has_anything_left() -> None:
+    bench = Bench(most=1000)
+    lanes = [bench.lane(900) for _ in range(5)]
+    waiting = [asyncio.create_task(each.room()) for each in lanes]
+    await asyncio.sleep(0)
+    for each in lanes:
+        each.abandon()
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    await eventually(lambda: bench.load.bytes == 0, message="nothing is counted any more")
