@@ -202,6 +202,7 @@ class Membership:
     async def hear_claims(self) -> None:
         """Drop sessions that other nodes say they have claimed from this one, for ever."""
         async for right in self._grid.nodes.claimed_elsewhere(self._me):
+            self._sessions.absences.found(right.session)
             session = self._sessions.get(right.session)
             if session is not None and session.epoch < right.epoch:
                 self._sessions.fence(session)

@@ -238,6 +238,7 @@ class Node:
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
         self._background.forever(self.sessions.copies.run, "copies")
+        self._background.forever(self.sessions.absences.run, "absences")
         journal = self._context.journal
         if journal.writer is not None:
             self._background.forever(journal.writer.run, "journal")

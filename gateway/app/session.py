@@ -86,6 +86,7 @@ class Session:
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
         saved: where the state was stored last; if the grid or the lease is another one by now: "write it again".
         restores: times it was sent to the grid as it is here.
+        on_clock: the grid has been told that the client has gone, and ends the session when its window is over.
         unsaved: a change could not be written and must be, as soon as the grid is back.
         written: the list of selections that the grid is known to hold, so that only what changes of it is written; None
             if nobody knows.
@@ -143,6 +144,7 @@ class Session:
         "meter",
         "moving",
         "newest",
+        "on_clock",
         "outcome",
         "owner",
         "paused",
@@ -183,6 +185,7 @@ class Session:
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False
         self.restores = 0
+        self.on_clock = False
         self.moving = False
         self.proved = True
         self.ending = False

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from gateway.app.absences import Absences
 from gateway.app.context import Context
 from gateway.app.copies import Copies
 from gateway.app.delivery import Delivery
@@ -19,6 +20,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.codes import (
     CREDENTIALS_EXPIRED,
     FENCED,
+    GOING_AWAY,
     INTERNAL_ERROR,
     PING_TIMEOUT,
     REVOKED,
@@ -71,6 +73,7 @@ class Sessions:
         delivery: sends them what they selected.
         expiry: watches the ends of their credentials.
         copies: asks the grid whose they are while their clients are away.
+        absences: bounds what they take meanwhile.
     """
 
     def __init__(self, context: Context, persistence: Persistence, signer: TokenSigner) -> None:
@@ -95,6 +98,7 @@ class Sessions:
         self.delivery = Delivery(context, self)
         self.expiry = Expiry(context)
         self.copies = Copies(context, persistence, refused=self.let_go)
+        self.absences = Absences(context, persistence, let_go=lambda session: self.drop(session, GOING_AWAY))
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -113,6 +117,7 @@ class Sessions:
     def add(self, session: Session) -> None:
         """Take a session in."""
         self._sessions[session.id] = session
+        self.absences.found(session.id)
         self._limits.enter(session)
 
     # --- Attached and detached ----------------------------------------------------------------------------------------
@@ -120,7 +125,9 @@ class Sessions:
     def attach(self, session: Session, link: Link) -> None:
         """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
         session.link = link
+        session.on_clock = False
         self.copies.forget(session)
+        self.absences.forget(session)
         self._limits.recount(session)
         session.moving = False
         session.paused = False
@@ -148,6 +155,7 @@ class Sessions:
         self._deadlines.schedule(session, self._clock.monotonic() + session.window)
         self._arm()
         self.copies.watch(session)
+        self.absences.watch(session)
         self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
         if self._persistence.replicated:
             self._gone.put(session, None)
@@ -161,6 +169,7 @@ class Sessions:
         right = session.right
         try:
             await self._persistence.disconnect(session)
+            session.on_clock = not session.connected and session.right == right
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone) as why:
@@ -178,6 +187,7 @@ class Sessions:
             del self._sessions[session.id]
             self._limits.leave(session)
         self.copies.forget(session)
+        self.absences.forget(session)
         self._deadlines.cancel(session)
         self.delivery.forget(session)
         if farewell is not None:

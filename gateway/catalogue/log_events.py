@@ -60,6 +60,13 @@ SESSION_RESUMED = LogEvent(
 SESSION_DISCONNECTED = LogEvent(
     "session_disconnected", Level.INFO, "A session lost its connection; its window runs.", ("session", "code")
 )
+DISCONNECTED_GIVEN_UP = LogEvent(
+    "disconnected_given_up",
+    Level.WARNING,
+    "Buffers, or whole copies, of sessions without a client were given up, those away for longest first. They go on by "
+    "failover. Why: a limit, or memory that is short.",
+    ("buffers", "copies", "why"),
+)
 SESSION_ENDED = LogEvent("session_ended", Level.INFO, "A session ended; nothing of it is left.", ("session", "reason"))
 SESSION_FENCED = LogEvent(
     "session_fenced", Level.INFO, "Another node has claimed the session; the copy here is dropped.", ("session",)

@@ -56,6 +56,23 @@ CONNECTIONS = Metric("gateway_connections", Kind.GAUGE, "Open client connections
 SESSIONS = Metric(
     "gateway_sessions", Kind.GAUGE, "Sessions this node owns, by state.", "state", ("connected", "disconnected")
 )
+SESSIONS_GIVEN_BACK = Metric(
+    "gateway_sessions_given_back",
+    Kind.GAUGE,
+    "Sessions without a client of which the node gave up its copy: the grid alone holds them while their windows run.",
+)
+DISCONNECTED_BYTES = Metric(
+    "gateway_disconnected_bytes",
+    Kind.GAUGE,
+    "Memory that sessions without a client take, about; bodies that several wait for count each time.",
+)
+DISCONNECTED_GIVEN_UP = Metric(
+    "gateway_disconnected_given_up_total",
+    Kind.COUNTER,
+    "Sessions without a client of which the node gave up the buffers, or its copy, to stay within its memory.",
+    "what",
+    ("buffers", "copies"),
+)
 RESUME_SECONDS = Metric(
     "gateway_resume_seconds",
     Kind.HISTOGRAM,
@@ -357,6 +374,10 @@ LIMITS_EXCEEDED = Metric(
         "rate_address_packets",
         "rate_address_publish_bytes",
         "limit_principal_sessions",
+        "limit_principal_disconnected",
+        "limit_principal_disconnected_bytes",
+        "limit_disconnected",
+        "limit_disconnected_bytes",
         "rate_principal_handshakes",
         "rate_principal_packets",
         "rate_principal_publish_bytes",

@@ -38,6 +38,8 @@ class AccountLimits:
         publish_bytes: JSON text of published values, per second.
         selections: of all its sessions together.
         topics: created, per second.
+        absent: sessions without a client.
+        absent_bytes: of memory that those take.
     """
 
     connections: int = 0
@@ -46,11 +48,14 @@ class AccountLimits:
     publish_bytes: float = 0.0
     selections: int = 0
     topics: float = 0.0
+    absent: int = 0
+    absent_bytes: int = 0
 
     @property
     def any(self) -> bool:
         """Whether there is a limit at all."""
-        return any((self.connections, self.handshakes, self.packets, self.publish_bytes, self.selections, self.topics))
+        counted = self.connections, self.selections, self.absent, self.absent_bytes
+        return any((*counted, self.handshakes, self.packets, self.publish_bytes, self.topics))
 
 
 def _bucket(rate: float, seconds: float) -> TokenBucket | None:
@@ -67,18 +72,35 @@ class Account:
         limits: as given.
         connections: open, or sessions held.
         selections: of all sessions.
+        absent: sessions without a client, held by the node or by the grid alone.
+        absent_bytes: of memory that those which the node holds take, without their buffers.
+        buffered_bytes: of memory that their buffers took when they were last looked at; of the node's account only.
         handshakes: what limits them, as for the next three; None where there is no limit.
         packets: see there.
         publish_bytes: see there.
         topics: see there.
     """
 
-    __slots__ = ("connections", "handshakes", "limits", "packets", "publish_bytes", "selections", "topics")
+    __slots__ = (
+        "absent",
+        "absent_bytes",
+        "buffered_bytes",
+        "connections",
+        "handshakes",
+        "limits",
+        "packets",
+        "publish_bytes",
+        "selections",
+        "topics",
+    )
 
     def __init__(self, limits: AccountLimits) -> None:
         self.limits = limits
         self.connections = 0
         self.selections = 0
+        self.absent = 0
+        self.absent_bytes = 0
+        self.buffered_bytes = 0
         self.handshakes = _bucket(limits.handshakes, HANDSHAKE_BURST)
         self.packets = _bucket(limits.packets, TRAFFIC_BURST)
         self.publish_bytes = _bucket(limits.publish_bytes, TRAFFIC_BURST)
@@ -87,7 +109,7 @@ class Account:
     @property
     def in_use(self) -> bool:
         """Whether something that is there now is counted here."""
-        return self.connections > 0 or self.selections > 0
+        return self.connections > 0 or self.selections > 0 or self.absent > 0
 
     def is_blank(self, now: float) -> bool:
         """Tell whether a new account would say the same, so that this one can be forgotten."""

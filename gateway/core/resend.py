@@ -157,6 +157,10 @@ class ResendBuffer:
         """Tell whether a peer whose last packet was *received* can be sent everything after it."""
         return self.oldest - 1 <= received < self.next
 
+    def runs(self) -> Iterator[Run]:
+        """Yield what is kept as it is shared, with packets of the first run that have been acknowledged already."""
+        return iter(self._kept)
+
     def after(self, received: PacketId) -> Iterator[Run]:
         """Yield the packets after *received*, in order; those that are gone are left out."""
         skipped = self._skipped + max(0, received + 1 - self.oldest)

@@ -10,7 +10,7 @@ submit ─▶ outbox ──number──▶ resend buffer ──▶ messages
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from gateway.core import codec
@@ -137,6 +137,11 @@ class Sender:
     def is_folded(self) -> bool:
         """Whether updates that wait are replaced by newer ones of their topics."""
         return self._outbox.is_folded
+
+    def kept(self) -> Iterator[Run]:
+        """Yield the runs that are held here, which other sessions may hold as well: numbered ones and waiting ones."""
+        yield from self._buffer.runs()
+        yield from self._outbox.runs()
 
     # --- The application ----------------------------------------------------------------------------------------------
 

@@ -104,6 +104,11 @@ class SessionMachine(Sender):
             if self._outbox.count:
                 self._overflow()
 
+    def give_up(self) -> None:
+        """Keep nothing any more for a peer that is away: it is told of a gap when it is back (rung 4)."""
+        if self.state is State.DETACHED:
+            self._overflow()
+
     def resume(self) -> None:
         """A connection has come back and the two sides begin to agree on how to go on."""
         self.state = step(self.state, Input.RESUME)

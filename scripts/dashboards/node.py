@@ -20,10 +20,12 @@ NODE_DASHBOARD: Final = Dashboard(
             (
                 Panel(
                     title="Sessions and connections",
-                    meaning="By state; the disconnected ones wait for their client until their window ends. More "
-                    "connections than connected sessions: clients that have not said who they are yet.",
+                    meaning="By state; the disconnected ones wait for their client until their window ends, those "
+                    "given back do so in the grid alone. More connections than connected sessions: clients that have "
+                    "not said who they are yet.",
                     queries=(
                         Query(f"gateway_sessions{{{NODE}}}", "{{node}} {{state}}"),
+                        Query(f"gateway_sessions_given_back{{{NODE}}}", "{{node}} given back"),
                         Query(f"gateway_connections{{{NODE}}}", "{{node}} connections"),
                     ),
                 ),
@@ -50,11 +52,14 @@ NODE_DASHBOARD: Final = Dashboard(
                 ),
                 Panel(
                     title="Memory",
-                    meaning="Resident memory of the process, and what all resend buffers refer to (shared bodies "
-                    "count each time, so the second may exceed the first).",
+                    meaning="Resident memory of the process, and what is in it, about: what all resend buffers refer "
+                    "to and what sessions without a client take (shared bodies count each time, so that both may "
+                    "exceed the first), and requests without an answer.",
                     queries=(
                         Query(f'process_resident_memory_bytes{{job="gateway", {NODE}}}', "{{node}} resident"),
                         Query(f"gateway_resend_buffer_bytes{{{NODE}}}", "{{node}} resend buffers"),
+                        Query(f"gateway_disconnected_bytes{{{NODE}}}", "{{node}} sessions without a client"),
+                        Query(f"gateway_request_bytes{{{NODE}}}", "{{node}} requests"),
                     ),
                     unit=Unit.BYTES,
                 ),
@@ -140,6 +145,20 @@ NODE_DASHBOARD: Final = Dashboard(
                     queries=(
                         Query(rate("gateway_slow_closes_total", NODE), "{{node}} closed"),
                         Query(rate("gateway_rate_limited_seconds_total", NODE), "{{node}} paused"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+        Section(
+            "Clients that are away",
+            (
+                Panel(
+                    title="Given up for want of room",
+                    meaning="Sessions without a client whose buffers, or whose copies here, were given up, so that the "
+                    "node stays within its memory; they go on by failover.",
+                    queries=(
+                        Query(rate("gateway_disconnected_given_up_total", NODE, by="node, what"), "{{node}} {{what}}"),
                     ),
                     unit=Unit.PER_SECOND,
                 ),

@@ -99,15 +99,16 @@ class Hellos:
         async with turn:
             if link.is_closing:
                 raise HungUp("the client has hung up")
-            session = await self._open(packet, link, identity)
+            session = await self._open(packet, link, identity, inside=administrators is not None)
         self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - turn.waited)
         return session
 
-    async def _open(self, packet: Hello, link: Link, identity: Identity) -> Session:
+    async def _open(self, packet: Hello, link: Link, identity: Identity, *, inside: bool) -> Session:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
         self._authorities.gatekeeper.refuse_revoked(identity, link.address)
-        self._limits.open(identity.principal)
-        window = self._policy.window if packet.window is None else min(packet.window, self._policy.max_window)
+        self._limits.open(identity.principal, inside=inside)
+        longest = self._policy.window if self._limits.crowded else self._policy.max_window
+        window = self._policy.window if packet.window is None else min(packet.window, longest)
         record = SessionRecord(
             id=self._clock.session_id(),
             principal=identity.principal,

@@ -13,7 +13,7 @@ from gateway.app.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.accounts import Account, Accounts
-from gateway.core.codes import LIMIT_EXCEEDED, ErrorCode
+from gateway.core.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
 from gateway.core.errors import RequestRefused
 from gateway.core.rates import TokenBucket
 from gateway.core.selections import Selections
@@ -31,6 +31,11 @@ LOG_AGAIN: Final = 1.0
 BUSY_RETRY: Final = 5.0
 """Seconds after which somebody comes back to a node, or from an address, that has as many connections as it may: they
 last, so that looking more often is no use."""
+
+
+CROWDED: Final = 2
+"""Half of what sessions without a client may be, or take: from there on new sessions get no longer window than the
+default. Whoever fills the node with sessions that it leaves has to open them ever anew, which rates bound."""
 
 
 class Limits:
@@ -114,16 +119,46 @@ class Limits:
 
     # --- Principals ---------------------------------------------------------------------------------------------------
 
-    def open(self, principal: str) -> None:
+    def open(self, principal: str, *, inside: bool = False) -> None:
         """Check whether a principal may open one more session.
 
+        Args:
+            principal: whose session it would be.
+            inside: whether it comes in at the admin port, which what clients have filled must not close.
+
         Raises:
-            HandshakeRefused: it has too many, or opens them too fast.
+            HandshakeRefused: it has too many, or opens them too fast; or the node has too many without a client.
         """
+        node = self.node
+        if not inside and 0 < node.limits.absent <= node.absent:
+            self.exceeded("limit_disconnected")
+            why = f"this node has {node.absent} sessions whose clients are away, as many as it may; try again"
+            raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected: {why}", TRY_LATER, BUSY_RETRY)
+        if not inside and 0 < node.limits.absent_bytes < node.absent_bytes:
+            # The grid is away, or has not been told of them yet: else what is above the bound has been given up.
+            self.exceeded("limit_disconnected_bytes")
+            why = f"sessions whose clients are away take {node.absent_bytes} bytes of this node, more than they may"
+            raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected_bytes: {why}", TRY_LATER, COME_AGAIN)
         if self._principals is None:
             return
         account = self._principals.of(principal, self._clock.monotonic())
         limits = account.limits
+        if 0 < limits.absent <= account.absent:
+            raise self._refused(
+                "limit_principal_disconnected",
+                f"{account.absent} sessions of your principal on this node have no client, as many as one may have",
+                ErrorCode.TOO_MANY_SESSIONS,
+                BUSY_RETRY,
+                principal,
+            )
+        if 0 < limits.absent_bytes < account.absent_bytes:
+            raise self._refused(
+                "limit_principal_disconnected_bytes",
+                f"sessions of your principal whose clients are away take {account.absent_bytes} bytes of this node",
+                ErrorCode.TOO_MANY_SESSIONS,
+                BUSY_RETRY,
+                principal,
+            )
         if limits.connections and account.connections >= limits.connections:
             raise self._refused(
                 "limit_principal_sessions",
@@ -141,6 +176,14 @@ class Limits:
                 wait,
                 principal,
             )
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many sessions wait for their clients that no new one may wait for longer than by default."""
+        node = self.node
+        return 0 < node.limits.absent <= CROWDED * node.absent or 0 < node.limits.absent_bytes <= CROWDED * (
+            node.absent_bytes + node.buffered_bytes
+        )
 
     def _refused(self, limit: str, why: str, code: ErrorCode, retry_after: float, who: str) -> HandshakeRefused:
         self.exceeded(limit, who)

@@ -145,6 +145,22 @@ class SharedLimitSettings:
         "those who have more than an equal share. 0 sets no limit.",
         reason="64 sessions that do all they may. Redis takes in as much in a few tenths of a second.",
     )
+    limit_disconnected: int = setting(
+        Whole("sessions", 0, 100_000_000),
+        100_000,
+        "Sessions of a node whose clients are away and whose windows run, held by it or given back to the grid; above, "
+        "it opens no new ones for clients. From half of it on, new ones get no longer window than window_default. 0 "
+        "sets no limit.",
+        reason="Twice limit_connections: everybody may vanish at once, and come back as somebody new.",
+    )
+    limit_disconnected_bytes: int = setting(
+        Bytes(0, 1024**4),
+        512 * 1024**2,
+        "Memory of a node that those sessions may take, buffers included; above, the buffers of those whose clients "
+        "have been away for longest are given up, and then their copies here. They stay in the grid. 0 sets no limit.",
+        reason="A hundred thousand sessions with a few selections, or a thousand that nobody else shares an update "
+        "with. Bodies that several sessions wait for count once.",
+    )
     limit_address_connections: int = setting(
         Whole("connections", 0, 10_000_000),
         10_000,
@@ -184,6 +200,19 @@ class SharedLimitSettings:
         "Sessions of one principal that a node holds, connected or not, before it may open no more there. Sessions "
         "that come back are not refused, but count.",
         reason="See above. A session has at most one connection, so this limits connections, too.",
+    )
+    limit_principal_disconnected: int = setting(
+        Whole("sessions", 0, 100_000_000),
+        50_000,
+        "Sessions of one principal on a node whose clients are away, as for limit_disconnected; above, the principal "
+        "opens no new ones there.",
+        reason="Half of what a node may have, and five times the users of a large application.",
+    )
+    limit_principal_disconnected_bytes: int = setting(
+        Bytes(0, 1024**4),
+        256 * 1024**2,
+        "Memory of a node that those sessions may take, as for limit_disconnected_bytes.",
+        reason="Half of what all may take: an application with 10,000 users who are all away needs some 50 MB.",
     )
     rate_principal_handshakes: float = setting(
         Rate("sessions", 0),
