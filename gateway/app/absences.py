@@ -56,6 +56,12 @@ SLICE: Final = 5_000
 SESSIONS_SLICE: Final = 1_000
 """Sessions whose buffers are summed up before others get their turn: one or two milliseconds."""
 
+COPIES_SLICE: Final = 50
+"""Copies that are given up before others get their turn: two or three milliseconds."""
+
+SHED_AT_ONCE: Final = 500
+"""Sessions that are looked after at once when memory is short, oldest first: some 20 ms, a few times a second."""
+
 LOOK_THROUGH: Final = 30.0
 """Seconds after which sessions whose sum is above a bound are looked through again in any case: what they share may
 have gone, and what came in its place may not be shared."""
@@ -189,18 +195,31 @@ class Absences:
             if most and account.absent_bytes + sums[account] > most and self._may_exceed(account, sums[account], most):
                 buffers += await self._give_up_buffers(account, sums[account], most)
             if most and account.absent_bytes > most:
-                copies += self._give_up_copies(account, round(KEPT * most))
+                copies += await self._give_up_copies(account, round(KEPT * most))
         if buffers or copies:
             self._log.emit(events.DISCONNECTED_GIVEN_UP, buffers=buffers, copies=copies, why="limit")
 
+    def give_up(self, session: Session) -> None:
+        """Give up what is kept for a session, though it may be little: its client is to be told of a gap."""
+        session.machine.give_up()
+        session.lane.abandon()
+
     def shed(self) -> tuple[int, int]:
-        """Give up all that can be, because memory is short: all buffers, and all copies that the grid holds as well.
+        """Give up what some take that have been away for longest, because memory is short.
 
         Returns:
-            Of how many sessions the buffers were given up, and how many copies.
+            Of how many sessions the buffers were given up, and of how many the copies; nothing if nothing is left.
         """
-        buffers = sum(self._give_up_buffer(session) for session in list(self._away))
-        return buffers, self._give_up_copies(self._node, 0)
+        buffers = copies = 0
+        for session, absence in list(self._away.items()):
+            if buffers + copies >= SHED_AT_ONCE:
+                break
+            if self._is_held_by_grid(session):
+                self._give_back(session, absence)
+                copies += 1
+            else:
+                buffers += self._give_up_buffer(session)
+        return buffers, copies
 
     async def _sums(self) -> dict[Account, int]:
         """Sum up for each account what the buffers of its sessions refer to."""
@@ -270,18 +289,21 @@ class Absences:
         self._metrics.add(catalogue.DISCONNECTED_GIVEN_UP, label="buffers")
         return True
 
-    def _give_up_copies(self, account: Account, most: int) -> int:
+    async def _give_up_copies(self, account: Account, most: int) -> int:
         """Give up the copies of those that have been away for longest, until what is left takes *most* bytes."""
         given_up = 0
         for session, absence in list(self._away.items()):
             if account.absent_bytes <= most:
                 break
-            if (account is self._node or absence.account is account) and self._is_held_by_grid(session):
+            if account is not self._node and absence.account is not account:
+                continue
+            if session in self._away and self._is_held_by_grid(session):
                 self._give_back(session, absence)
                 given_up += 1
-        if given_up and most:
+                if not given_up % COPIES_SLICE:
+                    await asyncio.sleep(0)
+        if given_up:
             self._limits.exceeded(self._name(account))
-        self._metrics.add(catalogue.DISCONNECTED_GIVEN_UP, given_up, label="copies")
         return given_up
 
     def _is_held_by_grid(self, session: Session) -> bool:
@@ -302,6 +324,7 @@ class Absences:
         self._accounts[session.id] = absence.account
         # It is over earlier, as it has been running; the node has no more to go by, and need not know exactly.
         self._returned_to_grid.schedule(session.id, self._clock.monotonic() + session.window)
+        self._metrics.add(catalogue.DISCONNECTED_GIVEN_UP, label="copies")
         self._let_go(session)
 
     def _name(self, account: Account) -> str:

@@ -8,6 +8,7 @@ from gateway.app.background import Background
 from gateway.app.clock import Clock
 from gateway.app.journal import Journal
 from gateway.app.limits import Limits
+from gateway.app.memory import Memory
 from gateway.app.policy import NodePolicy
 from gateway.app.storms import Comebacks
 from gateway.app.tracing import NO_TRACER
@@ -29,6 +30,7 @@ class Context:
         log: where events go.
         tracer: where spans go.
         limits: what clients may use.
+        memory: of the process.
         journal: where the facts are told that people ask for afterwards.
         comebacks: what clients are advised about coming back.
     """
@@ -41,6 +43,7 @@ class Context:
     metrics: Metrics
     log: EventLog
     limits: Limits
+    memory: Memory
     journal: Journal
     comebacks: Comebacks
     tracer: Tracer = NO_TRACER

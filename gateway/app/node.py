@@ -21,6 +21,7 @@ from gateway.app.journal import Journal, JournalOptions
 from gateway.app.journal.minutes import measure
 from gateway.app.limits import Limits
 from gateway.app.membership import Membership
+from gateway.app.memory import Memory
 from gateway.app.moving import Moves
 from gateway.app.operations.activity import Activity
 from gateway.app.operations.reports import Reports
@@ -47,6 +48,7 @@ from gateway.ports import (
     GridUnavailable,
     Link,
     Metrics,
+    ProcessMemory,
     TokenSigner,
     Tracer,
 )
@@ -78,6 +80,7 @@ class Node:
         directory: of all principals, if there is one.
         administrators: of those who may have consoles.
         journal: how the session journal is written; None to write none.
+        process_memory: tells how much memory is left; None if nobody can.
 
     Attributes:
         me: as given.
@@ -108,8 +111,10 @@ class Node:
         directory: Directory | None = None,
         administrators: Directory | None = None,
         journal: JournalOptions | None = None,
+        process_memory: ProcessMemory | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
+        limits = Limits(policy, clock=clock, metrics=metrics, log=activity)
         log = activity
         self._background = Background(log)
         context = Context(
@@ -121,7 +126,8 @@ class Node:
             metrics=metrics,
             log=log,
             tracer=tracer,
-            limits=Limits(policy, clock=clock, metrics=metrics, log=log),
+            limits=limits,
+            memory=Memory(process_memory, limits=limits, clock=clock, metrics=metrics, log=log),
             journal=Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log),
             comebacks=Comebacks(
                 policy,
@@ -140,6 +146,7 @@ class Node:
         self._drain_task: asyncio.Task[None] | None = None
         self._persistence = Persistence(context)
         self.sessions = Sessions(context, self._persistence, signer)
+        context.memory.shed = self.sessions.absences.shed
         self._recovery = Recovery(context, self.sessions, self._persistence)
         self.enforcement = Enforcement(context, self.sessions, self._persistence, directory, administrators)
         self.revocations = Revocations(context, self.enforcement)
@@ -239,6 +246,7 @@ class Node:
         self._background.forever(self._reports.run, "reports")
         self._background.forever(self.sessions.copies.run, "copies")
         self._background.forever(self.sessions.absences.run, "absences")
+        self._background.once(self._context.memory.run(), "memory")
         journal = self._context.journal
         if journal.writer is not None:
             self._background.forever(journal.writer.run, "journal")
@@ -275,7 +283,8 @@ class Node:
 
     def warnings(self) -> Sequence[str]:
         """Tell what is wrong though new sessions may come: all nodes have the same grid, and none would be left."""
-        return self._context.grid.complaints
+        short = ["memory is short"] if self._context.limits.memory_short else []
+        return [*self._context.grid.complaints, *short]
 
     def review(self) -> None:
         """The directories have changed: end the sessions of those who are not in them, and judge the others again."""

@@ -11,6 +11,7 @@ nothing has been done for it yet (P10), unless the client says that it has sent 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -53,6 +54,15 @@ from gateway.ports import (
 RUN_BYTES: Final = 128 * 1024
 """Weight of publishes above which a run is ended. One client with the largest values still has some tens of megabytes a
 second, and whoever comes behind sixty such clients waits for 8 MB of them, and not for all they have sent."""
+
+
+MEMORY_RETRY: Final = 0.5
+"""Seconds after which a request is executed again for which there was no memory: load is being shed meanwhile."""
+
+MEMORY_PATIENCE: Final = 10
+"""Times that it is."""
+
+OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
 
 
 def _first_run(queue: Iterable[Work]) -> tuple[list[Work], int]:
@@ -102,6 +112,7 @@ class Requests:
         self._authorisation = authorisation
         self._gatekeeper = gatekeeper
         self._log = context.log
+        self._memory = context.memory
         self._journal = context.journal
         self._persistence = persistence
         self._sessions = sessions
@@ -158,6 +169,8 @@ class Requests:
             self._sessions.fence(session)
         except SessionGone as gone:
             self._sessions.drop(session, close_code_of(gone.reason))
+        except MemoryError:
+            self._refuse_all(session, run, RequestRefused(OUT_OF_MEMORY, code=ErrorCode.INTERNAL))
         except Exception as error:  # noqa: BLE001 - one request must not take the session or the node down
             self._log.emit(events.REQUEST_FAILED, session=session.id, error=repr(error))
             failure = RequestRefused("the node failed on this request; its log says why", code=ErrorCode.INTERNAL)
@@ -186,6 +199,7 @@ class Requests:
                 decline(session, work.request, reason)
 
     async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
+        failed = 0
         while not session.dropped:
             right = session.right
             try:
@@ -196,6 +210,13 @@ class Requests:
                 await self._persistence.until_available()
             except GridUnavailable:
                 await self._persistence.until_available()
+                run = [_maybe_executed(work) for work in run]
+            except MemoryError:
+                self._memory.exhausted("to execute a request")
+                failed += 1
+                if failed > MEMORY_PATIENCE:
+                    raise
+                await asyncio.sleep(MEMORY_RETRY)
                 run = [_maybe_executed(work) for work in run]
             except (Fenced, SessionGone):
                 # A claim by this very node, for the client that came back meanwhile, is no reason to drop the session.

@@ -27,6 +27,7 @@ from gateway.core.codes import (
     SESSION_CLOSED,
     SESSION_EXPIRED,
     SLOW_CONSUMER,
+    TRY_LATER,
     CloseCode,
     ErrorCode,
 )
@@ -82,6 +83,7 @@ class Sessions:
         self._background = context.background
         self._metrics = context.metrics
         self._limits = context.limits
+        self._memory = context.memory
         self._comebacks = context.comebacks
         self._log = context.log
         self._journal = context.journal
@@ -228,15 +230,23 @@ class Sessions:
         return True
 
     def fail(self, session: Session, bug: Exception) -> None:
-        """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over."""
-        self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
+        """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over.
+
+        Likewise if there was no memory for what had to be written, which is nobody's bug.
+        """
+        code = INTERNAL_ERROR
+        if isinstance(bug, MemoryError):
+            code = TRY_LATER
+            self._memory.exhausted("to write to a client")
+        else:
+            self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
         link = session.link
         if link is not None:
-            self._journal.disconnected(session, INTERNAL_ERROR.code)
+            self._journal.disconnected(session, code.code)
             session.link = None  # first of all, as nothing more can be written for it
-            self.close_link(link, INTERNAL_ERROR)
+            self.close_link(link, code)
         if not session.dropped:
-            self.drop(session, INTERNAL_ERROR)
+            self.drop(session, code)
             if self._persistence.replicated:
                 self._background.once(self._save_disconnect(session), "save-disconnect")
 

@@ -23,6 +23,7 @@ from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
 from gateway.adapters.policy import read_policy
+from gateway.adapters.process_memory import LinuxMemory
 from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.adapters.tracing import exporting_tracer
@@ -112,6 +113,7 @@ class Gateway:
             authorisation_policy=None if settings.policy is None else read_policy(settings.policy),
             tracer=self._tracer or NO_TRACER,
             journal=journal_of(settings),
+            process_memory=LinuxMemory(settings.memory_limit),
         )
         self._reloading = Reloading(
             self.node,

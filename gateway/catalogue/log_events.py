@@ -278,6 +278,16 @@ ADMINS_KEPT = LogEvent(
     "SIGHUP.",
     ("error",),
 )
+MEMORY_RAN_SHORT = LogEvent(
+    "memory_ran_short",
+    Level.ERROR,
+    "The process nears the memory it may have, or an allocation failed. No new connections are taken, and what was "
+    "kept for clients that are away is given up; sessions are kept. Give it more memory, or lower limits in bytes.",
+    ("why", "buffers", "copies"),
+)
+MEMORY_SUFFICIENT = LogEvent(
+    "memory_sufficient", Level.INFO, "There is enough memory again; new connections are taken.", ("used",)
+)
 LIMIT_EXCEEDED = LogEvent(
     "limit_exceeded",
     Level.WARNING,

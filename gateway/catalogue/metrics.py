@@ -396,10 +396,30 @@ LIMITS_EXCEEDED = Metric(
         "limit_node_request_bytes",
         "limit_message_bytes",
         "limit_value_bytes",
+        "memory_limit",
         "admission_rate",
         "claim_rate",
         "claims_at_once",
     ),
+)
+MEMORY_USED_BYTES = Metric(
+    "gateway_memory_used_bytes",
+    Kind.GAUGE,
+    "Memory of the process as it is compared with gateway_memory_limit_bytes; see memory_limit.",
+)
+MEMORY_LIMIT_BYTES = Metric(
+    "gateway_memory_limit_bytes",
+    Kind.GAUGE,
+    "Memory at which the process is killed or its allocations fail: by memory_limit, its control group, RLIMIT_AS or "
+    "the machine; 0 if nobody knows.",
+)
+MEMORY_SHORT = Metric(
+    "gateway_memory_short", Kind.GAUGE, "1 while memory is short, so that no new connections are taken, else 0."
+)
+MEMORY_SHEDDINGS = Metric(
+    "gateway_memory_sheddings_total",
+    Kind.COUNTER,
+    "Times that what was kept for clients that are away was given up because memory ran short.",
 )
 LIMITED_ACCOUNTS = Metric(
     "gateway_limited_accounts",

@@ -29,6 +29,7 @@ from gateway.ports.identity import (
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
 from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LapsedLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
+from gateway.ports.process_memory import MemoryUse, ProcessMemory
 from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
 from gateway.ports.service_manager import ServiceManager
 from gateway.ports.sessions import (
@@ -93,6 +94,7 @@ __all__ = [
     "LeaseUnverified",
     "Lifted",
     "Link",
+    "MemoryUse",
     "Metrics",
     "NodeDirectory",
     "NodeEntry",
@@ -101,6 +103,7 @@ __all__ = [
     "Operation",
     "Ownership",
     "PositionLost",
+    "ProcessMemory",
     "PublishCommand",
     "PublishResult",
     "Published",

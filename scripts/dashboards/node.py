@@ -54,14 +54,28 @@ NODE_DASHBOARD: Final = Dashboard(
                     title="Memory",
                     meaning="Resident memory of the process, and what is in it, about: what all resend buffers refer "
                     "to and what sessions without a client take (shared bodies count each time, so that both may "
-                    "exceed the first), and requests without an answer.",
+                    "exceed the first), and requests without an answer. The bound is where the system draws it.",
                     queries=(
                         Query(f'process_resident_memory_bytes{{job="gateway", {NODE}}}', "{{node}} resident"),
                         Query(f"gateway_resend_buffer_bytes{{{NODE}}}", "{{node}} resend buffers"),
                         Query(f"gateway_disconnected_bytes{{{NODE}}}", "{{node}} sessions without a client"),
                         Query(f"gateway_request_bytes{{{NODE}}}", "{{node}} requests"),
+                        Query(f"gateway_memory_limit_bytes{{{NODE}}}", "{{node}} bound"),
                     ),
                     unit=Unit.BYTES,
+                ),
+                Panel(
+                    title="Memory against its bound",
+                    meaning="From 85 % on a node takes no new connections and sheds load; 1 while it does.",
+                    queries=(
+                        Query(
+                            f"gateway_memory_used_bytes{{{NODE}}} / (gateway_memory_limit_bytes{{{NODE}}} > 0)",
+                            "{{node}}",
+                        ),
+                        Query(f"gateway_memory_short{{{NODE}}}", "{{node}} sheds"),
+                    ),
+                    unit=Unit.RATIO,
+                    warn=0.85,
                 ),
                 Panel(
                     title="Open files",

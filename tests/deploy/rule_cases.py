@@ -110,6 +110,11 @@ CASES: Final[dict[str, Case]] = {
         ),
         {"job": "gateway", "node": "n1"},
     ),
+    "GatewayMemoryShort": Case(
+        {'gateway_memory_sheddings_total{node="n1"}': grows(1)},
+        ({'gateway_memory_sheddings_total{node="n1"}': still(3)},),
+        NODE,
+    ),
     "GatewayCertificateExpiring": Case(
         {'gateway_certificate_expiry_timestamp_seconds{node="n1",port="clients"}': still(10 * DAY)},
         (

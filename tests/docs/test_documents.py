@@ -72,7 +72,18 @@ PREFIXES: Final = frozenset({"do", "then", "until", "while", "if", "!", "exec", 
 """Words that may stand before a command."""
 PATHS: Final = re.compile(r"(?:gateway|lb|pipeline|tests|docs|scripts|deploy|benchmarks|charts|loadtests)/[\w./-]*")
 _PROVIDERS: Final = ("jwks_uri", "realm_access", "resource_access")
-FOREIGN: Final = ("test_", "haproxy_", "process_", "python_", "run_id", "ssl_", "io_uring", "spark.", *_PROVIDERS)
+FOREIGN: Final = (
+    "test_",
+    "haproxy_",
+    "process_",
+    "python_",
+    "run_id",
+    "ssl_",
+    "io_uring",
+    "memory.max",
+    "spark.",
+    *_PROVIDERS,
+)
 """How names begin that others give: HAProxy's metrics, those of Prometheus's client, what Redis tells of itself,
 redis-py's options in URLs, Linux, Spark's settings, identity providers; and tests, which ``test_threat_model``
 compares."""

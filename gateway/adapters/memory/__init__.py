@@ -7,7 +7,16 @@ in one process are two grids over one server.
 from gateway.adapters.memory.admission import OpenDoor
 from gateway.adapters.memory.grid import MemoryGrid
 from gateway.adapters.memory.link import LoopbackLink
+from gateway.adapters.memory.process_memory import MadeUpMemory
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.telemetry import MemoryEventLog, MemoryMetrics
 
-__all__ = ["LoopbackLink", "MemoryEventLog", "MemoryGrid", "MemoryGridServer", "MemoryMetrics", "OpenDoor"]
+__all__ = [
+    "LoopbackLink",
+    "MadeUpMemory",
+    "MemoryEventLog",
+    "MemoryGrid",
+    "MemoryGridServer",
+    "MemoryMetrics",
+    "OpenDoor",
+]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gateway.app.context import Context
+from gateway.app.refusals import COME_AGAIN
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.core import codec
-from gateway.core.codes import INTERNAL_ERROR, CloseCode, ErrorCode
+from gateway.core.codes import INTERNAL_ERROR, TRY_LATER, CloseCode, ErrorCode
 from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Error
 from gateway.ports import Link
@@ -23,12 +24,26 @@ class Failures:
 
     def __init__(self, context: Context, sessions: Sessions) -> None:
         self._log = context.log
+        self._memory = context.memory
         self._sessions = sessions
 
     def met(self, link: Link, session: Session | None, bug: Exception) -> None:
-        """A bug was met on one connection, which must not harm the others."""
+        """A bug was met on one connection, which must not harm the others; or memory ran out, which is nobody's."""
+        if isinstance(bug, MemoryError):
+            self._out_of_memory(link, session)
+            return
         self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(bug))
         self.end(link, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
+
+    def _out_of_memory(self, link: Link, session: Session | None) -> None:
+        """What was said could not be taken in: the client comes back and says it again."""
+        self._memory.exhausted("to take in what a client said")
+        why = "the node is short of memory and could not take this in; come back, and say it again"
+        self.end(link, TRY_LATER, Error(ErrorCode.TRY_LATER, why, COME_AGAIN))
+        if session is not None and session.link is link:
+            self._sessions.detach(session, link)
+            # A part may have been taken in; that it all comes again is certain only after a gap is declared.
+            self._sessions.absences.give_up(session)
 
     def violated(self, link: Link, violation: RemoteProtocolError) -> None:
         """The client has broken the protocol."""

@@ -50,6 +50,7 @@ class Limits:
     Attributes:
         node: the account of the node itself.
         topics: whether new topics of a principal are limited.
+        memory_short: whether the process runs out of memory, so that nobody new is taken on.
     """
 
     def __init__(self, policy: NodePolicy, *, clock: Clock, metrics: Metrics, log: EventLog) -> None:
@@ -62,6 +63,7 @@ class Limits:
         self._addresses = Addresses(usage.address, usage.exempt, MOST_ACCOUNTS) if usage.address.any else None
         self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None
         self.node = Account(usage.node)
+        self.memory_short = False
         self.topics = usage.principal.topics > 0
         self._counts_selections = bool(usage.principal.selections or usage.node.selections)
         metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._addresses or ()), label="address")
@@ -78,6 +80,8 @@ class Limits:
         account = self._account_of(address)
         if account is not None:
             self._check_address(account, address)
+        if self.memory_short:
+            raise self.turned_away("memory_limit", "this node is short of memory", BUSY_RETRY, elsewhere=True)
         node = self.node
         most = node.limits.connections
         if most and node.connections >= most:
@@ -130,6 +134,11 @@ class Limits:
             HandshakeRefused: it has too many, or opens them too fast; or the node has too many without a client.
         """
         node = self.node
+        if not inside and self.memory_short:
+            self.exceeded("memory_limit")
+            raise HandshakeRefused(
+                ErrorCode.TRY_LATER, "memory_limit: this node is short of memory; try again", TRY_LATER, BUSY_RETRY
+            )
         if not inside and 0 < node.limits.absent <= node.absent:
             self.exceeded("limit_disconnected")
             why = f"this node has {node.absent} sessions whose clients are away, as many as it may; try again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import orjson
 
@@ -25,6 +26,9 @@ from gateway.core.errors import RemoteProtocolError
 from gateway.core.packets import Malformed, Packet, SessionBody, SessionPacket
 from gateway.core.types import PacketId, RequestNumber
 
+NO_MEMORY: Final = "Not enough memory"
+"""How the parser begins to say that it could not allocate; it raises the same error as for what is no JSON."""
+
 
 def decode_from_client(message: str | bytes) -> list[Packet]:
     """Read one message that a client sent.
@@ -38,11 +42,13 @@ def decode_from_client(message: str | bytes) -> list[Packet]:
 
     Raises:
         RemoteProtocolError: the message is not JSON, not a packet, of an unknown type, or lacks a field that the
-            connection depends on. No other exception escapes, whatever the bytes are.
+            connection depends on. No other exception escapes, whatever the bytes are, unless memory runs out.
+        MemoryError: there is none to read the message.
     """
     try:
         content = orjson.loads(message)
     except orjson.JSONDecodeError as error:
+        _check_memory(error)
         return Salvaged(_packets(_salvage(message, error), LINK_FROM_CLIENT, LONG_BODIES_FROM_CLIENT), message)
     return _packets(content, LINK_FROM_CLIENT, BODIES_FROM_CLIENT if len(message) <= LONG else LONG_BODIES_FROM_CLIENT)
 
@@ -56,8 +62,19 @@ def decode_from_server(message: str | bytes) -> list[Packet]:
     try:
         content = orjson.loads(message)
     except orjson.JSONDecodeError as error:
+        _check_memory(error)
         raise _not_json(error) from None
     return _packets(content, LINK_FROM_SERVER, BODIES_FROM_SERVER)
+
+
+def _check_memory(error: orjson.JSONDecodeError) -> None:
+    """Tell a message that is no JSON from one for which there was no room, which is nobody's fault.
+
+    Raises:
+        MemoryError: there was none.
+    """
+    if error.msg.startswith(NO_MEMORY):
+        raise MemoryError(error.msg) from None
 
 
 def _salvage(message: str | bytes, error: orjson.JSONDecodeError) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from gateway.settings.declaration import setting
+from gateway.settings.declaration import optional, setting
 from gateway.settings.kinds import Several
 from gateway.settings.places import Net, Network
 from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
@@ -119,6 +119,13 @@ class SharedLimitSettings:
         50_000,
         "Connections of a node; above, new ones are answered 503, and HAProxy tries another node.",
         reason="1 to 2 GB of memory. Give the process a few hundred file descriptors more.",
+    )
+    memory_limit: int | None = optional(
+        Bytes(16 * 1024**2, 1024**5),
+        "Memory that the process may have. From 85 % of it on no new connections are taken, and what is kept for "
+        "clients that are away is given up.",
+        absent="the least of memory.max of its control group, RLIMIT_AS, and what the machine has",
+        reason="The system knows what it gives; say less where other programs share the machine.",
     )
     limit_node_selections: int = setting(
         Whole("selections", 0, 1_000_000_000),
