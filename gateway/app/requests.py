@@ -51,9 +51,10 @@ from gateway.ports import (
     SessionGone,
 )
 
-RUN_BYTES: Final = 128 * 1024
-"""Weight of publishes above which a run is ended. One client with the largest values still has some tens of megabytes a
-second, and whoever comes behind sixty such clients waits for 8 MB of them, and not for all they have sent."""
+RUN_BYTES: Final = 64 * 1024
+"""Weight of publishes above which a run is ended: about a step of the grid. One client with the largest values still
+has some tens of megabytes a second, and whoever comes behind sixty such clients waits for 4 MB of them, and not for all
+they have sent."""
 
 
 MEMORY_RETRY: Final = 0.5

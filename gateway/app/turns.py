@@ -4,8 +4,8 @@
 more than a turn's work ──▶ wait, in the order of asking ──▶ next turn: until its work is used up ──▶ …
 ```
 
-Whoever asks again while others wait is put behind them, so that those who want much take turns, and one who wants
-little waits for one piece of work of each of the others at most.
+Whoever asks again while others wait is put behind them, so that those who want much take turns. One who wants little
+passes in front of those who want much, and yet one of these gets on in each turn.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ PACKET_BYTES: Final = 1024
 kibibyte or two of a large value."""
 
 
+LIGHT_BYTES: Final = 4 * 1024
+"""Work of so little that it passes in front of more: behind sixty clients that send the largest values it would wait
+for dozens of turns, and for them it is next to nothing."""
+
+
 class Turns:
     """The work of each turn.
 
@@ -38,20 +43,26 @@ class Turns:
         left: of this turn.
     """
 
-    __slots__ = ("_most", "_scheduled", "_waiting", "left")
+    __slots__ = ("_light", "_most", "_scheduled", "_waiting", "left")
 
     def __init__(self, most: int = TURN_BYTES) -> None:
         self._most = most
         self._waiting: deque[Callable[[], None]] = deque()
+        self._light: deque[Callable[[], None]] = deque()
         self._scheduled = False
         self.left = most
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._light)
 
-    def wait(self, go_on: Callable[[], None]) -> None:
-        """Have *go_on* called in a later turn; it takes off what it costs, and must not raise."""
-        self._waiting.append(go_on)
+    def wait(self, go_on: Callable[[], None], cost: int) -> None:
+        """Have *go_on* called in a later turn.
+
+        Args:
+            go_on: takes off what it costs, and must not raise.
+            cost: what that will be, at least.
+        """
+        (self._light if cost <= LIGHT_BYTES else self._waiting).append(go_on)
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
@@ -68,14 +79,20 @@ class Turns:
                 self.left -= cost
                 come.set_result(None)
 
-        self.wait(go_on)
+        self.wait(go_on, cost)
         await come
 
     def _begin(self) -> None:
         self._scheduled = False
         self.left = self._most
+        # One that wants much gets on in any case, before those who want little have used up all there is.
+        first = self._waiting.popleft() if self._waiting else None
+        while self._light and self.left > 0:
+            self._light.popleft()()
+        if first is not None:
+            first()
         while self._waiting and self.left > 0:
             self._waiting.popleft()()
-        if self._waiting:
+        if self._waiting or self._light:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)

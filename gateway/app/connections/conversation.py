@@ -224,7 +224,7 @@ class Conversation:
         if turns.left <= 0:
             self._kept = message
             self._link.pause()
-            turns.wait(self._go_on)
+            turns.wait(self._go_on, len(message))
             return
         turns.left -= len(message)
         try:

@@ -87,7 +87,7 @@ async def test_a_session_hands_over_no_more_than_its_bound_and_one_message(monke
         replies = [await one.expect("reply") for _ in range(40)]
         assert [each["request"] for each in replies] == list(range(1, 41))
         assert not any("error" in each for each in replies)
-        assert gate.largest <= 128 * KIB + 32 * KIB, "a run is bounded, too"
+        assert gate.largest <= 64 * KIB + 32 * KIB, "a run is bounded, too"
         await eventually(lambda: load(node) == 0)
 
 
@@ -231,7 +231,7 @@ async def test_a_message_that_waits_for_its_turn_is_heard_before_the_end_of_its_
         waited: list[Any] = []
         turns.left = 0
         with monkeypatch.context() as busy:  # for as long as the test wants
-            busy.setattr(Turns, "wait", lambda _, go_on: waited.append(go_on))
+            busy.setattr(Turns, "wait", lambda _, go_on, cost: waited.append(go_on))
             await one.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
             await eventually(lambda: len(waited) == 1)
             assert session.link is not None

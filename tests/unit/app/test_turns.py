@@ -54,10 +54,28 @@ async def test_a_turn_does_no_more_than_its_work_and_one_piece() -> None:
 
     turns.left = 0
     for _ in range(9):
-        turns.wait(piece)
+        turns.wait(piece, 10_000)
     await count()
     assert max(per_turn) == 2
     assert sum(per_turn) == 9
+
+
+async def test_what_is_small_passes_in_front_of_what_is_large_and_does_not_keep_it_from_getting_on() -> None:
+    turns = Turns(100)
+    turns.left = 0
+    order: list[str] = []
+
+    def work(name: str, cost: int) -> None:
+        turns.left -= cost
+        order.append(name)
+
+    for number in range(4):
+        turns.wait(lambda number=number: work(f"large {number}", 10_000), 10_000)  # type: ignore[misc]
+    for number in range(12):
+        turns.wait(lambda number=number: work(f"small {number}", 20), 20)  # type: ignore[misc]
+    await eventually(lambda: len(turns) == 0, message="everybody had his turn")
+    small = [f"small {number}" for number in range(12)]
+    assert order == [*small[:5], "large 0", *small[5:10], "large 1", *small[10:], "large 2", "large 3"]
 
 
 async def test_who_was_cancelled_while_waiting_takes_nothing() -> None:
