@@ -447,8 +447,14 @@ class Batcher(Executor):
         if group.gated and not permitted:
             group.fail(LeaseUnverified("this node may have lost its lease and must verify it before it writes"))
             return 0, 0
+        commands = group.commands
+        if len(commands) == 1:  # as most have
+            encoded = pack_one(commands[0])
+            packed.append(encoded)
+            groups.append(group)
+            return len(commands[0]), len(encoded)
         size = 0
-        for taken, command in enumerate(group.commands):
+        for taken, command in enumerate(commands):
             if size >= room:
                 group, rest = group.cut(taken, self._answer)
                 pending.appendleft(rest)

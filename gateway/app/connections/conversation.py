@@ -9,7 +9,7 @@ from typing import Final
 from gateway.app.connections.failures import Failures
 from gateway.app.context import Context
 from gateway.app.gathering import Gathering
-from gateway.app.limits import Meter
+from gateway.app.limits import CHARGED_TOGETHER, Meter
 from gateway.app.persistence import Persistence, Proof
 from gateway.app.requests import Requests
 from gateway.app.session import Session
@@ -106,7 +106,11 @@ class Conversations:
         if pinged:
             self._sessions.reschedule(session)
         if meter is not None:
-            self._slow_down(session, link, meter, meter.acknowledgement(now))
+            pause = meter.packets(now, 1)
+            if meter.read >= CHARGED_TOGETHER:
+                pause = max(pause, meter.charge_read(now))
+            if pause > 0 or session.lane.bytes:  # seldom
+                self._slow_down(session, link, meter, pause)
 
     def begin(self, session: Session, link: Link) -> None:
         """A connection is about to be heard: not before there is room for what it may say.

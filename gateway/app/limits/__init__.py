@@ -14,6 +14,6 @@ Where no limit is set nothing is counted, and what is left is a look at an attri
 
 from gateway.app.limits.addresses import AddressVisit, account_key
 from gateway.app.limits.limits import MOST_ACCOUNTS, Limits
-from gateway.app.limits.meter import Meter
+from gateway.app.limits.meter import CHARGED_TOGETHER, Meter
 
-__all__ = ["MOST_ACCOUNTS", "AddressVisit", "Limits", "Meter", "account_key"]
+__all__ = ["CHARGED_TOGETHER", "MOST_ACCOUNTS", "AddressVisit", "Limits", "Meter", "account_key"]

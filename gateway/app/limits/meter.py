@@ -63,14 +63,10 @@ class Meter:
                     size += len(packet.body.value)
             if size:
                 pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])
-        return max(pause, self._charge_read(now))
+        return max(pause, self.charge_read(now))
 
-    def acknowledgement(self, now: float) -> float:
-        """Charge an acknowledgement that was alone in its message; see ``charge``."""
-        pause = self.packets(now, 1)
-        return pause if self.read < CHARGED_TOGETHER else max(pause, self._charge_read(now))
-
-    def _charge_read(self, now: float) -> float:
+    def charge_read(self, now: float) -> float:
+        """Charge the bytes that have been read since they were last charged; see ``charge``."""
         read, self.read = self.read, 0
         return max([bucket.charge(now, read) for bucket, _ in self._all_bytes], default=0.0)
 
