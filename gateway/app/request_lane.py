@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from gateway.app.session import Session
@@ -19,7 +19,8 @@ class Workforce:
     """What the lanes of a node have in common: how they are executed, and how much there may be (P20).
 
     Args:
-        execute: executes the first requests of a queue and returns how many of them are answered.
+        execute: executes the first requests of a queue, of which the weights are given, too, and returns how many of
+            them are answered.
         requests: that a session may have unanswered before its client has to wait.
         request_bytes: the same bound in bytes; 0 for none.
         workload: of all sessions.
@@ -33,7 +34,7 @@ class Workforce:
 
     def __init__(
         self,
-        execute: Callable[[Session, Sequence[Work]], Awaitable[int]],
+        execute: Callable[[Session, Sequence[Work], Iterable[int]], Awaitable[int]],
         *,
         requests: int,
         request_bytes: int,
@@ -89,11 +90,13 @@ class RequestLane:
         bytes: of them, about.
     """
 
-    __slots__ = ("_queue", "_space", "_task", "_workforce", "bytes")
+    __slots__ = ("_queue", "_space", "_task", "_weights", "_workforce", "bytes")
 
     def __init__(self, workforce: Workforce) -> None:
         self._workforce = workforce
         self._queue: deque[Work] = deque()
+        self._weights: deque[int] = deque()
+        """Of those in the queue."""
         self._task: asyncio.Task[None] | None = None
         self._space: asyncio.Event | None = None
         self.bytes = 0
@@ -123,10 +126,11 @@ class RequestLane:
 
     def put(self, session: Session, work: Work) -> None:
         """Add a request of the session whose lane this is at the end."""
+        weighs = weight(work)
         self._queue.append(work)
-        before = self.bytes
-        self.bytes = before + weight(work)
-        self._workforce.change(before, self.bytes)
+        self._weights.append(weighs)
+        self._workforce.workload.add(self.bytes, weighs)
+        self.bytes += weighs
         if self._task is None:
             self._task = asyncio.create_task(self._run(session), name=f"requests-{session.id}")
 
@@ -154,6 +158,7 @@ class RequestLane:
     def abandon(self) -> None:
         """The session is dropped here: what is unanswered will be asked again elsewhere, or never."""
         self._queue.clear()
+        self._weights.clear()
         self._hold(0)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
@@ -164,13 +169,14 @@ class RequestLane:
         self.look_again()
 
     async def _run(self, session: Session) -> None:
-        queue = self._queue
+        queue, weights = self._queue, self._weights
         try:
             while queue:
-                answered = await self._workforce.execute(session, queue)
+                answered = await self._workforce.execute(session, queue, weights)
                 done = 0
                 for _ in range(min(answered, len(queue))):
-                    done += weight(queue.popleft())
+                    queue.popleft()
+                    done += weights.popleft()
                 self._hold(self.bytes - done)
                 # Not every step waits for the grid, and one client's requests must not hold up everybody else.
                 await asyncio.sleep(0)

@@ -42,7 +42,7 @@ from gateway.core.packets import (
     Unsubscribe,
 )
 from gateway.core.properties import check_properties
-from gateway.core.workload import Workload, weight
+from gateway.core.workload import Workload
 from gateway.ports import (
     Fenced,
     GridRefused,
@@ -66,18 +66,16 @@ MEMORY_PATIENCE: Final = 10
 OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
 
 
-def _first_run(queue: Iterable[Work]) -> tuple[list[Work], int]:
+def _first_run(queue: Sequence[Work], weights: Iterable[int]) -> tuple[list[Work], int]:
     """Choose the first request, or the first run of publishes; returns their weight, too."""
     run: list[Work] = []
     size = 0
-    for work in queue:
-        if run and not (isinstance(work, Publish) and size < RUN_BYTES):
+    for work, weighs in zip(queue, weights, strict=True):
+        if type(work) is not Publish or size >= RUN_BYTES:
             break
         run.append(work)
-        size += weight(work)
-        if not isinstance(work, Publish):
-            break
-    return run, size
+        size += weighs
+    return (run, size) if run else ([queue[0]], next(iter(weights)))
 
 
 def _may_be_asked_anew(run: Iterable[Work]) -> bool:
@@ -151,9 +149,9 @@ class Requests:
 
     # --- Execution ----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, session: Session, queue: Iterable[Work]) -> int:
+    async def _execute(self, session: Session, queue: Sequence[Work], weights: Iterable[int]) -> int:
         """Answer the first request, or the first run of publishes; returns how many were answered."""
-        run, size = _first_run(queue)
+        run, size = _first_run(queue, weights)
         if self._turns.left > 0:
             self._turns.left -= size
         else:

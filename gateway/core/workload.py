@@ -57,6 +57,12 @@ class Workload:
         """Tell whether a session that holds so many bytes has to wait: it has more than an equal share of too much."""
         return 0 < self._most < self.bytes and held * self.holders > self._most
 
+    def add(self, before: int, more: int) -> None:
+        """A session that holds so many bytes gets more."""
+        self.bytes += more
+        if not before:
+            self.holders += 1
+
     def change(self, before: int, after: int) -> None:
         """A session holds other bytes than before."""
         self.bytes += after - before

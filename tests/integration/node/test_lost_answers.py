@@ -128,7 +128,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     session = Session(record, machine, saved=Saved(GridGeneration(1), lease=0))
 
-    async def never(_session: Session, queue: object) -> int:
+    async def never(_session: Session, queue: object, weights: object) -> int:
         raise AssertionError("nothing is executed here")
 
     session.lane = RequestLane(Workforce(never, requests=9, request_bytes=0, workload=Workload(0)))

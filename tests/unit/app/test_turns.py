@@ -96,7 +96,7 @@ class Bench:
         self.answer = asyncio.Semaphore(0)
         self.force = Workforce(self._execute, requests=requests, request_bytes=request_bytes, workload=self.load)
 
-    async def _execute(self, _: Session, queue: Iterable[Work]) -> int:
+    async def _execute(self, _: Session, queue: Iterable[Work], weights: Iterable[int]) -> int:
         await self.answer.acquire()
         return len(list(islice(queue, 1)))
 
