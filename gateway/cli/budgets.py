@@ -24,7 +24,7 @@ _SHARED: Final = (
 )
 """By what the name of a setting holds: who shares the budget. All others are those of one session."""
 
-_OF_THE_NODE: Final = frozenset({"limit_connections"})
+_OF_THE_NODE: Final = frozenset({"limit_connections", "limit_disconnected", "limit_disconnected_bytes", "memory_limit"})
 """Shared by all clients of a node, though the name does not say so."""
 
 _SESSION: Final = "one session and its connection"
@@ -39,9 +39,8 @@ _TIMES: Final = "handshakes and time"
 _MEMORY: Final = "one session that makes the most of all of it"
 
 _BUFFERS: Final = (
-    "Bytes of its buffers in sum: a message that is being received, all requests that await their reply with the "
-    "largest value, the resend buffers of both directions, and what waits for a slow client. What the objects around "
-    "them take comes on top."
+    "Bytes of its buffers in sum: a message that is being received, all requests that await their reply, the resend "
+    "buffers of both directions, and what waits for a slow client. What the objects around them take comes on top."
 )
 
 INTRODUCTION: Final = """\
@@ -69,10 +68,7 @@ def largest_buffers() -> int:
     """Sum up the bytes of all buffers that one session may fill with the defaults."""
     sizes = LimitSettings()
     return (
-        sizes.limit_message_bytes
-        + sizes.limit_requests * sizes.limit_value_bytes
-        + 2 * sizes.limit_resend_bytes
-        + sizes.limit_outbox_bytes
+        sizes.limit_message_bytes + sizes.limit_request_bytes + 2 * sizes.limit_resend_bytes + sizes.limit_outbox_bytes
     )
 
 

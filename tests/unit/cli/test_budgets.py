@@ -42,5 +42,5 @@ def test_each_budget_belongs_to_somebody() -> None:
 
 
 def test_the_buffers_of_a_session_are_added_up() -> None:
-    assert largest_buffers() == 64 * 1024 + 8 * MIB + 2 * MIB + 8 * MIB
-    assert "| 18496 KiB |" in budgets_table()
+    assert largest_buffers() == 64 * 1024 + MIB + 2 * MIB + 8 * MIB
+    assert "| 11328 KiB |" in budgets_table()
