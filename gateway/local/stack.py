@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -350,7 +351,11 @@ class Stack:
     def _write_state(self) -> None:
         """Write down what runs, at every start, so that even a half-started stack can be stopped by ``down``."""
         running = {name: identity for name, identity in self._adopted.items() if identity.alive()}
-        running |= {process.name: process.identity() for process in self._processes() if process.running}
+        for process in self._processes():
+            # One that ends in this moment is none that is left to stop.
+            with suppress(ProcessFailed):
+                if process.running:
+                    running[process.name] = process.identity()
         if running:
             StackState(self._ports.base, running).write(self._folder.path)
         else:

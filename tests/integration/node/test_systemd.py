@@ -52,7 +52,7 @@ tell() {{ echo "$1=$(systemctl --user show --property "$1" --value gateway@n1)";
 until systemctl --user is-system-running >/dev/null 2>&1; do kill -0 $manager || exit {unable}; done
 systemctl --user start gateway@n1
 tell ActiveState
-until tell StatusText | grep --quiet sessions; do :; done
+until tell StatusText | grep --quiet "sessions; ready"; do :; done
 tell StatusText
 systemctl --user reload gateway@n1
 echo reloaded

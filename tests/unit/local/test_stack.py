@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
 import sys
@@ -276,3 +277,18 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ProgramMissing, match="no-such-server is not installed"):
         find_program("no-such-server")
+
+
+async def test_a_process_that_ends_while_its_state_is_written_is_left_out(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = stack.nodes["n1"]
+    monkeypatch.setattr(type(node), "running", property(lambda process: True))
+    os.kill(node.pid, signal.SIGKILL)
+    # It is gone but for its exit code, which nobody has asked for.
+    while ProcessIdentity.of(node.pid) is not None:
+        os.sched_yield()
+    stack._write_state()
+    state = StackState.read(tmp_path / "run")
+    assert state is not None
+    assert "n1" not in state.processes
