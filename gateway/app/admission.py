@@ -99,6 +99,10 @@ class Doorkeeper:
             self._turn.cancel()
             self._turn = None
 
+    def is_paced(self) -> bool:
+        """See ``Admission``."""
+        return self._busy()
+
     def acceptable(self) -> int:
         """See ``Admission``."""
         return (SHORT if self._busy() else LONG).accepted

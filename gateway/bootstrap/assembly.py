@@ -132,6 +132,7 @@ class Gateway:
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,
             metrics=self.metrics,
+            log=self.log,
             tls=None if clients_tls is None else clients_tls.context,
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,

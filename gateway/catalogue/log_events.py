@@ -294,6 +294,20 @@ LIMIT_EXCEEDED = LogEvent(
     "Somebody, an address or a principal, met a limit. Told at most once a second for each limit; a metric counts all.",
     ("limit", "who"),
 )
+FLOOD_CLOSED = LogEvent(
+    "flood_closed",
+    Level.WARNING,
+    "A client was closed that had sent frames which make no message, faster than they are read and for too long. Told "
+    "at most every 10 s; gateway_frame_violations_total counts all.",
+    ("address",),
+)
+CONNECTIONS_NOT_ACCEPTED = LogEvent(
+    "connections_not_accepted",
+    Level.ERROR,
+    "The system has no descriptor or memory left for another connection. Accepting pauses for half a second and goes "
+    "on by itself; told at most every 10 s. Raise the limit of open files (LimitNOFILE=, ulimit -n).",
+    ("error",),
+)
 USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
 USERS_KEPT = LogEvent(
     "users_kept",

@@ -346,9 +346,24 @@ UPGRADES_REFUSED = Metric(
 FRAME_VIOLATIONS = Metric(
     "gateway_frame_violations_total",
     Kind.COUNTER,
-    "WebSockets closed because their client broke a rule of RFC 6455, by rule.",
+    "WebSockets closed because their client broke a rule of RFC 6455, or sent a flood of frames, by rule.",
     "rule",
     tuple(each.value for each in FrameRule),
+)
+READING_SLOWED = Metric(
+    "gateway_reading_slowed_total",
+    Kind.COUNTER,
+    "Pauses in reading from a connection that has caused more work by its frames than it may, by whether it has a "
+    "session.",
+    "of",
+    ("sessions", "strangers"),
+)
+READING_DEFERRED = Metric(
+    "gateway_reading_deferred_total",
+    Kind.COUNTER,
+    "Times a connection had something to be read, and the time of the loop's turn for its kind was spent already.",
+    "of",
+    ("sessions", "strangers"),
 )
 EVENTS = Metric(
     "gateway_events_total",

@@ -15,7 +15,7 @@ class UpgradeRefusal(StrEnum):
     GONE = "gone"
     """It ended before its request was complete: a probe, a scan, a client that gave up."""
     CROWDED_OUT = "crowded_out"
-    """Too many connections had not completed their request, and this was the oldest of them."""
+    """Too many connections had not completed their request; this was the oldest of the address that had the most."""
     SLOW = "slow"
     """The request began and was not complete in time."""
     MALFORMED = "malformed"
@@ -51,7 +51,7 @@ class UpgradeRefusal(StrEnum):
 
 
 class FrameRule(StrEnum):
-    """The rule of RFC 6455 that the client of a WebSocket broke, and was closed for."""
+    """The rule of RFC 6455, or of this node, that the client of a WebSocket broke, and was closed for."""
 
     UNMASKED = "unmasked"
     """A frame without a mask."""
@@ -73,8 +73,8 @@ class FrameRule(StrEnum):
     """A binary message."""
     CLOSE = "close"
     """A close frame with a code that nobody may send."""
-    IDLE_FRAMES = "idle_frames"
-    """Too many frames in a row that carry nothing: pings, pongs, empty fragments."""
+    FLOOD = "flood"
+    """Frames that make no message, for longer and faster than they are borne: pings, pongs, fragments, single bytes."""
 
 
 class AdminRefusal(StrEnum):

@@ -42,6 +42,10 @@ class TokenBucket:
         """Tell whether nothing of what was taken is missing any more: the bucket is as good as a new one."""
         return self._full_at <= now
 
+    def fill(self) -> None:
+        """Forget what was taken: the bucket is as good as a new one."""
+        self._full_at = float("-inf")
+
     def charge(self, now: float, amount: float = 1.0) -> float:
         """Take *amount* tokens whether they are there or not: for what has happened already. The bucket owes the rest.
 

@@ -46,6 +46,9 @@ class Visitor(Protocol):
 class Admission(Protocol):
     """Decides who may connect, and when."""
 
+    def is_paced(self) -> bool:
+        """Tell whether others are served meanwhile, so that all who have no session are bounded in what they take."""
+
     def acceptable(self) -> int:
         """Tell how many connections may be accepted now before the loop gets its turn; at least one."""
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from gateway.adapters.memory import MemoryMetrics, OpenDoor
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenDoor
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import BINARY, TEXT, text_frame
@@ -28,16 +28,29 @@ class EchoLink(WebSocketLink):
         self._send(bytes([frame[0] ^ TEXT ^ BINARY]) + frame[1:] if opcode == BINARY else frame)
 
 
+class _Nobody:
+    """Hears nothing: what comes has been given back already."""
+
+    def received(self, message: bytes) -> None:
+        """See ``Receiver``."""
+
+    def oversized(self, beginning: bytes, reason: str) -> None:
+        """See ``Receiver``."""
+
+    def ended(self) -> None:
+        """See ``Receiver``."""
+
+
 class EchoServer(WebSocketServer):
     """Makes such links."""
 
     def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
         """See ``Door``."""
-        link = EchoLink(
-            connection, asking.address, message_bytes=MESSAGE_BYTES, violated=self._violated, over=self._ended
-        )
+        link = self._link(EchoLink, connection, asking)
         self._links[link] = asking.visit
         link.begin(request.rest)
+        # As one that has a session, of which more is borne.
+        link.listen(_Nobody())
 
 
 async def _nothing_more(_link: WebSocketLink) -> None:
@@ -55,6 +68,7 @@ async def echo_server() -> AsyncIterator[EchoServer]:
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,
         metrics=MemoryMetrics(),
+        log=MemoryEventLog(),
     )
     await server.start()
     try:

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from gateway.adapters.admin.console_link import ConsoleLink
-from gateway.adapters.memory import LoopbackLink, MemoryMetrics, OpenDoor
+from gateway.adapters.memory import LoopbackLink, MemoryEventLog, MemoryMetrics, OpenDoor
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer
 from gateway.adapters.websocket.upgrade import CONNECT_PATH
@@ -163,6 +163,7 @@ async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIte
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,
         metrics=MemoryMetrics(),
+        log=MemoryEventLog(),
         tls=ServerTls(authority.issue("server")).context if is_secure else None,
     )
     await server.start()

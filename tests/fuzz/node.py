@@ -26,7 +26,9 @@ PATIENCE: Final = scaled(60.0)
 PACE: Final = 0.05
 """Seconds between two publishes of the witness."""
 
-HARMLESS: Final = frozenset({"development_mode", "policy_absent", "authentication_refused", "slow_consumer_closed"})
+HARMLESS: Final = frozenset(
+    {"development_mode", "policy_absent", "authentication_refused", "slow_consumer_closed", "flood_closed"}
+)
 """Warnings that a client's doing may lead to; an error never is."""
 
 LEEWAY_BYTES: Final = 48 * 1024**2

@@ -13,6 +13,7 @@ class OpenDoor:
         refuse_with: what arrivals are told instead, if it is set.
         together: connections accepted in one turn of the loop at most.
         pause: seconds without new connections after some have been accepted.
+        paced: whether those without a session are bounded in what they take.
     """
 
     def __init__(self) -> None:
@@ -20,6 +21,11 @@ class OpenDoor:
         self.refuse_with: TurnedAway | None = None
         self.together = 64
         self.pause = 0.0
+        self.paced = False
+
+    def is_paced(self) -> bool:
+        """See the port."""
+        return self.paced
 
     def acceptable(self) -> int:
         """See the port."""

@@ -13,6 +13,9 @@ _REMEMBERED: Final = 4096
 """Addresses of which is remembered what they are: reading one takes as long as the rest of an upgrade's headers, and
 in a storm the same few proxies and offices come again and again."""
 
+IPV6_PREFIX: Final = 64
+"""Leading bits of an IPv6 address that count as one, as for limits: nobody is given fewer addresses (RFC 6177)."""
+
 _LONGEST: Final = 64
 """Characters of an address with blanks around it: more than any has. What clients make up must not be remembered."""
 
@@ -27,11 +30,27 @@ def _parse(text: str) -> IPv4Address | IPv6Address | None:
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
+@lru_cache(_REMEMBERED)
+def _network(address: str) -> str:
+    parsed = _parse(address)
+    if isinstance(parsed, IPv6Address):
+        return str(IPv6Network((int(parsed), IPV6_PREFIX), strict=False))
+    return str(parsed or address)
+
+
+def network_of(address: str) -> str:
+    """Tell as whose a connection counts: of IPv6 the network that one subscriber has, else the address."""
+    return _network(address) if ":" in address else address
+
+
 class ClientAddresses:
     """Tells the addresses of clients.
 
     Args:
         trusted: proxies that are believed.
+
+    Attributes:
+        is_trusted: tells of an address whether it is one of them.
     """
 
     def __init__(self, trusted: Sequence[Network]) -> None:
@@ -41,7 +60,7 @@ class ClientAddresses:
             address = _parse(text)
             return address is not None and any(address in network for network in networks)
 
-        self._is_trusted = lru_cache(_REMEMBERED)(is_trusted)
+        self.is_trusted = lru_cache(_REMEMBERED)(is_trusted)
 
     def client(self, peer: tuple[object, ...] | str | None, forwarded_for: bytes | None) -> str:
         """Tell the client's address.
@@ -60,7 +79,7 @@ class ClientAddresses:
         if forwarded_for is None:
             return current
         for hop in reversed(forwarded_for.decode("latin-1").split(",")):
-            if not self._is_trusted(current):
+            if not self.is_trusted(current):
                 return current
             # A zone means something only on the machine that wrote it, and may hold any text.
             appended = _parse(hop) if len(hop) <= _LONGEST and "%" not in hop else None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from socket import SHUT_WR
-from ssl import SSLError
+from ssl import SSLEOFError, SSLError
 from typing import Final, Protocol
 
-from gateway.adapters.websocket.connections import Connection
+from gateway.adapters.websocket.addresses import network_of
+from gateway.adapters.websocket.connections import Connection, TlsConnection
+from gateway.adapters.websocket.turns import PacedReader, Share
 from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.ports import TurnedAway, Visit
@@ -30,6 +33,16 @@ the other side has not read yet."""
 class Door(Protocol):
     """Decides about requests, and takes over what has become a WebSocket."""
 
+    def count(self, asking: Asking) -> None:
+        """Count a connection that is about to cost something, before it does.
+
+        Raises:
+            TurnedAway: its address has had enough.
+        """
+
+    def secured(self, asking: Asking) -> None:
+        """Its TLS handshake is done."""
+
     def judge(self, asking: Asking, request: Request) -> bytes:
         """Look at a request; returns the answer that grants it.
 
@@ -41,7 +54,7 @@ class Door(Protocol):
         """Have ``asking.let_in`` or ``asking.turn_away`` called, now or later, for a request that was found good."""
 
     def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
-        """Take over a connection that has been upgraded, and be its reader from now on in the place of ``asking``."""
+        """Take over a connection that has been upgraded, with what waits for it: ``asking.reading``."""
 
     def refused(self, asking: Asking, reason: Why) -> None:
         """Nothing comes of its request. It may linger until its client has read why."""
@@ -57,9 +70,11 @@ class Asking:
         connection: just accepted, not blocking.
         peer: its address.
         door: see there.
+        share: of the turns of the loop, in which its request is read.
 
     Attributes:
         peer: as given.
+        reading: waits for the connection.
         address: of the client, as far as trusted proxies tell; set by the door.
         visit: where the connection is counted; handed on with it.
     """
@@ -68,28 +83,31 @@ class Asking:
         "_connection",
         "_door",
         "_granted",
-        "_has_read_all",
+        "_handshake",
         "_loop",
         "_reader",
         "_request",
         "_timer",
         "address",
         "peer",
+        "reading",
         "visit",
     )
 
-    def __init__(self, connection: Connection, peer: str, door: Door) -> None:
+    def __init__(self, connection: Connection, peer: str, door: Door, share: Share) -> None:
         self._connection = connection
         self._door = door
         self._reader: RequestReader | None = RequestReader()
         self._request: Request | None = None
         """Found good: it waits to be let in."""
         self._granted = b""
-        self._has_read_all = False
+        self._handshake = connection.shake_hands if isinstance(connection, TlsConnection) else None
+        """Of TLS, until it is done."""
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(REQUEST_TIMEOUT, self._on_late)
-        self._loop.add_reader(connection.fileno(), self._on_readable)
         self.peer = self.address = peer
+        self.reading = PacedReader(share, connection.fileno(), network_of(peer), self._read)
+        self.reading.start()
         self.visit: Visit | None = None
 
     # --- Visitor ------------------------------------------------------------------------------------------------------
@@ -100,10 +118,6 @@ class Asking:
         # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
         if request is not None and self._reply(self._granted):
             self._let_go()
-            if not self._has_read_all:
-                self._loop.remove_reader(self._connection.fileno())
-            # Else whoever reads it now replaces this reader: to remove it first would cost the loop four system calls.
-            # Of what was not read, or a break behind it, uvloop tells a new reader, and not one in another's place.
             self._door.opened(self, self._connection, request)
         else:
             self._door.refused(self, Why.GONE)
@@ -123,7 +137,7 @@ class Asking:
             self._door.refused(self, reason)
             self._request = None
         self._let_go()
-        self._loop.remove_reader(self._connection.fileno())
+        self.reading.close()
         self._leave()
         self._connection.close()
 
@@ -139,35 +153,65 @@ class Asking:
             self._reader = None
         self._door.left(self)
 
-    def _on_readable(self) -> None:
-        # Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together
-        # with the first half of a request, and of nothing after it. Who reads only that waits for the timer.
-        self._has_read_all = False
+    def _read(self) -> bool:
+        """Read some, and tell whether there may be more.
+
+        Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together with
+        the first half of a request, and of nothing after it. Who reads only that waits for the timer.
+        """
+        if self._handshake is not None and not self._shake_hands(self._handshake):
+            return False
         for _ in range(READS_AT_ONCE):
             try:
-                data = self._connection.recv(HEAD_BYTES)
+                data = self._take()
             except BlockingIOError:
-                self._has_read_all = True
-                return
-            except SSLError:
-                self.end(Why.TLS)
-                return
-            except OSError:
-                data = b""
+                return False
             if not data:
                 self.end()
             elif self._reader is not None:
                 self._take_in(self._reader, data)
             elif self._request is not None:
                 self._keep(self._request, data)
-            # else it has been refused, and what still comes is thrown away
             if self._reader is None and self._request is None:
-                return  # answered, or handed over to somebody who reads by himself
-        self._loop.call_soon(self._read_on)
+                if self.reading.read == self._read:
+                    return self.reading.is_readable  # answered; what still comes is thrown away
+                return self.reading.is_readable and self.reading.read()  # handed over
+        return True
 
-    def _read_on(self) -> None:
-        if self._reader is not None or self._request is not None:
-            self._on_readable()
+    def _take(self) -> bytes:
+        """Take what has come; nothing after the end or a break."""
+        try:
+            return self._connection.recv(HEAD_BYTES)
+        except BlockingIOError:
+            raise
+        except SSLError:
+            self.end(Why.TLS)
+            raise BlockingIOError from None
+        except OSError:
+            return b""
+
+    def _shake_hands(self, handshake: Callable[[], None]) -> bool:
+        """Go on with the handshake of TLS; returns whether it is done."""
+        try:
+            if self.visit is None:
+                self._door.count(self)
+            handshake()
+        except TurnedAway:
+            # There is nothing yet that an answer could be sent over.
+            self.end(Why.LIMIT)
+        except BlockingIOError:
+            pass
+        except SSLEOFError:
+            self.end()
+        except SSLError:
+            self.end(Why.TLS)
+        except OSError:
+            self.end()
+        else:
+            self._handshake = None
+            self._door.secured(self)
+            return True
+        return False
 
     def _take_in(self, reader: RequestReader, data: bytes) -> None:
         has_body = True

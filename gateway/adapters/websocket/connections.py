@@ -38,7 +38,7 @@ class Connection(Protocol):
 
 
 class TlsConnection:
-    """A socket that speaks TLS as a server. The handshake happens in the first calls of ``recv``.
+    """A socket that speaks TLS as a server, once ``shake_hands`` has come to its end.
 
     It has no buffer of its own, and OpenSSL lets go of its buffers while nothing is under way, so that an idle
     connection costs little. The kernel is asked for one record at a time: whoever asks ``recv`` for ``RECORD_BYTES`` or
@@ -66,6 +66,21 @@ class TlsConnection:
     def fileno(self) -> int:
         """See ``Connection``."""
         return self._tls.fileno()
+
+    def shake_hands(self) -> None:
+        """Go on with the handshake as far as what has come allows; returns when it is done.
+
+        One call may compute a signature, which is the most that a stranger can cause.
+
+        Raises:
+            BlockingIOError: more has to come first.
+            ssl.SSLError: no connection comes about.
+            OSError: the connection is broken.
+        """
+        try:
+            self._tls.do_handshake()
+        except (SSLWantReadError, SSLWantWriteError):
+            raise BlockingIOError from None
 
     def recv(self, size: int, /) -> bytes:
         """See ``Connection``.

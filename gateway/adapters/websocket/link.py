@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from socket import SHUT_WR
+from time import monotonic
 from typing import ClassVar, Final
 
+from gateway.adapters.websocket.addresses import network_of
 from gateway.adapters.websocket.connections import Connection, TlsConnection
 from gateway.adapters.websocket.frames import (
     BINARY,
@@ -21,11 +23,22 @@ from gateway.adapters.websocket.frames import (
     PING,
     PONG,
     Breach,
+    Frame,
     FrameError,
     FrameReader,
     close_code,
     close_frame,
     pong_frame,
+)
+from gateway.adapters.websocket.turns import PacedReader, Share
+from gateway.adapters.websocket.work import (
+    BYTE_COST,
+    CHARGED_FROM,
+    FRAME_COST,
+    READ_COST,
+    SESSION,
+    STRANGER,
+    WorkBudget,
 )
 from gateway.adapters.websocket.writer import OPEN, FrameWriter, Send, State
 from gateway.catalogue.refusals import FrameRule
@@ -35,11 +48,14 @@ CLOSE_TIMEOUT: Final = 10.0
 """Seconds a client gets to take what is on its way and the close frame after it; then the socket is closed."""
 
 READ_BYTES: Final = 16 * 1024
-"""Most bytes of one read, after which the others get their turn: at worst they are nearly three thousand pings, which
-take some 5 ms. Also what ``TlsConnection`` wants to be asked for."""
+"""Most bytes of one read; what ``TlsConnection`` wants to be asked for."""
 
 READS_AT_ONCE: Final = 4
-"""Smaller reads of one client in one turn of the loop, for the same reason; nearly always the second finds nothing."""
+"""Reads of one client before others get their turn, unless small frames fill the first: some 0.1 ms of large messages.
+Nearly always the second finds nothing."""
+
+FLOOD_REASON: Final = "too many frames that make no message: pings, pongs, fragments"
+"""What a client is told that is closed for the work that it causes."""
 
 PONG_BACKLOG: Final = 16 * 1024
 """Unsent bytes above which pings go unanswered: who asks and does not read gets no more."""
@@ -51,23 +67,30 @@ class WebSocketLink(FrameWriter):
     Args:
         connection: after the upgrade, not blocking.
         address: where the client comes from.
+        reading: has waited for the connection so far, as for that of a stranger; taken over.
+        sessions: the share of the loop's turns from which it is read once it has a session.
         message_bytes: largest message accepted.
         violated: called with the rule that the client has broken, if it is closed for that.
+        slowed: called with whether it has a session, when it is read more slowly because of the work that it causes.
         over: called once the socket is closed.
     """
 
     __slots__ = (
         "__weakref__",
+        "_budget",
         "_code",
         "_frames",
         "_inbox",
-        "_is_read",
         "_over",
         "_paused",
+        "_reading",
         "_receiver",
+        "_sessions",
+        "_slowed",
         "_timer",
         "_violated",
         "_waiter",
+        "_work",
         "address",
     )
 
@@ -76,13 +99,19 @@ class WebSocketLink(FrameWriter):
         connection: Connection,
         address: str,
         *,
+        reading: PacedReader,
+        sessions: Share,
         message_bytes: int,
-        violated: Callable[[FrameRule], None],
+        violated: Callable[[WebSocketLink, FrameRule], None],
+        slowed: Callable[[bool], None],
         over: Callable[[WebSocketLink], None],
     ) -> None:
         super().__init__(connection)
         self.address = address
+        self._reading = reading
+        self._sessions = sessions
         self._violated = violated
+        self._slowed = slowed
         self._over = over
         self._frames = FrameReader(message_bytes)
         self._inbox: deque[bytes] | None = None
@@ -92,7 +121,10 @@ class WebSocketLink(FrameWriter):
         self._timer: asyncio.TimerHandle | None = None
         self._code: int | None = None
         self._paused = False
-        self._is_read = False
+        self._work = 0.0
+        """Seconds that have not been charged to the budget."""
+        self._budget: WorkBudget | None = None
+        """None until there was something to charge, as nearly always, costs nothing per connection."""
 
     def begin(self, early: bytes) -> None:
         """Begin to read; to be called once.
@@ -100,9 +132,12 @@ class WebSocketLink(FrameWriter):
         Args:
             early: what the client sent right behind its request.
         """
+        self._reading.take_over(network_of(self.address), self._read)
         self._read_on()
         if early:
             self._take_in(early)
+            if self._frames.is_behind:
+                self._reading.go_on()
 
     # --- The port -----------------------------------------------------------------------------------------------------
 
@@ -130,6 +165,8 @@ class WebSocketLink(FrameWriter):
     def listen(self, receiver: Receiver) -> None:
         """See the port."""
         self._receiver = receiver
+        self._reading.move(self._sessions)
+        self._budget = None  # from now on it has that of a session
         self._hand_over()
         if self._state is not State.OPEN:
             self._loop.call_soon(self._tell_end)
@@ -137,7 +174,7 @@ class WebSocketLink(FrameWriter):
     def pause(self) -> None:
         """See the port."""
         self._paused = True
-        self._read_no_more()
+        self._reading.stop()
 
     def resume(self) -> None:
         """See the port."""
@@ -160,42 +197,63 @@ class WebSocketLink(FrameWriter):
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
-        if not self._is_read and self._state is not State.OVER:
-            self._is_read = True
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        if self._state is not State.OVER:
+            self._reading.start()
+            if self._frames.is_behind:
+                self._reading.go_on()
 
-    def _read_no_more(self) -> None:
-        if self._is_read:
-            self._is_read = False
-            self._loop.remove_reader(self._socket.fileno())
+    def _read(self) -> bool:
+        """Read some, and tell whether there may be more.
 
-    def _on_readable(self) -> None:
-        # Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together
-        # with the last words, and of nothing after it. Who reads only the words never hears of the break.
+        Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together with
+        the last words, and of nothing after it. Who reads only the words never hears of the break.
+        """
+        reading, frames = self._reading, self._frames
+        if frames.is_behind and (self._state is OPEN or self._state is State.CLOSING):
+            self._take_in(b"")
+            return reading.is_readable
         for _ in range(READS_AT_ONCE):
-            if not self._is_read:
-                return
             try:
                 data = self._socket.recv(READ_BYTES)
             except BlockingIOError:
-                return
+                return False
             except OSError:
                 self._end()
-                return
+                return False
             if data:
                 self._take_in(data)
-                if len(data) == READ_BYTES:
-                    break
             elif self._state is State.LEAVING:
-                self._read_no_more()  # it has said all it had to say, and gets what was written before
+                reading.stop()  # it has said all it had to say, and gets what was written before
             else:
                 self._end()
-        self._loop.call_soon(self._on_readable)
+            if not reading.is_readable:
+                return False
+            if frames.others or frames.is_behind:
+                break
+        return True
 
     def _take_in(self, data: bytes) -> None:
-        if self._state is not OPEN and self._state is not State.CLOSING:
-            return
-        arrived, error = self._frames.feed(data)
+        work = len(data) * BYTE_COST
+        if self._state is OPEN or self._state is State.CLOSING:
+            arrived, error = self._frames.feed(data)
+            if self._frames.others:
+                work += self._frames.others * FRAME_COST
+                self._take(arrived)
+            elif arrived:
+                for opcode, payload in arrived:
+                    self._hear(opcode, payload)
+            if not arrived:
+                work += READ_COST
+            if error is not None:
+                self._fail(error)
+        else:
+            work += READ_COST
+        self._work += work
+        if self._work >= CHARGED_FROM:
+            self._charge()
+
+    def _take(self, arrived: list[Frame]) -> None:
+        """Take what came among frames that are no messages by themselves."""
         pings: list[bytes] = []
         for opcode, payload in arrived:
             if opcode == PING:
@@ -211,14 +269,34 @@ class WebSocketLink(FrameWriter):
                 self._hear(opcode, payload)
         if pings:
             self._answer(pings)
-        if error is not None:
-            self._fail(error)
+
+    def _charge(self) -> None:
+        """Charge what the client has caused: what is above its budget is paid for by reading it later."""
+        if self._state is State.OVER:
+            return
+        budget = self._budget
+        if budget is None:
+            budget = self._budget = WorkBudget(STRANGER if self._receiver is None else SESSION)
+        now, work, self._work = monotonic(), self._work, 0.0
+        pause = budget.charge(now, work)
+        if pause:
+            self._slowed(self._receiver is not None)
+            self._reading.rest(pause)
+        if not budget.is_exhausted:
+            return
+        if self._state is OPEN:
+            budget.note_message()  # as much again is borne while it reads why
+            self._fail(FrameError(FrameRule.FLOOD, Breach.POLICY_VIOLATION, FLOOD_REASON))
+        else:
+            self._end()  # it has been told, and goes on all the same
 
     def _hear(self, opcode: int, message: bytes) -> None:
         if self._state is not OPEN:
             return
+        if self._budget is not None:
+            self._budget.note_message()
         if opcode == BINARY:
-            self._violated(FrameRule.BINARY)
+            self._violated(self, FrameRule.BINARY)
             self.close(Breach.UNSUPPORTED_DATA, "text messages only")
             return
         if self._receiver is not None and not self._paused and not self._inbox:
@@ -228,7 +306,7 @@ class WebSocketLink(FrameWriter):
             self._inbox = deque()
         self._inbox.append(message)
         if self._waiter is None:
-            self._read_no_more()
+            self._reading.stop()
         else:
             self._wake()
 
@@ -268,7 +346,7 @@ class WebSocketLink(FrameWriter):
 
     def _fail(self, error: FrameError) -> None:
         if self._state is State.OPEN:
-            self._violated(error.rule)
+            self._violated(self, error.rule)
             if error.beginning is not None and self._receiver is not None:
                 self._receiver.oversized(error.beginning, str(error))
             self._close_failed(error)
@@ -308,7 +386,7 @@ class WebSocketLink(FrameWriter):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._read_no_more()
+        self._reading.close()
         self._forget_unsent()
         self._socket.close()
         # Not at once: whoever is just writing to this connection need not expect to lose its session meanwhile.

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from ssl import SSLContext
 from typing import Any, Final
@@ -14,10 +15,14 @@ from gateway.adapters.websocket.addresses import ClientAddresses, Network
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.connections import Connection, TlsConnection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
+from gateway.adapters.websocket.pending import PendingRequests
+from gateway.adapters.websocket.turns import PacedReader, Share, Turns
 from gateway.adapters.websocket.upgrade import Refusal, Request, accept, comes_back, refusal_of
+from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
+from gateway.catalogue.log_events import LogEvent
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
-from gateway.ports import Admission, Metrics, TurnedAway, Visit
+from gateway.ports import Admission, EventLog, Metrics, TurnedAway, Visit
 
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
@@ -25,12 +30,18 @@ connection of a storm, the load balancer's attempt times out and goes to another
 been reattached fails over."""
 
 MOST_REQUESTS: Final = 4096
-"""Connections at once whose request is not there yet; for one more, the one that has been waited for longest is closed.
-A client of a storm waits for milliseconds, so these are connections that somebody opens to say nothing, and they must
-not take all descriptors of the process."""
+"""Connections at once whose request is not there yet; for one more, one of them is closed: the oldest of the address
+that has the most. A client of a storm waits for milliseconds, so these are connections that somebody opens to say
+nothing, and they must not take all descriptors of the process."""
 
 ACCEPT_PAUSE: Final = 0.5
 """Seconds before accepting is tried again after the system had no descriptor left for a connection."""
+
+TELL_AGAIN: Final = 10.0
+"""Seconds between two log lines about the same trouble with connections, which somebody else may cause at will."""
+
+LISTENER: Final = ""
+"""As whose accepting is served: nobody's address, so that it has its turn beside all of them."""
 
 SHUTDOWN_TIMEOUT: Final = 1.0
 """Seconds that connections which were told to close get to do so when the server stops; a drain has come before. And
@@ -48,10 +59,12 @@ class WebSocketServer:
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
         metrics: where it is counted who is turned away, and why.
+        log: where it is told what operators should know of.
         tls: tells how to speak TLS with the connection that has just come; None to speak none.
         origins: exact values of the Origin header that are allowed; ``*`` for all. A request without one is no browser
             and is allowed.
         trusted_proxies: whose X-Forwarded-For is believed.
+        most_requests: connections at once whose request is not there yet.
     """
 
     def __init__(
@@ -64,9 +77,11 @@ class WebSocketServer:
         accepting: Callable[[], bool],
         message_bytes: int,
         metrics: Metrics,
+        log: EventLog,
         tls: Callable[[], SSLContext] | None = None,
         origins: Sequence[str] = (),
         trusted_proxies: Sequence[Network] = (),
+        most_requests: int = MOST_REQUESTS,
     ) -> None:
         self._host = host
         self._port = port
@@ -75,12 +90,14 @@ class WebSocketServer:
         self._accepting = accepting
         self._message_bytes = message_bytes
         self._metrics = metrics
+        self._log = log
         self._tls = tls
         self._origins = frozenset(origins)
         self._addresses = ClientAddresses(trusted_proxies)
-        self._listeners: list[socket.socket] = []
-        # In the order in which they came.
-        self._requests: dict[Asking, None] = {}
+        self._turns: Turns | None = None
+        self._listeners: dict[socket.socket, PacedReader] = {}
+        self._told: dict[LogEvent, float] = {}
+        self._requests = PendingRequests(most_requests)
         self._waiting: set[Asking] = set()
         self._links: dict[WebSocketLink, Visit | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,7 +108,7 @@ class WebSocketServer:
         """The TCP port that is listened on."""
         if not self._listeners:
             return self._port
-        port: int = self._listeners[0].getsockname()[1]
+        port: int = next(iter(self._listeners)).getsockname()[1]
         return port
 
     async def start(self) -> None:
@@ -102,15 +119,22 @@ class WebSocketServer:
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        turns = self._turns = Turns(
+            is_paced=self._admission.is_paced,
+            deferred=lambda share: self._metrics.add(catalogue.READING_DEFERRED, label=share),
+        )
         try:
             for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
                 # A name may have several addresses; a port that the system has chosen for the first is that of all.
-                self._listeners.append(_listen(family, (address[0], self.port, *address[2:])))
+                listener = _listen(family, (address[0], self.port, *address[2:]))
+                self._listeners[listener] = PacedReader(
+                    turns.strangers, listener.fileno(), LISTENER, partial(self._accept, listener, turns.strangers)
+                )
         except OSError:
             self._stop_listening()
             raise
-        for listener in self._listeners:
-            loop.add_reader(listener.fileno(), self._on_connections, listener)
+        for reading in self._listeners.values():
+            reading.start()
 
     async def close(self) -> None:
         """Stop listening and drop what is still connected."""
@@ -131,63 +155,70 @@ class WebSocketServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=SHUTDOWN_TIMEOUT)
+        if self._turns is not None:
+            self._turns.close()
 
     # --- Connections --------------------------------------------------------------------------------------------------
 
     def _stop_listening(self) -> None:
-        loop = asyncio.get_running_loop()
-        for listener in self._listeners:
-            loop.remove_reader(listener.fileno())
+        for listener, reading in self._listeners.items():
+            reading.close()
             listener.close()
-        self._listeners = []
+        self._listeners = {}
 
-    def _on_connections(self, listener: socket.socket) -> None:
-        accepted, acceptable = 0, self._admission.acceptable()
+    def _accept(self, listener: socket.socket, share: Share) -> bool:
+        """Accept some connections, and tell whether there may be more."""
+        accepted, acceptable, started = 0, self._admission.acceptable(), share.clock()
+        more = True
         try:
-            while accepted < acceptable:
+            while accepted < acceptable and share.has_time(started):
                 connection, peer = listener.accept()
                 accepted += 1
-                self._welcome(connection, peer[0])
+                self._welcome(connection, peer[0], share)
         except BlockingIOError:
-            pass
+            more = False
         except ConnectionAbortedError:
-            pass  # there may be more, of which the loop will tell
+            pass  # there may be more
         except OSError as error:
             # No descriptors or memory: with the listener readable all the time, the loop would spin.
-            loop = asyncio.get_running_loop()
-            loop.call_exception_handler({"message": "no connection can be accepted", "exception": error})
-            self._accept_later(listener, ACCEPT_PAUSE)
-            return
+            self._tell(events.CONNECTIONS_NOT_ACCEPTED, error=str(error))
+            self._listeners[listener].rest(ACCEPT_PAUSE)
+            return False
         pause = self._admission.accepted(accepted) if accepted else 0.0
         if pause:
-            self._accept_later(listener, pause)
+            self._listeners[listener].rest(pause)
+        return more
 
-    def _welcome(self, connection: socket.socket, peer: str) -> None:
-        if len(self._requests) >= MOST_REQUESTS:
-            next(iter(self._requests)).end(UpgradeRefusal.CROWDED_OUT)
+    def _welcome(self, connection: socket.socket, peer: str, share: Share) -> None:
+        if self._requests.is_full:
+            self._requests.oldest().end(UpgradeRefusal.CROWDED_OUT)
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._ask(connection if self._tls is None else TlsConnection(connection, self._tls()), peer)
+            link = connection if self._tls is None else TlsConnection(connection, self._tls())
+            self._requests.add(Asking(link, peer, self, share))
         except OSError:
             # It has ended before it was looked at.
             connection.close()
             self._count(UpgradeRefusal.GONE)
 
-    def _ask(self, connection: Connection, peer: str) -> None:
-        self._requests[Asking(connection, peer, self)] = None
-
-    def _accept_later(self, listener: socket.socket, pause: float) -> None:
-        """Leave connections to the kernel for so many seconds."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listener.fileno())
-        loop.call_later(pause, self._accept_again, listener)
-
-    def _accept_again(self, listener: socket.socket) -> None:
-        if listener in self._listeners:
-            asyncio.get_running_loop().add_reader(listener.fileno(), self._on_connections, listener)
+    def _tell(self, event: LogEvent, **fields: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._told.get(event, now):
+            self._told[event] = now + TELL_AGAIN
+            self._log.emit(event, **fields)
 
     # --- Door ---------------------------------------------------------------------------------------------------------
+
+    def count(self, asking: Asking) -> None:
+        """See ``Door``."""
+        # Behind a proxy, the address is only known once there is a request.
+        if not self._addresses.is_trusted(asking.peer):
+            asking.visit = self._admission.arrive(asking.peer)
+
+    def secured(self, asking: Asking) -> None:
+        """See ``Door``."""
+        self._requests.renew(asking)
 
     def judge(self, asking: Asking, request: Request) -> bytes:
         """See ``Door``."""
@@ -200,7 +231,8 @@ class WebSocketServer:
             )
         asking.address = self._addresses.client((asking.peer,), request.headers.get(b"x-forwarded-for"))
         try:
-            asking.visit = self._admission.arrive(asking.address)
+            if asking.visit is None:
+                asking.visit = self._admission.arrive(asking.address)
         except TurnedAway as reason:
             raise refusal_of(reason) from None
         return accept(request, self._origins)
@@ -208,19 +240,13 @@ class WebSocketServer:
     def knock(self, asking: Asking, request: Request) -> None:
         """See ``Door``."""
         # It has asked, so it is not one of those who say nothing.
-        self._requests.pop(asking, None)
+        self._requests.discard(asking)
         self._waiting.add(asking)
         self._admission.admit(asking, returning=comes_back(request))
 
     def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
         """See ``Door``."""
-        link = (WebSocketLink if self._tls is None else SecureWebSocketLink)(
-            connection,
-            asking.address,
-            message_bytes=self._message_bytes,
-            violated=self._violated,
-            over=self._ended,
-        )
+        link = self._link(WebSocketLink if self._tls is None else SecureWebSocketLink, connection, asking)
         self._links[link] = asking.visit
         link.begin(request.rest)
         task = asyncio.create_task(self._serve(link), name="serve-link")
@@ -233,20 +259,39 @@ class WebSocketServer:
         if asking in self._waiting:
             self._waiting.discard(asking)
             self._admission.withdraw(asking)  # who hangs up while it waits must not be let in later
-            self._requests[asking] = None
+            self._requests.add(asking)
 
     def left(self, asking: Asking) -> None:
         """See ``Door``."""
-        self._requests.pop(asking, None)
+        self._requests.discard(asking)
         if asking in self._waiting:
             self._waiting.discard(asking)
             self._admission.withdraw(asking)
 
+    def _link(self, kind: type[WebSocketLink], connection: Connection, asking: Asking) -> WebSocketLink:
+        if self._turns is None:
+            raise AssertionError("nobody is accepted before there are turns")
+        return kind(
+            connection,
+            asking.address,
+            reading=asking.reading,
+            sessions=self._turns.sessions,
+            message_bytes=self._message_bytes,
+            violated=self._violated,
+            slowed=self._slowed,
+            over=self._ended,
+        )
+
     def _count(self, reason: UpgradeRefusal) -> None:
         self._metrics.add(catalogue.UPGRADES_REFUSED, label=reason)
 
-    def _violated(self, rule: FrameRule) -> None:
+    def _slowed(self, has_session: bool) -> None:
+        self._metrics.add(catalogue.READING_SLOWED, label="sessions" if has_session else "strangers")
+
+    def _violated(self, link: WebSocketLink, rule: FrameRule) -> None:
         self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)
+        if rule is FrameRule.FLOOD:
+            self._tell(events.FLOOD_CLOSED, address=link.address)
         if rule is FrameRule.TOO_BIG:
             self._metrics.add(catalogue.LIMITS_EXCEEDED, label="limit_message_bytes")
 

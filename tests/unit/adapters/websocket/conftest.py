@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from gateway.adapters.memory import MemoryMetrics, OpenDoor
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenDoor
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
@@ -73,6 +73,7 @@ class Port:
         self.ears: list[Ear] = []
         self.listens = True
         self.metrics = MemoryMetrics()
+        self.log = MemoryEventLog()
         self.is_accepting = True
         self.door = OpenDoor()
         self.server = WebSocketServer(
@@ -83,6 +84,7 @@ class Port:
             accepting=lambda: self.is_accepting,
             message_bytes=MESSAGE_BYTES,
             metrics=self.metrics,
+            log=self.log,
             origins=["https://app.example"],
         )
         self._sockets = ExitStack()

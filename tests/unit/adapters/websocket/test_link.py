@@ -11,7 +11,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import link as link_module
-from gateway.adapters.websocket.frames import MOST_IDLE_FRAMES, Breach
+from gateway.adapters.websocket.frames import Breach
 from gateway.adapters.websocket.link import PONG_BACKLOG, WebSocketLink
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import FrameRule
@@ -81,7 +81,7 @@ async def test_who_pauses_does_not_read(port: Port) -> None:
     await peer.send(text(b"x"))
     flood = asyncio.create_task(peer.send(text(b"y" * 60_000) * 1000))
 
-    await eventually(lambda: link._inbox is None and not link._is_read)
+    await eventually(lambda: link._inbox is None and not link._reading.is_wanted)
     for _ in range(20):
         await asyncio.sleep(0)
     assert not flood.done()
@@ -157,24 +157,6 @@ async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_e
 
     await eventually(lambda: b"still heard" in ear.heard)
     assert PONG_BACKLOG < link.backlog() <= bound
-
-
-@pytest.mark.parametrize(
-    "idle",
-    [frame(9), frame(10, b"x" * 125), frame(1, b"x", final=False) + frame(0, final=False)],
-    ids=["pings", "pongs", "empty fragments"],
-)
-async def test_frames_that_carry_nothing_are_borne_only_so_often(port: Port, idle: bytes) -> None:
-    """Messages are limited by their rate; these would be limited by nothing."""
-    _, ear, peer = await joined(port)
-    begin, more = (idle[: -len(frame(0, final=False))], frame(0, final=False)) if idle[0] == 1 else (b"", idle)
-    await peer.send(begin + more * MOST_IDLE_FRAMES)
-    await peer.send(frame(0) if begin else text(b"x"))
-    await eventually(lambda: len(ear.heard) == 1)
-    await peer.send(begin + more * (MOST_IDLE_FRAMES + 1))
-
-    assert await closed_with(peer) == Breach.POLICY_VIOLATION
-    assert violations(port) == {"idle_frames": 1}
 
 
 async def test_a_message_that_is_announced_too_long_is_refused_before_it_takes_memory(port: Port) -> None:
@@ -293,7 +275,7 @@ async def test_each_violation_is_counted_once_by_its_rule(port: Port, data: byte
 
 
 def test_all_rules_are_those_that_can_be_broken() -> None:
-    assert {rule for _, _, rule in BROKEN} | {FrameRule.IDLE_FRAMES} == set(FrameRule)
+    assert {rule for _, _, rule in BROKEN} | {FrameRule.FLOOD} == set(FrameRule)
 
 
 # --- Ends -------------------------------------------------------------------------------------------------------------

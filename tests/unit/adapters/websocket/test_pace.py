@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from websockets.frames import Frame, Opcode
 
@@ -26,10 +24,10 @@ async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, mon
 
     monkeypatch.setattr(port.door, "accepted", count)
     port.door.together = 20
-    (listener,) = port.server._listeners
-    asyncio.get_running_loop().remove_reader(listener.fileno())
+    (listening,) = port.server._listeners.values()
+    listening.stop()
     peers = [await port.dial() for _ in range(40)]
-    port.server._accept_again(listener)
+    listening.start()
     for peer in peers:
         await peer.send(REQUEST + b"\r\n")
 
@@ -50,8 +48,9 @@ async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) ->
     assert len(port.server._links) == 1
     assert not port.server._requests
 
-    (listener,) = port.server._listeners
-    port.server._accept_again(listener)
+    (listening,) = port.server._listeners.values()
+    assert listening.is_resting
+    listening._end_rest()
     assert (await second.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
 
 

@@ -18,7 +18,9 @@ from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket import server as server_module
+from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.upgrade import HEAD_BYTES
+from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.ports import Visitor
 from tests.support.clock import eventually
@@ -327,8 +329,8 @@ async def test_who_is_refused_and_stays_is_dropped(port: Port, monkeypatch: pyte
     assert refusals(port) == {"path": 1}, "once"
 
 
-async def test_those_who_say_nothing_make_room_for_others(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MOST_REQUESTS", 3)
+async def test_those_who_say_nothing_make_room_for_others(port: Port) -> None:
+    port.server._requests = PendingRequests(3)
     silent = [await port.dial() for _ in range(5)]
     await eventually(lambda: len(port.server._requests) == 3)
 
@@ -395,26 +397,34 @@ def no_descriptor_left() -> Iterator[None]:
 async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complaints: list[dict[str, Any]] = []
+    attempts = 0
+    original = port.server._tell
 
-    def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        complaints.append(context)
-        if len(complaints) == 2:
+    def count(*arguments: Any, **fields: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        original(*arguments, **fields)
+        if attempts == 2:
             # It has tried again by itself; now it shall be seen while it waits.
             monkeypatch.setattr(server_module, "ACCEPT_PAUSE", 3600.0)
 
-    asyncio.get_running_loop().set_exception_handler(complain)
+    monkeypatch.setattr(port.server, "_tell", count)
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     with socket.socket() as early:
         early.setblocking(False)
         with no_descriptor_left():
             await asyncio.get_running_loop().sock_connect(early, ("127.0.0.1", port.server.port))
-            await eventually(lambda: len(complaints) >= 2)
-            listener = port.server._listeners[0]
-            assert not asyncio.get_running_loop().remove_reader(listener.fileno()), "it would be readable all the time"
-        port.server._accept_again(listener)
+            await eventually(lambda: attempts >= 2)
+            (listening,) = port.server._listeners.values()
+            assert listening.is_resting, "it would be readable all the time"
+        listening._end_rest()
         await Peer(early).send(REQUEST + b"\r\n")
         assert status(await Peer(early).until(b"\r\n\r\n")) == 101
-    assert all(isinstance(each["exception"], OSError) for each in complaints)
+    assert list(port.log.events) == [(events.CONNECTIONS_NOT_ACCEPTED, {"error": "[Errno 24] Too many open files"})], (
+        "told once, in a sentence"
+    )
+    assert not complaints, "and with no trace"
 
 
 # --- The end ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""Connections whose request is not there yet: bounded in number, fair to addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.adapters.websocket.asking import Asking
+
+
+class PendingRequests:
+    """Connections that have asked nothing yet, in the order in which they will make room for others.
+
+    Whoever opens connections to say nothing takes room from itself first: the one that goes is the oldest of those
+    that come from the address with the most.
+
+    Args:
+        most: of them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._by_key: dict[str, dict[Asking, None]] = {}
+        self._by_count: dict[int, dict[str, None]] = {}
+        """Addresses by how many connections they have here, so that the one with the most is found at once."""
+        self._highest = 0
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Asking]:
+        for connections in self._by_key.values():
+            yield from connections
+
+    def __contains__(self, asking: Asking) -> bool:
+        return asking in self._by_key.get(asking.reading.key, ())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one has to go before another can come."""
+        return self._length >= self._most
+
+    def oldest(self) -> Asking:
+        """Tell who goes first.
+
+        Raises:
+            StopIteration: there is nobody.
+        """
+        return next(iter(self._by_key[next(iter(self._by_count[self._highest]))]))
+
+    def add(self, asking: Asking) -> None:
+        """Add a connection."""
+        key = asking.reading.key
+        of_key = self._by_key.setdefault(key, {})
+        if asking not in of_key:
+            self._length += 1
+            of_key[asking] = None
+            self._recount(key, len(of_key) - 1, len(of_key))
+
+    def discard(self, asking: Asking) -> None:
+        """Take a connection out, if it is here."""
+        key = asking.reading.key
+        of_key = self._by_key.get(key, {})
+        if asking in of_key:
+            self._length -= 1
+            del of_key[asking]
+            self._recount(key, len(of_key) + 1, len(of_key))
+            if not of_key:
+                del self._by_key[key]
+
+    def renew(self, asking: Asking) -> None:
+        """Take a connection for the newest of its address: it has shown that it means to ask for something."""
+        of_key = self._by_key.get(asking.reading.key, {})
+        if asking in of_key:
+            del of_key[asking]
+            of_key[asking] = None
+
+    def _recount(self, key: str, before: int, now: int) -> None:
+        if before:
+            same = self._by_count[before]
+            del same[key]
+            if not same:
+                del self._by_count[before]
+        if now:
+            self._by_count.setdefault(now, {})[key] = None
+        if now > self._highest or self._highest not in self._by_count:
+            self._highest = now

@@ -1,0 +1,116 @@
+"""What is fair: queues by address, room for those who wait, and the budget of one connection."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.adapters.websocket.addresses import network_of
+from gateway.adapters.websocket.asking import Asking
+from gateway.adapters.websocket.pending import PendingRequests
+from gateway.adapters.websocket.turns import FairQueue, PacedReader
+from gateway.adapters.websocket.work import WorkBudget, WorkLimits
+
+LIMITS = WorkLimits(rate=0.1, burst=0.1, idle_rate=0.01, idle_burst=0.5)
+
+
+def reader(key: str) -> PacedReader:
+    return cast(PacedReader, SimpleNamespace(key=key))
+
+
+def asking(key: str) -> Asking:
+    class Stub:
+        reading = reader(key)
+
+    return cast(Asking, Stub())
+
+
+def test_each_address_has_its_turn_before_any_has_its_second() -> None:
+    queue = FairQueue()
+    for key in ("a", "a", "a", "b", "c", "b"):
+        queue.push(reader(key))
+
+    assert [queue.pop().key for _ in range(len(queue))] == ["a", "b", "c", "a", "b", "a"]
+    assert len(queue) == 0
+
+
+def test_of_ipv6_a_subscriber_counts_as_one() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8:0:0:ffff::2") != network_of("2001:db8:0:1::1")
+    assert network_of("192.0.2.1") == network_of("::ffff:192.0.2.1") == "192.0.2.1"
+    assert network_of("no address: at all") == "no address: at all"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "add", "discard", "renew", "evict"]), st.integers(0, 30))))
+def test_who_makes_room_is_of_the_address_with_the_most(steps: list[tuple[str, int]]) -> None:
+    pending = PendingRequests(5)
+    connections: list[Any] = [asking(str(number % 4)) for number in range(31)]
+    model: list[Any] = []
+    for step, number in steps:
+        each = connections[number]
+        if step == "add":
+            pending.add(each)
+            model += [] if each in model else [each]
+        elif step == "renew":
+            pending.renew(each)
+            if each in model:
+                model.remove(each)
+                model.append(each)
+        elif step == "discard":
+            pending.discard(each)
+            model = [other for other in model if other is not each]
+        elif model:
+            oldest = pending.oldest()
+            counts = {key: sum(other.reading.key == key for other in model) for key in "0123"}
+            key = oldest.reading.key
+            assert counts[key] == max(counts.values())
+            assert oldest is next(other for other in model if other.reading.key == key)
+            pending.discard(oldest)
+            model.remove(oldest)
+        assert len(pending) == len(model)
+        assert set(pending) == set(model)
+        assert pending.is_full == (len(model) >= 5)
+
+
+def test_who_keeps_to_its_budget_is_never_slowed() -> None:
+    budget = WorkBudget(LIMITS)
+
+    for step in range(1000):
+        assert not budget.charge(step * 0.1, 0.01)
+        budget.note_message()
+    assert not budget.is_exhausted
+
+
+def test_who_goes_above_pays_with_pauses_and_keeps_to_the_rate() -> None:
+    budget, now, work = WorkBudget(LIMITS), 0.0, 0.0
+    while now < 100:
+        work += 0.01
+        now += budget.charge(now, 0.01)
+
+    assert work <= LIMITS.burst + LIMITS.rate * now + 0.02
+    assert budget.is_exhausted
+
+
+def test_so_much_is_borne_without_a_message_and_the_account_begins_anew_with_each() -> None:
+    budget = WorkBudget(LIMITS)
+
+    def is_too_much(work: float) -> bool:
+        budget.charge(0.0, work)
+        return budget.is_exhausted
+
+    assert not is_too_much(0.5)
+    budget.note_message()
+    assert not is_too_much(0.5)
+    assert is_too_much(0.1)
+    budget.note_message()
+    assert not is_too_much(0.1)
+
+
+def test_a_ping_now_and_then_is_borne_for_ever() -> None:
+    budget = WorkBudget(LIMITS)
+    for second in range(10_000):
+        budget.charge(float(second), LIMITS.idle_rate)
+
+    assert not budget.is_exhausted
