@@ -33,6 +33,7 @@ from gateway.app.node import Node
 from gateway.app.tracing import NO_TRACER
 from gateway.app.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
+from gateway.bootstrap.descriptors import FEW, Descriptors
 from gateway.bootstrap.parts import (
     admin_names,
     advertised_admin,
@@ -49,7 +50,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import EventLog
-from gateway.settings import AnonymousUsers, HostPort, Settings, ways_of
+from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of
 from lb.agent import AgentServer, AgentState
 
 INCARNATION_BYTES: Final = 6
@@ -63,6 +64,7 @@ class Gateway:
         settings: checked already.
         log: where events go; by default where the settings say.
         memory: the shared state of in-memory grids, for several nodes in one process; used if no grid is configured.
+        descriptors: what the process may open, if it is this node's alone; it bounds the number of connections.
 
     Attributes:
         me: the node's name and incarnation.
@@ -74,9 +76,15 @@ class Gateway:
     """
 
     def __init__(
-        self, settings: Settings, *, log: EventLog | None = None, memory: MemoryGridServer | None = None
+        self,
+        settings: Settings,
+        *,
+        log: EventLog | None = None,
+        memory: MemoryGridServer | None = None,
+        descriptors: Descriptors = Descriptors(None),  # noqa: B008 - it does not change
     ) -> None:
         self._settings = settings
+        self._descriptors = descriptors
         self.me = NodeRef(NodeId(settings.node), Incarnation(secrets.token_hex(INCARNATION_BYTES)))
         self.metrics = PrometheusMetrics()
         log = log or event_log(settings)
@@ -100,7 +108,11 @@ class Gateway:
         administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to, failed_tokens)
         self.node = Node(
             me=self.me,
-            policy=policy_of(settings, shared_grid=settings.grid is not None or memory is not None),
+            policy=policy_of(
+                settings,
+                shared_grid=settings.grid is not None or memory is not None,
+                connections=descriptors.connections(settings.limit_connections),
+            ),
             grid=grid_of(settings, self.me, self.metrics, self.log, memory),
             authenticator=self._authentication.authenticator,
             verifications=verifications,
@@ -136,6 +148,7 @@ class Gateway:
             tls=None if clients_tls is None else clients_tls.context,
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,
+            most_requests=descriptors.requests,
         )
         guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings), failed_tokens=failed_tokens)
         self._admin = AdminServer(
@@ -193,6 +206,7 @@ class Gateway:
         """
         for shortcut in self._settings.shortcuts():
             self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
+        self._tell_descriptors()
         await self._authentication.start()
         if self._settings.policy is None:
             anybody = AnonymousUsers() in ways_of(self._settings.auth)
@@ -240,6 +254,18 @@ class Gateway:
     def reload(self) -> None:
         """Read again what can change while the node runs: people, keys, certificates; what is bad changes nothing."""
         self._reloading.reload()
+
+    def _tell_descriptors(self) -> None:
+        configured = self._settings.limit_connections
+        connections = self._descriptors.connections(configured)
+        is_meant = configured != SETTINGS["limit_connections"].default
+        if self._descriptors.most is not None and connections < (configured if is_meant else FEW):
+            self.log.emit(
+                events.DESCRIPTORS_SHORT,
+                descriptors=self._descriptors.most,
+                configured=configured,
+                connections=connections,
+            )
 
     def _granted_to(self, roles: frozenset[str]) -> frozenset[str]:
         """Tell what administrators may do: roles that the policy defines as it says, others as they are built in."""

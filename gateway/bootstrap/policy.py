@@ -28,12 +28,13 @@ TOKEN_RENEWAL_SHARE: Final = 0.5
 """Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
 
 
-def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
+def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None = None) -> NodePolicy:
     """Turn settings into the numbers the application works with.
 
     Args:
         settings: checked already.
         shared_grid: whether the grid outlives the node; if not, clients are told that their sessions do not either.
+        connections: of clients that the node may have, if the process has no room for as many as the settings allow.
     """
     return NodePolicy(
         replicated=settings.replication and shared_grid,
@@ -86,7 +87,7 @@ def policy_of(settings: Settings, *, shared_grid: bool) -> NodePolicy:
                 absent_bytes=settings.limit_principal_disconnected_bytes,
             ),
             node=AccountLimits(
-                connections=settings.limit_connections,
+                connections=settings.limit_connections if connections is None else connections,
                 packets=settings.rate_node_packets,
                 publish_bytes=settings.rate_node_publish_bytes,
                 selections=settings.limit_node_selections,

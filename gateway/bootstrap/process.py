@@ -17,6 +17,7 @@ from gateway.adapters.tls import CertificateError
 from gateway.adapters.tracing import TracingUnavailable
 from gateway.app.supervision import report
 from gateway.bootstrap.assembly import Gateway
+from gateway.bootstrap.descriptors import raise_limit
 from gateway.bootstrap.parts import event_log
 from gateway.garbage import collect_seldom
 from gateway.ports import ServiceManager
@@ -35,7 +36,7 @@ async def _serve(settings: Settings) -> int:
     # From the first moment on: a node that is asked to read its files again while it starts must not die of it.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_asked.set)
     try:
-        gateway = Gateway(settings, log=log)
+        gateway = Gateway(settings, log=log, descriptors=raise_limit())
         await gateway.start()
         collect_seldom()
     except (

@@ -308,6 +308,13 @@ CONNECTIONS_NOT_ACCEPTED = LogEvent(
     "on by itself; told at most every 10 s. Raise the limit of open files (LimitNOFILE=, ulimit -n).",
     ("error",),
 )
+DESCRIPTORS_SHORT = LogEvent(
+    "descriptors_short",
+    Level.WARNING,
+    "The process may open too few files for the connections that limit_connections allows; the node takes only as many "
+    "as stand in the field connections. Raise the limit of open files (LimitNOFILE=, ulimit -n), or lower the setting.",
+    ("descriptors", "configured", "connections"),
+)
 USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
 USERS_KEPT = LogEvent(
     "users_kept",

@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from resource import RLIMIT_NOFILE, setrlimit
 from typing import Any, Final
 
 import aiohttp
@@ -27,7 +29,15 @@ PACE: Final = 0.05
 """Seconds between two publishes of the witness."""
 
 HARMLESS: Final = frozenset(
-    {"development_mode", "policy_absent", "authentication_refused", "slow_consumer_closed", "flood_closed"}
+    {
+        "development_mode",
+        "policy_absent",
+        "authentication_refused",
+        "slow_consumer_closed",
+        "flood_closed",
+        "descriptors_short",
+        "limit_exceeded",
+    }
 )
 """Warnings that a client's doing may lead to; an error never is."""
 
@@ -234,11 +244,14 @@ class NodeUnderWatch:
 
 
 @asynccontextmanager
-async def watched_node(folder: Path, **settings: str) -> AsyncIterator[NodeUnderWatch]:
+async def watched_node(
+    folder: Path, descriptors: tuple[int, int] | None = None, /, **settings: str
+) -> AsyncIterator[NodeUnderWatch]:
     """Run a node for the length of the block.
 
     Args:
         folder: for its log.
+        descriptors: its soft and hard limit of open files; as many as this process has if they are None.
         settings: besides those of this module.
     """
     environment = {name: text for name, text in os.environ.items() if not name.startswith("GATEWAY_")}
@@ -246,7 +259,11 @@ async def watched_node(folder: Path, **settings: str) -> AsyncIterator[NodeUnder
     environment |= {f"GATEWAY_{name.upper()}": text for name, text in given.items()}
     with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-m", "gateway", "serve"], stdout=log, stderr=errors, env=environment
+            *[sys.executable, "-m", "gateway", "serve"],
+            stdout=log,
+            stderr=errors,
+            env=environment,
+            preexec_fn=None if descriptors is None else partial(setrlimit, RLIMIT_NOFILE, descriptors),
         )
     node = NodeUnderWatch(process, folder)
     try:

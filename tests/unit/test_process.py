@@ -15,7 +15,7 @@ from gateway.settings import Settings, load
 class IdleGateway:
     """Counts what it is asked; is told to read again while it starts, and to stop once it has done so."""
 
-    def __init__(self, settings: Settings, *, log: object) -> None:
+    def __init__(self, settings: Settings, *, log: object, descriptors: object) -> None:
         self.reloads = 0
         IdleGateway.last = self
 
