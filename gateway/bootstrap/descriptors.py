@@ -18,7 +18,7 @@ OTHERS: Final = 256
 """Descriptors for all but clients and the admin port: connections to Redis, other nodes and identity providers, the
 agent port, listeners, logs, files that are read again. A node with everything has some 60."""
 
-REQUESTS_SHARE: Final = 8
+REQUESTS_SHARE: Final = 4
 """Of how many descriptors one may belong to a connection that has asked for nothing yet."""
 
 FEW: Final = 4096

@@ -48,9 +48,9 @@ SESSION: Final = WorkLimits(rate=0.02, burst=0.05, idle_rate=0.001, idle_burst=0
 """Of a connection with a session: a fiftieth of a core, which is 6,000 pings or 10 MB a second, three times the frames
 that ``rate_packets`` allows. Without a message, 300 pings a second for ever, and 33,000 more."""
 
-STRANGER: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.02)
-"""Of one without: half of that, and a fifth. It has one packet to send, of at most ``limit_message_bytes``; in the
-segments of a slow network the largest takes a twentieth of the burst."""
+STRANGER: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.01)
+"""Of one without: half of that, and a tenth, which is 3,300 pings. It has one packet to send, of at most
+``limit_message_bytes``; in the segments of a slow network the largest takes a twentieth of it."""
 
 
 class WorkBudget:

@@ -118,8 +118,8 @@ class SharedLimitSettings:
         Whole("connections", 0, 10_000_000),
         50_000,
         "Connections of a node; above, new ones are answered 503, and HAProxy tries another node. A process that may "
-        "open fewer files takes fewer: an eighth is kept for those who have asked for nothing yet, and up to 768 for "
-        "the admin port, Redis and the rest.",
+        "open fewer files takes fewer: up to 4,096 are kept for those who have asked for nothing yet, and up to 768 "
+        "for the admin port, Redis and the rest.",
         reason="1 to 2 GB of memory. A node raises its limit of open files by itself as far as it may.",
     )
     memory_limit: int | None = optional(

@@ -55,7 +55,7 @@ Attack = Callable[[NodeUnderWatch], Awaitable[None]]
 async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NodeUnderWatch]:
     """A node for all tests of this module, with a witness."""
     folder: Path = tmp_path_factory.mktemp("node")
-    async with watched_node(folder, limit_message_bytes="65536") as running:
+    async with watched_node(folder, limit_message_bytes="65536", handshake_timeout="10") as running:
         yield running
 
 
@@ -131,8 +131,8 @@ async def vanish_silently(node: NodeUnderWatch) -> None:
     await wire.close()
 
 
-FLOOD: Final = 30_000
-"""Frames that carry nothing: several times what a stranger may send before its patience is at an end."""
+FLOOD: Final = 10_000
+"""Frames that carry nothing: three times what a stranger may send."""
 
 BOMB: Final = zlib.compress(b"\0" * 10_000_000, 9)[2:-4]
 """Ten megabytes in ten kilobytes, as permessage-deflate would send them."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
 import tracemalloc
+import weakref
 
 import pytest
 from websockets.frames import Frame, Opcode
@@ -493,6 +495,33 @@ async def test_a_kernel_that_takes_single_bytes_gets_each_once(port: Port) -> No
 
     await peer.send(close())
     assert await closed_with(peer) == 1000
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "violation", "refused"])
+async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str) -> None:
+    """A collector that comes round seldom would leave it for hours."""
+    there: weakref.ref[object]
+    gc.collect()
+    gc.disable()
+    try:
+        if how == "refused":
+            peer = await port.dial()
+            await eventually(lambda: len(port.server._requests) == 1)
+            there = weakref.ref(next(iter(port.server._requests)).reading)
+            await peer.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await peer.rest()
+            peer.socket.close()
+        else:
+            link, ear, peer = await joined(port)
+            there = weakref.ref(link)
+            del link
+            port.links.clear()
+            await peer.send({"closed": close(), "reset": b"", "violation": b"\x81\x00"}[how])
+            peer.reset() if how == "reset" else peer.socket.close()
+            await eventually(lambda: ear.over == 1)
+        await eventually(lambda: there() is None)
+    finally:
+        gc.enable()
 
 
 # --- Many at once -----------------------------------------------------------------------------------------------------
