@@ -189,11 +189,12 @@ FLEET: Final = Dashboard(
                 ),
                 Panel(
                     title="Broken rules, and revocations",
-                    meaning="WebSockets closed because their client broke a rule of the protocol; revocations in "
-                    "force.",
+                    meaning="WebSockets closed because their client broke a rule of the protocol, or slowed down for "
+                    "floods of frames; revocations in force.",
                     queries=(
                         Query(f"{rate('gateway_frame_violations_total', by='rule')} > 0", "{{rule}}/s"),
                         Query(f"max by (kind) (gateway_revocations{{{CLUSTER}}})", "{{kind}} revoked"),
+                        Query(f"{rate('gateway_reading_slowed_total', by='of')} > 0", "{{of}} slowed/s"),
                     ),
                 ),
             ),
