@@ -10,6 +10,7 @@ from typing import Final
 from gateway.bootstrap.descriptors import Descriptors
 from tests.fuzz.node import watched_node
 from tests.fuzz.wire import Wire
+from tests.support.clock import eventually
 from tests.support.times import time_limit
 
 SOFT: Final = 256
@@ -46,13 +47,17 @@ async def test_a_node_takes_no_more_connections_than_it_has_descriptors_for(tmp_
         silent = [Wire(node.port) for _ in range(2 * Descriptors(HARD).requests)]
         for wire in silent:
             await wire.dial()
+
+        async def has_made_room() -> bool:
+            return (await node.metrics())['gateway_upgrades_refused_total{reason="crowded_out"}'] > 0
+
+        await eventually(has_made_room)
         await node.look()
         metrics = await node.metrics()
 
         assert answers == {b"101": room - WATCHING, b"503": TOO_MANY}
         assert metrics["process_max_fds"] == HARD
         assert metrics["process_open_fds"] < HARD
-        assert metrics['gateway_upgrades_refused_total{reason="crowded_out"}'] > 0
         assert '"descriptors_short"' in node.log()
         assert '"connections_not_accepted"' not in node.log()
         await asyncio.gather(*(wire.close() for wire in [*wires, *silent]))
