@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from gateway.adapters.admin.patience import MOST_CONNECTIONS as MOST_ADMIN_CONNECTIONS
+from gateway.adapters.admin.places import CALLERS, STRANGERS
 from gateway.adapters.websocket.server import MOST_REQUESTS
 from gateway.bootstrap.descriptors import ADMIN, OTHERS, Descriptors
 
 
 def test_the_reserve_is_what_the_admin_port_may_have() -> None:
-    assert ADMIN >= MOST_ADMIN_CONNECTIONS
+    assert ADMIN >= CALLERS + STRANGERS
 
 
 @pytest.mark.parametrize("most", [64, 256, 1024, 4096, 20_000, 65_536, 1_048_576])

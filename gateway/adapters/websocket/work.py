@@ -13,15 +13,15 @@ from typing import Final
 from gateway.core.rates import TokenBucket
 
 FRAME_COST: Final = 3e-6
-"""Seconds for a frame that is no message by itself: parsed, and a ping answered. Measured: 1.5 to 3 µs. A message in
+"""Seconds for a frame that is no message by itself: parsed, and a ping answered. An estimate on the high side. A message in
 one frame is charged as a packet, by ``rate_packets``."""
 
 BYTE_COST: Final = 2e-9
 """Seconds for a byte: taken from the kernel (over TLS deciphered), unmasked, looked at as UTF-8, put together.
-Measured: 1 to 2 ns."""
+An estimate on the high side."""
 
 READ_COST: Final = 6e-6
-"""Seconds for a read that completes no message: the loop's event and two system calls. Measured: 4 to 8 µs."""
+"""Seconds for a read that completes no message: the loop's event and two system calls. An estimate."""
 
 CHARGED_FROM: Final = 0.001
 """Seconds of work that are charged at once: rarely enough that it costs nothing, and that a pause is worth a timer."""
