@@ -13,7 +13,7 @@ from typing import Final
 from gateway.core.rates import TokenBucket
 
 FRAME_COST: Final = 3e-6
-"""Seconds for a frame that is no message by itself: parsed, and a ping answered. An estimate on the high side. A message in
+"""Seconds for a frame that is no message by itself: parsed, and a ping answered; on the high side. A message in
 one frame is charged as a packet, by ``rate_packets``."""
 
 BYTE_COST: Final = 2e-9
