@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gateway.client.errors import SessionEnded
 from tests.chaos.account.account import Account
-from tests.chaos.account.clock import Told, judge_clock, judge_shifts, read_told
+from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended
@@ -342,7 +342,8 @@ class Run:
 
         async def right() -> bool:
             nonlocal wrong
-            wrong = judge_shifts(self.now(), await self._target.clock_shifts())
+            possible = bases(self._target.clock_off, self.account.publishes.forgotten, self.now())
+            wrong = judge_shifts(self.now(), await self._target.clock_shifts(), possible)
             return not wrong
 
         if not await _in_time(right, HEALED):
@@ -463,11 +464,15 @@ class Run:
         for server, count in self._connections.items():
             self.account.found += judge_connections(self.now(), server, count, len(self._target.stack.node_names))
         told: list[Told] = []
+        starts: dict[str, list[float]] = {}
         for node in self._target.stack.node_names:
             lines = self._target.stack.log_of(node).read_text(errors="replace").splitlines()
             self.account.found += judge_log(node, lines, began=self._epoch)
             told += read_told(node, lines, began=self._epoch)
-        self.account.found += judge_clock(told, self._target.clock_off)
+            starts[node] = read_starts(lines, began=self._epoch)
+        self.account.found += judge_clock(
+            told, self._target.clock_off, starts=starts, forgotten=self.account.publishes.forgotten
+        )
         if self._target.clock_off:
             self._outcome.figures["clock of Redis"] = f"set {len(self._target.clock_off)} times, told {len(told)} times"
 

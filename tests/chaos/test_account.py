@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.chaos.account.account import Account
-from tests.chaos.account.clock import LASTS, Off, Told, judge_clock, judge_shifts, read_told
+from tests.chaos.account.clock import LASTS, Off, Told, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.folds import Welcome
 from tests.chaos.account.publishes import Entry, Publishes, Snapshot
 from tests.chaos.account.remains import (
@@ -85,6 +85,14 @@ def test_a_generation_may_begin_with_an_older_value(
         account.notice(notice, "grid_lost_writes")
     account.finish()
     assert promises(account.violations) == expected
+
+
+def test_versions_of_a_topic_that_began_in_a_later_generation_count_though_a_publish_was_refused() -> None:
+    for folded, expected in ((99, []), (100, []), (98, ["P2"])):
+        account = SessionUpdates("watcher")
+        account.update(1.0, "t/1", 101, SECOND + 100, snapshot=False, folded=folded)
+        account.finish()
+        assert promises(account.violations) == expected, folded
 
 
 def test_a_value_that_was_put_back_is_no_second_publish() -> None:
@@ -463,6 +471,34 @@ def test_nodes_tell_how_the_clock_was_set(told: list[tuple[float, float]], expec
 
 def test_a_clock_that_was_hardly_off_may_be_missed() -> None:
     assert judge_clock([], [Off(10.0, 10.0 + LASTS / 2, 40.0)]) == []
+
+
+def test_a_step_may_be_missed_if_nobody_was_there_before_it() -> None:
+    for starts, expected in (
+        ({"n1": [0.0], "n2": [0.0, 12.0]}, ["P7"]),
+        ({"n1": [0.0, 8.0], "n2": [0.0, 12.0]}, []),
+        ({"n1": [0.0, 40.0], "n2": [0.0, 12.0]}, ["P7"]),
+    ):
+        assert promises(judge_clock([], [OFF], starts=starts)) == expected
+
+
+def test_the_time_of_the_grid_may_stay_off_by_a_step_whose_end_was_forgotten() -> None:
+    later = Off(50.0, 56.0, -20.0)
+    told = [Told(11.0, "n1", 40.0), Told(51.0, "n1", 20.0), Told(57.0, "n2", 40.0)]
+    assert promises(judge_clock(told, [OFF, later], forgotten=[(12.0, 18.0)])) == []
+    assert promises(judge_clock(told, [OFF, later], forgotten=[(2.0, 8.0)])) == ["P7", "P7", "P7"]
+    for shifts, expected in (
+        ({"n1": 40.1, "n2": 39.9}, []),
+        ({"n1": 0.1, "n2": 0.0}, []),
+        ({"n1": 40.1, "n2": 0.0, "n3": 40.0}, ["P7"]),
+        ({"n1": 20.0, "n2": 20.0}, ["P7", "P7"]),
+    ):
+        assert promises(judge_shifts(99.0, shifts, [0.0, 40.0])) == expected
+
+
+def test_starts_of_nodes_are_read_from_their_logs() -> None:
+    lines = [line("node_started", 101.0, "info"), line("grid_away", 104.0), line("node_started", 107.0, "info")]
+    assert read_starts(lines, began=100.0) == [1.0, 7.0]
 
 
 def test_at_the_end_every_node_finds_the_clock_right() -> None:

