@@ -34,6 +34,9 @@ class Judged:
     ours: float | None
     reached: float | None
     met: bool | None
+    least: float | None = None
+    most: float | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)

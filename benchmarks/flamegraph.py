@@ -152,7 +152,7 @@ _OWN_TOPIC: Final = Load(
     own_topic.SUBSCRIBERS,
     topics=own_topic.SUBSCRIBERS,
     publishers=own_topic.PUBLISHERS,
-    rate=own_topic.RATE,
+    rate=own_topic.RATES[own_topic.VARIANT],
     window=own_topic.WINDOW,
 )
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Final
 
+from benchmarks.cases import fanout, own_topic, publish
 from benchmarks.cases.base import OURS, Reference
+from benchmarks.comparison import GENERATOR_LIMIT, OVERLOADED, has_flag, is_spread, spread
 from benchmarks.document import Document, Judged
-from benchmarks.markdown import demanded, plain, stamp, table
+from benchmarks.markdown import demanded, plain, reached, stamp, table
+
+OVERLOADED_MARK: Final = "\\*"
+GENERATOR_MARK: Final = "†"
+"""Behind a figure: something is to be said of it, below the table."""
 
 _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "this gateway": (OURS,),
     "nchan": ("nchan",),
     "Socket.IO": ("socketio",),
-    "bare": ("c_floor", "redis-py XADD", "bare aiohttp"),
+    "bare": ("c_floor", "redis-py XADD", "C handshake", "bare aiohttp"),
 }
 """Columns, and whose figures they hold; of several the one that was measured."""
 
@@ -23,7 +30,8 @@ _SHORT: Final[Mapping[str, str]] = {
     "socketio": "Socket.IO",
     "c_floor": "C loop",
     "redis-py XADD": "bare XADD",
-    "bare aiohttp": "bare handshake",
+    "C handshake": "C handshake",
+    "bare aiohttp": "aiohttp's handshake",
 }
 """What is multiplied in a target."""
 
@@ -35,69 +43,97 @@ def _ours(case: str, variant: str, figure: str) -> Reference:
 
 
 HEADLINES: Final[Mapping[Reference, str]] = {
-    _ours("fanout", "500 subscribers, as fast as it goes", "deliveries_per_second"): (
-        "one topic, 500 subscribers, as fast as it goes: deliveries/s"
+    _ours("fanout", fanout.SATURATED, "deliveries_per_second"): (
+        f"one topic, 500 subscribers, {fanout.WINDOW} updates under way: deliveries/s (updates per read)"
     ),
     _ours("fanout", "10,000 subscribers, 100 updates/s", "deliveries_per_second"): (
         "10,000 subscribers, 100 updates/s asked: deliveries/s"
     ),
-    _ours("steady", "1,000 subscribers, 50 updates/s", "cpu_per_delivery"): (
+    _ours("steady", "1,000 subscribers, 50 updates/s", "total_cpu_per_delivery"): (
         "1,000 subscribers, 50 updates/s: CPU per delivery, µs"
     ),
     _ours("steady", "1,000 subscribers, half of nchan's saturation", "p99"): "… at half of nchan's saturation: p99, ms",
-    _ours("own_topic", "2,000 sessions, 20,000 updates/s", "cpu_per_delivery"): (
-        "2,000 sessions, a topic each: CPU per update, µs"
+    _ours("own_topic", own_topic.VARIANT, "total_cpu_per_delivery"): (
+        "2,000 sessions, a topic each, 20,000 updates/s: CPU per update, µs"
     ),
-    _ours("publish", "32 publishers, 64 open requests each, 100-byte values", "per_core"): (
-        "confirmed publishes per second of CPU"
-    ),
+    _ours("own_topic", own_topic.CALM, "total_cpu_per_delivery"): "… 10,000 updates/s: CPU per update, µs",
+    **{
+        _ours("publish", variant, "per_cpu_second"): (
+            "confirmed publishes per second of CPU, " + variant.rpartition(", ")[2]
+        )
+        for variant in publish.ARRAYS
+    },
     _ours("cross_node", "20 publishes/s", "ratio"): "seen on another node, p50, in round trips to Redis",
-    _ours("reattach", _STORM, "server_cpu"): "2,000 cut and back at once: CPU each, µs",
+    _ours("reattach", _STORM, "total_cpu"): "2,000 cut and back at once: CPU each, µs",
     _ours("reattach", _STORM, "recovered"): "… sessions recovered, %",
-    _ours("failover", _STORM, "server_cpu"): "node killed, 2,000 back at once: CPU each, µs",
+    _ours("failover", _STORM, "total_cpu"): "node killed, 2,000 back at once: CPU each, µs",
     _ours("failover", _STORM, "redis_share"): "… Redis's CPU beside it, %",
     _ours("failover", _STORM, "recovered"): "… sessions recovered, %",
     _ours("memory", "10,000 idle sessions", "resident"): "10,000 idle sessions: memory each, KiB",
-    _ours("memory", "10,000 idle sessions", "idle"): "… CPU, pings included, % of a core",
+    _ours("memory", "10,000 idle sessions", "idle_total"): "… CPU, pings included, % of a core",
 }
 """Lines of the README's table, by our figure: each that has a target, and what else one asks first."""
 
+PARTS: Final[Mapping[str, Sequence[str]]] = {
+    "total_cpu_per_delivery": ("cpu_per_delivery", "redis_cpu_per_delivery"),
+    "total_cpu": ("server_cpu", "redis_cpu", "haproxy_cpu"),
+    "idle_total": ("idle", "idle_redis"),
+}
+"""Sums over all processes, and the figures of server, Redis and HAProxy that they are made of."""
+
 _README_NOTE: Final = (
-    "Medians of rounds in turn; ± is half the way from least to most. CPU is that of the server's processes on one "
-    "core. *Bare* is the least that the work costs: a loop in C with one `send()` per delivery, redis-py pipelining "
-    "`XADD`, aiohttp's WebSocket handshake or idle connection. ✓ is a target that is met, ✗ one that is missed. "
-    "All figures, p50 to p99.9, python-socketio, versions and settings: "
-    "[Benchmark results](docs/reference/benchmarks.md). Where the time goes, and what holds what is missed: "
-    "[Where every microsecond goes](docs/explanation/performance.md)."
+    "Medians of rounds in turn; ± is half the way from least to most, and where that is more than 10 % the range "
+    "stands in place of the median. CPU is the sum of all processes that a system needs; in brackets what of it is "
+    "the server's, Redis's and HAProxy's. *Updates per read* is how many updates one `recv()` of a subscriber "
+    "brought, which is what a server joins: without it, and without the number of updates under way, a rate of a "
+    "fan-out says nothing. *Bare* is the least that the work costs: a loop in C that keeps nothing, redis-py "
+    "pipelining `XADD`, a WebSocket handshake alone, aiohttp's idle connection. ✓ is a target that is met, ✗ one that "
+    "is missed, both at the worse end of a range. All figures, p50 to p99.9, python-socketio, versions and settings: "
+    "[Benchmark results](docs/reference/benchmarks.md). Where the time goes, and what holds what is missed: [Where "
+    "every microsecond goes](docs/explanation/performance.md)."
 )
 
 
 def readme_block(document: Document) -> str:
     """Write the part of the README: figures beside the peers', and what became of the targets."""
-    met = [each.met for each in document.targets]
     lines = [("", *_COLUMNS, "demanded")]
     for reference in dict.fromkeys([*HEADLINES, *(each.subject for each in document.targets)]):
         demands = [each for each in document.targets if each.subject == reference]
         cells = [_headline(document, reference, names, demands) for names in _COLUMNS.values()]
-        if any(cells):
+        if any(cells) or demands:
             label = HEADLINES.get(reference, f"{reference.case}, {reference.variant}: {reference.figure}")
             lines.append((label, *cells, "; ".join(map(_demand, demands))))
     text = table(lines)
-    if "\\*" in text:
-        text += "\n\n\\* It could not keep up with the rate that was asked for."
+    if OVERLOADED_MARK in text:
+        text += f"\n\n{OVERLOADED_MARK} It could not keep up with what was asked for, in one round or more."
+    if GENERATOR_MARK in text:
+        text += (
+            f"\n\n{GENERATOR_MARK} The generator's core was more than 85 % busy, in one round or more: the system may "
+            "be faster."
+        )
     return "\n\n".join(
-        (stamp(document), f"{met.count(True)} of {len(met)} targets are met.", text, _README_NOTE),
+        (stamp(document), _score([each.met for each in document.targets]), text, _README_NOTE),
     )
 
 
+def _score(met: Sequence[bool | None]) -> str:
+    text = f"{met.count(True)} of {len(met)} targets are met, {met.count(False)} missed"
+    return text + (f", {met.count(None)} not judged." if None in met else ".")
+
+
 def _demand(target: Judged) -> str:
+    sign = {True: "✓", False: "✗", None: "not judged"}[target.met]
+    other = "" if target.reference is None else _SHORT.get(target.reference.contestant, target.reference.contestant)
+    if target.reason:
+        name = "" if target.reference is None else target.reference.contestant
+        reason = target.reason.replace(name, other) if name else target.reason
+        return f"{demanded(target)}: no ratio, {reason}: {sign}"
     if target.met is None:
         return f"{demanded(target)}: not measured"
     if target.reference is None:
-        return f"{demanded(target)} {'✓' if target.met else '✗'}"
-    other = _SHORT.get(target.reference.contestant, target.reference.contestant)
+        return f"{demanded(target)} {sign}"
     # The multiplication sign is what is meant.
-    return f"{plain(target.reached)} × {other} ({demanded(target)}) {'✓' if target.met else '✗'}"  # noqa: RUF001
+    return f"{reached(target)} × {other} ({demanded(target)}) {sign}"  # noqa: RUF001
 
 
 def _headline(document: Document, ours: Reference, names: Sequence[str], demands: Sequence[Judged]) -> str:
@@ -108,39 +144,58 @@ def _headline(document: Document, ours: Reference, names: Sequence[str], demands
         values = results.values(reference)
         if not values:
             continue
-        middle = median(values)
-        text = plain(middle)
-        if len(values) > 1 and middle and max(values) > min(values):
-            text += f" ±{(max(values) - min(values)) / 2 / middle:.0%}"
-        rows = [
-            each
-            for each in document.rows
-            if (each.case, each.variant, each.contestant) == (reference.case, reference.variant, name)
-        ]
-        if any(flag.startswith("overloaded") for row in rows for flag in row.flags):
-            text += " \\*"
+        rows = results.of(reference)
+        text = _middle(values) + _apart(document, reference)
+        if has_flag(rows, OVERLOADED):
+            text += f" {OVERLOADED_MARK}"
+        if has_flag(rows, GENERATOR_LIMIT):
+            text += f" {GENERATOR_MARK}"
         if any(row.failures for row in rows):
             text += " **failed**"
         return text
     return ""
 
 
+def _middle(values: Sequence[float]) -> str:
+    """Write the median and how far rounds lie apart; where that is too far, the range alone."""
+    if is_spread(values):
+        return f"{plain(min(values))} … {plain(max(values))}"
+    text = plain(median(values))
+    if max(values) > min(values):
+        text += f" ±{spread(values):.0%}"
+    return text
+
+
+def _apart(document: Document, reference: Reference) -> str:
+    """Write what a figure is made of, or what it cannot be read without."""
+    results = document.results
+    if reference.figure == "deliveries_per_second":
+        joined = results.median(replace(reference, figure="deliveries_per_read"))
+        return "" if joined is None else f" ({plain(joined)})"
+    parts = [results.median(replace(reference, figure=each)) for each in PARTS.get(reference.figure, ())]
+    found = [plain(each) for each in parts if each is not None]
+    return f" ({' + '.join(found)})" if len(found) > 1 else ""
+
+
 _PATHS: Final = (
-    ("a delivery in a burst: 500 subscribers, 256 updates under way", "fanout", "500 subscribers, as fast as it goes"),
+    ("a delivery in a burst: 500 subscribers, 256 updates under way", "fanout", fanout.SATURATED),
     ("a delivery alone: 1,000 subscribers, 50 updates/s", "steady", "1,000 subscribers, 50 updates/s"),
-    ("a publish and its only delivery: 2,000 topics", "own_topic", "2,000 sessions, 20,000 updates/s"),
-    ("a publish, confirmed", "publish", "32 publishers, 64 open requests each, 100-byte values"),
+    ("a publish and its only delivery: 2,000 topics", "own_topic", own_topic.VARIANT),
+    *((f"a publish, confirmed, {variant.rpartition(', ')[2]}", "publish", variant) for variant in publish.ARRAYS),
     ("a new session with three selections and their values", "connect", _STORM),
     ("a reattach, until the last value is there", "reattach", _STORM),
     ("a failover, likewise", "failover", _STORM),
 )
 """Paths of the explanation: what is done once, the case and the variant that tell what it costs."""
 
+_LEAST: Final = "the least, with none of it"
+
 _COSTS: Final[Mapping[str, Sequence[str]]] = {
+    "all": ("total_cpu_per_delivery", "total_cpu"),
     "the node": ("cpu_per_delivery", "server_cpu"),
     "Redis": ("redis_cpu_per_delivery", "redis_cpu"),
     "HAProxy": ("haproxy_cpu",),
-    "the least, with none of it": ("cpu_per_delivery", "server_cpu"),
+    _LEAST: ("total_cpu_per_delivery", "total_cpu"),
 }
 """Columns, and the figures that they hold; cases name the same thing differently."""
 
@@ -151,7 +206,7 @@ def path_costs(document: Document) -> str:
     for label, case, variant in _PATHS:
         cells = []
         for column, figures in _COSTS.items():
-            contestants = (OURS,) if column in {"the node", "Redis", "HAProxy"} else _COLUMNS["bare"]
+            contestants = _COLUMNS["bare"] if column == _LEAST else (OURS,)
             found = [
                 document.results.median(Reference(case, variant, contestant, figure))
                 for contestant in contestants

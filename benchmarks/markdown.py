@@ -10,6 +10,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.cases.base import OURS, Better, Figure, Row
+from benchmarks.comparison import is_spread, kept_up, ratio_of
 from benchmarks.document import Document, Judged
 from benchmarks.plots import PICTURES, series_of
 
@@ -42,9 +43,18 @@ def targets(document: Document) -> str:
     lines = [("target", "demanded", "reached", "ours", "theirs", "")]
     for each in document.targets:
         theirs = None if each.reference is None else results.median(each.reference)
-        verdict = _VERDICTS[each.met]
-        lines.append((each.text, demanded(each), plain(each.reached), plain(each.ours), plain(theirs), verdict))
+        verdict = "not judged" if each.met is None and each.reason else _VERDICTS[each.met]
+        lines.append((each.text, demanded(each), reached(each), plain(each.ours), plain(theirs), verdict))
     return table(lines)
+
+
+def reached(target: Judged) -> str:
+    """Write what stands against the bound: the ratio, its range if rounds lie far apart, or why there is none."""
+    if target.reached is None:
+        return target.reason
+    if target.least is None or target.most is None:
+        return plain(target.reached)
+    return f"{plain(target.least)} … {plain(target.most)}"
 
 
 def demanded(target: Judged) -> str:
@@ -66,7 +76,7 @@ def plain(value: float | None) -> str:
 def missed(document: Document) -> str:
     """Write the list of targets that are missed."""
     lines = [
-        f"- {each.text}: {plain(each.reached)}, where {'at least' if each.at_least else 'at most'} "
+        f"- {each.text}: {reached(each)}, where {'at least' if each.at_least else 'at most'} "
         f"{each.factor:g} was demanded"
         for each in document.targets
         if each.met is False
@@ -95,13 +105,19 @@ _HOW_TO_READ: Final = """\
 How it is measured and what the columns mean: [benchmarks](../../benchmarks/README.md). Where the microseconds go, and \
 why some targets are missed: [Where every microsecond goes](../explanation/performance.md).
 
-* A cell has the median of all rounds, then least … most. A cell without a range was measured once.
+* A cell has the median of all rounds, then least … most. A cell with a range alone has rounds that lie too far apart \
+for a median (half of the way from least to most is more than 10 % of it); a cell without a range was measured once.
 * *Ours / it* divides our median by the other's, for the first figure of which less or more is better: 0.5 under a \
-cost is half the cost, 3 under a rate is three times the rate.
-* *CPU* is user and system time of the server's processes, divided by what was done. Redis has columns of its own.
+cost is half the cost, 3 under a rate is three times the rate. It is a range where one of both is. There is none with \
+a system that could not keep up in most of its rounds. A target is judged at the end of a range that is worse for us.
+* *CPU* is user and system time, divided by what was done. *All processes* is the sum over everything that a system \
+needs: its server, its Redis, the HAProxy before it. Ratios and targets are made of this sum; the columns behind it \
+tell the parts.
 * Compare within a table. Figures of different runs do not compare: the machine is another from hour to hour.
-* *overloaded* beside a rate: the system could not keep up with the rate that was asked for. Its latencies are then \
-those of a queue."""
+* *overloaded*: subscribers received less than 99 % of the deliveries that were asked for. Latencies are then those \
+of a queue.
+* *the generator was the limit*: the generator, and what shares its core (Redis), used more than 85 % of that core. \
+The figure may be the generator's; the system may be faster."""
 
 
 def reference_page(document: Document) -> str:
@@ -150,7 +166,7 @@ def _variant(document: Document, rows: Sequence[Row]) -> str:
             (
                 document.title(contestant),
                 *(_cell(_values(mine, each), each.digits) for each in figures),
-                *("" if contestant == OURS else _ratio(_values(ours, each), _values(mine, each)) for each in compared),
+                *("" if contestant == OURS else _ratio(ours, mine, each) for each in compared),
                 "; ".join(dict.fromkeys(remarks)),
             )
         )
@@ -167,13 +183,18 @@ def _cell(values: Sequence[float], digits: int) -> str:
     middle = f"{median(values):,.{digits}f}"
     if len(values) == 1:
         return middle
-    return f"{middle} ({min(values):,.{digits}f} … {max(values):,.{digits}f})"
+    bounds = f"{min(values):,.{digits}f} … {max(values):,.{digits}f}"
+    return bounds if is_spread(values) else f"{middle} ({bounds})"
 
 
-def _ratio(ours: Sequence[float], others: Sequence[float]) -> str:
-    if not ours or not others or not median(others):
+def _ratio(ours: Sequence[Row], others: Sequence[Row], figure: Figure) -> str:
+    """Divide ours by another's, unless one of both could not keep up with what was asked."""
+    if not kept_up(ours) or not kept_up(others):
         return ""
-    return f"{median(ours) / median(others):.2f}"
+    found = ratio_of(_values(ours, figure), _values(others, figure))
+    if found is None:
+        return ""
+    return f"{found.least:.2f} … {found.most:.2f}" if found.is_range else f"{found.middle:.2f}"
 
 
 def _surroundings(document: Document) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.cases.base import OURS, Better, Case, Figure, Reference, Results
+from benchmarks.comparison import is_spread, kept_up, ratio_of
 from benchmarks.document import FORMAT
 from benchmarks.machine import commit, machine
 from benchmarks.runner import Outcome, Plan
@@ -31,20 +32,25 @@ def number(value: float, figure: Figure) -> str:
 
 
 def cell(values: Sequence[float], figure: Figure) -> str:
-    """Write the median, and the spread from least to most if there are several values."""
+    """Write the median and the range if there are several values; where they lie far apart, the range alone."""
     if not values:
         return "–"  # noqa: RUF001 - a dash in a table
     middle = number(median(values), figure)
     if len(values) == 1:
         return middle
-    return f"{middle}\n({number(min(values), figure)} … {number(max(values), figure)})"
+    bounds = f"{number(min(values), figure)} … {number(max(values), figure)}"
+    return bounds if is_spread(values) else f"{middle}\n({bounds})"
 
 
-def ratio(ours: float | None, other: float | None) -> str:
-    """Write how many times the other's value ours is."""
-    if not ours or not other:
+def ratio(reference: Reference, results: Results) -> str:
+    """Write how many times another's value ours is; nothing if one of both could not keep up with what was asked."""
+    ours = replace(reference, contestant=OURS)
+    if reference.contestant == OURS or not all(kept_up(results.of(each)) for each in (ours, reference)):
         return ""
-    return f"{ours / other:.2f} x"
+    found = ratio_of(results.values(ours), results.values(reference))
+    if found is None:
+        return ""
+    return f"{found.least:.2f} … {found.most:.2f} x" if found.is_range else f"{found.middle:.2f} x"
 
 
 def tables(case: Case, results: Results) -> list[Table]:
@@ -71,17 +77,11 @@ def _table(case: Case, variant: str, results: Results) -> Table:
             if row.contestant == contestant:
                 remarks.append("".join(f"FAILED {each}\n" for each in row.failures[:1]), style="red")
         flags = {flag: None for row in mine if row.contestant == contestant for flag in row.flags}
-        remarks.append("\n".join(list(flags)[:1]), style="yellow")
+        remarks.append("\n".join(flags), style="yellow")
         table.add_row(
             contestant,
             *(cell(results.values(references[each.name]), each) for each in figures),
-            *(
-                ratio(
-                    results.median(Reference(case.name, variant, OURS, each.name)),
-                    None if contestant == OURS else results.median(references[each.name]),
-                )
-                for each in compared
-            ),
+            *(ratio(references[each.name], results) for each in compared),
             remarks,
             style="bold" if contestant == OURS else "",
         )
@@ -103,11 +103,17 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
             each.target.text,
             "" if each.ours is None else f"{each.ours:,.2f}",
             "" if each.reference is None else f"{each.reference:,.2f}",
-            "" if each.reached is None else f"{each.reached:,.2f}",
+            each.reason if each.reached is None else _reached(each),
             f"{'≥' if each.target.at_least else '≤'} {each.target.factor:g}",
             Text(word, style=style),
         )
     return table
+
+
+def _reached(verdict: Verdict) -> str:
+    if verdict.least is None or verdict.most is None:
+        return f"{verdict.reached:,.2f}"
+    return f"{verdict.least:,.2f} … {verdict.most:,.2f}"
 
 
 def verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
@@ -168,7 +174,8 @@ def as_json(plan: Plan, outcome: Outcome, systems: Sequence[SystemUnderTest]) ->
         "figures": {case.name: [asdict(each) for each in case.figures] for case in plan.cases},
         "rows": [asdict(each) for each in outcome.results.rows],
         "targets": [
-            {**asdict(each.target), "ours": each.ours, "reached": each.reached, "met": each.met}
+            {name: value for name, value in asdict(each).items() if name not in {"target", "reference"}}
+            | asdict(each.target)
             for each in verdicts(plan, outcome)
         ],
         "broken": outcome.broken,

@@ -112,12 +112,12 @@ class Results:
 
     def values(self, reference: Reference) -> list[float]:
         """Collect the values of one figure over the rounds; failed rows count too, for they are shown."""
-        return [
-            each.values[reference.figure]
-            for each in self.rows
-            if (each.case, each.variant, each.contestant) == (reference.case, reference.variant, reference.contestant)
-            and reference.figure in each.values
-        ]
+        return [each.values[reference.figure] for each in self.of(reference) if reference.figure in each.values]
+
+    def of(self, reference: Reference) -> list[Row]:
+        """Collect the rows of one contestant's workload, whatever their figures."""
+        wanted = (reference.case, reference.variant, reference.contestant)
+        return [each for each in self.rows if (each.case, each.variant, each.contestant) == wanted]
 
     def median(self, reference: Reference) -> float | None:
         """Tell the median over the rounds; None if it was not measured."""

@@ -22,7 +22,7 @@ class FailoverCase(StormCase):
         "its adapter."
     )
     targets: ClassVar[Sequence[Target]] = (
-        at_most(_NAME, "failover, gateway CPU per session: at most 2.5 handshakes", 2.5),
+        at_most(_NAME, "failover, CPU per session, all processes: at most 2.5 handshakes", 2.5),
         Target(
             "failover: Redis CPU below a fifth of the gateway's",
             Reference(_NAME, VARIANT, OURS, STORE_SHARE.name),

@@ -32,7 +32,16 @@ WINDOW: Final = 64
 PUBLISHES: Final = 60_000
 QUICK_PUBLISHES: Final = 15_000
 WARM_UP: Final = 4_000
-VARIANT: Final = f"{PUBLISHERS} publishers, {WINDOW} open requests each, 100-byte values"
+LARGEST: Final = f"{PUBLISHERS} publishers, {WINDOW} open requests each, as many in a message as there are"
+"""What a client gets that hands everything over at once: up to WINDOW publishes in a message."""
+ALONE: Final = f"{PUBLISHERS} publishers, {WINDOW} open requests each, one in a message"
+"""What Socket.IO does always."""
+ARRAYS: Final[Mapping[str, int | None]] = {
+    ALONE: 1,
+    f"{PUBLISHERS} publishers, {WINDOW} open requests each, ten in a message": 10,
+    LARGEST: None,
+}
+"""Publishes in a message of ours, by variant."""
 REDIS_PY: Final = "redis-py XADD"
 _REFERENCE_SECONDS: Final = 0.5
 """For each of the nine ways in which redis-py is tried."""
@@ -44,9 +53,12 @@ _MILLISECONDS_PER_NS: Final = 1e-6
 _SOCKET_IO_STREAM: Final = "socket.io"
 
 RATE: Final = Figure("rate", "publishes/s", "/s", Better.HIGHER, 0)
-PER_CORE: Final = Figure("per_core", "publishes / s of server CPU", "/s", Better.HIGHER, 0)
-SERVER_CPU: Final = Figure("server_cpu", "server CPU / publish", "µs", Better.LOWER)
-STORE_CPU: Final = Figure("redis_cpu", "Redis CPU / publish", "µs", Better.LOWER)
+PER_CPU_SECOND: Final = Figure("per_cpu_second", "publishes / s of CPU, all processes", "/s", Better.HIGHER, 0)
+"""What ratios are made of: CPU with CPU, each with its Redis; a rate on the clock depends on what runs beside."""
+PER_CORE: Final = Figure("per_core", "publishes / s of the server's CPU", "/s", Better.HIGHER, 0)
+TOTAL_CPU: Final = Figure("total_cpu", "CPU / publish, all processes", "µs", Better.LOWER)
+SERVER_CPU: Final = Figure("server_cpu", "… the server's", "µs", Better.LOWER)
+STORE_CPU: Final = Figure("redis_cpu", "… Redis's", "µs", Better.LOWER)
 LATENCY: Final = Figure("latency", "reply after, median", "ms", Better.LOWER)
 CLIENT_CPU: Final = Figure("client_cpu", "generator CPU / publish", "µs")
 
@@ -72,22 +84,25 @@ class PublishCase(Case):
     about: ClassVar[str] = (
         "Clients keep windows of publishes open; each is answered when the grid holds it, and afterwards the grid's "
         "streams are read and must hold each exactly once, in order. Socket.IO acknowledges when its adapter has "
-        "written to its Redis stream, and deduplicates nothing. redis-py: bare XADDs in the best of several pipelines."
+        "written to its Redis stream, and deduplicates nothing; it knows no arrays, so its publishes are alone. "
+        "redis-py: bare XADDs in the best of several pipelines."
     )
-    figures: ClassVar[Sequence[Figure]] = (RATE, PER_CORE, SERVER_CPU, STORE_CPU, LATENCY, CLIENT_CPU)
+    figures: ClassVar[Sequence[Figure]] = (
+        PER_CPU_SECOND, RATE, PER_CORE, TOTAL_CPU, SERVER_CPU, STORE_CPU, LATENCY, CLIENT_CPU,
+    )  # fmt: skip
     contestants: ClassVar[Sequence[str]] = (OURS, "socketio", REDIS_PY)
     targets: ClassVar[Sequence[Target]] = (
         Target(
-            "confirmed publishes per node core: a quarter of redis-py's bare pipelined XADDs",
-            Reference(_NAME, VARIANT, OURS, PER_CORE.name),
-            Reference(_NAME, VARIANT, REDIS_PY, RATE.name),
+            "confirmed publishes per second of CPU, all processes: a quarter of redis-py's bare pipelined XADDs",
+            Reference(_NAME, LARGEST, OURS, PER_CPU_SECOND.name),
+            Reference(_NAME, LARGEST, REDIS_PY, PER_CPU_SECOND.name),
             factor=0.25,
             at_least=True,
         ),
         Target(
-            "confirmed publishes per node core: 1.5 times Socket.IO's",
-            Reference(_NAME, VARIANT, OURS, PER_CORE.name),
-            Reference(_NAME, VARIANT, "socketio", PER_CORE.name),
+            "confirmed publishes per second of CPU, all processes, one in a message: 1.5 times Socket.IO's",
+            Reference(_NAME, ALONE, OURS, PER_CPU_SECOND.name),
+            Reference(_NAME, ALONE, "socketio", PER_CPU_SECOND.name),
             factor=1.5,
             at_least=True,
         ),
@@ -98,18 +113,21 @@ class PublishCase(Case):
         context.progress.say(f"publish: {contestant}")
         count = (QUICK_PUBLISHES if context.quick else PUBLISHES) // PUBLISHERS
         if contestant == OURS:
-            return [_gateway(context, count)]
+            return [_gateway(context, count, variant) for variant in ARRAYS]
         if contestant == REDIS_PY:
             return [_redis_py(context)]
         return [_socketio(context, count)]
 
 
-def _gateway(context: Context, count: int) -> Row:
+def _gateway(context: Context, count: int, variant: str) -> Row:
     with (
         running(context.placement, nodes=["n1"], settings={"stream-length": _STREAM_LENGTH}, balancer=False) as cluster,
         crowd_on(context.placement.others) as crowd,
     ):
-        publishers = [Publisher(crowd.loop, f"publisher-{number}", window=WINDOW) for number in range(PUBLISHERS)]
+        publishers = [
+            Publisher(crowd.loop, f"publisher-{number}", window=WINDOW, array=ARRAYS[variant])
+            for number in range(PUBLISHERS)
+        ]
         failures = []
         warm = WARM_UP // PUBLISHERS
         figures: dict[str, float] = {}
@@ -127,7 +145,7 @@ def _gateway(context: Context, count: int) -> Row:
             failures += _not_exactly_once(cluster, warm + count)
         except StormFailed as failed:
             failures.append(str(failed))
-    return Row(_NAME, VARIANT, OURS, figures, failures)
+    return Row(_NAME, variant, OURS, figures, failures)
 
 
 def _socketio(context: Context, count: int) -> Row:
@@ -160,20 +178,22 @@ def _socketio(context: Context, count: int) -> Row:
                 failures.append(f"its stream was given {stream['entries-added']} entries only")
         except StormFailed as failed:
             failures.append(str(failed))
-    return Row(_NAME, VARIANT, "socketio", figures, failures)
+    return Row(_NAME, ALONE, "socketio", figures, failures)
 
 
 def _redis_py(context: Context) -> Row:
     bare = redis_bare.measure(context.placement, seconds=_REFERENCE_SECONDS)
     best = bare.best
     figures = {
+        PER_CPU_SECOND.name: _MICROSECONDS / (best.cpu_per_entry_us + bare.redis_cpu_per_entry_us),
         RATE.name: best.per_second,
         PER_CORE.name: _MICROSECONDS / best.cpu_per_entry_us,
+        TOTAL_CPU.name: best.cpu_per_entry_us + bare.redis_cpu_per_entry_us,
         SERVER_CPU.name: best.cpu_per_entry_us,
         STORE_CPU.name: bare.redis_cpu_per_entry_us,
     }
     details = {"client": best.client, "writers": best.writers, "batch": best.batch}
-    return Row(_NAME, VARIANT, REDIS_PY, figures, details=details)
+    return Row(_NAME, LARGEST, REDIS_PY, figures, details=details)
 
 
 def _publish(loop: Loop, publishers: Sequence[Publishing], first: int, count: int) -> tuple[float, float]:
@@ -198,8 +218,10 @@ def _figures(
     count: int,
 ) -> dict[str, float]:
     return {
+        PER_CPU_SECOND.name: count / sum(used.values()),
         RATE.name: count / seconds,
         PER_CORE.name: count / used[Role.SERVER],
+        TOTAL_CPU.name: sum(used.values()) / count * _MICROSECONDS,
         SERVER_CPU.name: used[Role.SERVER] / count * _MICROSECONDS,
         STORE_CPU.name: used[Role.STORE] / count * _MICROSECONDS,
         LATENCY.name: median(each for publisher in publishers for each in publisher.latencies) * _MILLISECONDS_PER_NS,

@@ -22,6 +22,6 @@ class ReattachCase(StormCase):
         "Redis."
     )
     targets: ClassVar[Sequence[Target]] = (
-        at_most(_NAME, "reattach, gateway CPU per session: at most 2 handshakes", 2.0),
+        at_most(_NAME, "reattach, CPU per session, all processes: at most 2 handshakes", 2.0),
         all_recovered(_NAME),
     )

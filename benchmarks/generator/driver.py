@@ -29,6 +29,9 @@ MICROSECOND: Final = 1e-6
 
 NANOSECONDS_PER_MICROSECOND: Final = 1_000
 
+GENERATOR: Final = "generator"
+"""Key of the generator's own CPU in ``Report.cpu``, beside the roles of the system."""
+
 _LAST_LINES: Final = 5
 """Lines of its progress that an error quotes."""
 
@@ -131,6 +134,16 @@ class Report:
         if not self.delivered or role not in self.cpu:
             return None
         return self.cpu[role] / self.delivered / MICROSECOND
+
+    @property
+    def system_cpu(self) -> float:
+        """Seconds of CPU of all processes that the system needs, which is of all roles but the generator."""
+        return sum(seconds for role, seconds in self.cpu.items() if role != GENERATOR)
+
+    @property
+    def system_cpu_per_delivery(self) -> float | None:
+        """Microseconds of CPU of all processes of the system for each delivery; None without deliveries."""
+        return self.system_cpu / self.delivered / MICROSECOND if self.delivered else None
 
     def utilisation(self, role: str) -> float:
         """Tell how busy *role* was, in percent of one core."""

@@ -34,10 +34,12 @@ _DESCRIPTORS_PER_SESSION: Final = 3
 """One in this process, two in HAProxy, which inherits the bound."""
 _DESCRIPTORS: Final = 1_000
 
-SERVER_CPU: Final = Figure("server_cpu", "server CPU / session", "µs", Better.LOWER)
-STORE_CPU: Final = Figure("redis_cpu", "Redis CPU / session", "µs", Better.LOWER)
+TOTAL_CPU: Final = Figure("total_cpu", "CPU / session, all processes", "µs", Better.LOWER)
+"""What ratios are made of: server, Redis and HAProxy, as far as a system needs them."""
+SERVER_CPU: Final = Figure("server_cpu", "… the server's", "µs", Better.LOWER)
+STORE_CPU: Final = Figure("redis_cpu", "… Redis's", "µs", Better.LOWER)
 STORE_SHARE: Final = Figure("redis_share", "Redis / server CPU", "%", Better.LOWER)
-BALANCER_CPU: Final = Figure("haproxy_cpu", "HAProxy CPU / session", "µs")
+BALANCER_CPU: Final = Figure("haproxy_cpu", "… HAProxy's", "µs")
 RATE: Final = Figure("rate", "sessions/s", "/s", Better.HIGHER, 0)
 TYPICAL: Final = Figure("typical", "current after, median", "ms", Better.LOWER)
 LAST: Final = Figure("last", "last one current after", "ms", Better.LOWER)
@@ -48,11 +50,11 @@ VARIANT: Final = f"{SESSIONS:,} sessions at once"
 
 
 def at_most(case: str, text: str, factor: float) -> Target:
-    """Demand that the gateway's CPU per session is at most so many bare handshakes."""
+    """Demand that the CPU per session of node, Redis and HAProxy together is at most so many bare handshakes."""
     return Target(
         text,
-        Reference(case, VARIANT, OURS, SERVER_CPU.name),
-        Reference(case, VARIANT, BARE, SERVER_CPU.name),
+        Reference(case, VARIANT, OURS, TOTAL_CPU.name),
+        Reference(case, VARIANT, BARE, TOTAL_CPU.name),
         factor=factor,
         at_least=False,
     )
@@ -73,7 +75,7 @@ class StormCase(Case):
     """A storm of ``SCENARIOS`` that the gateway, Socket.IO and a bare handshake go through."""
 
     figures: ClassVar[Sequence[Figure]] = (
-        SERVER_CPU, STORE_CPU, STORE_SHARE, BALANCER_CPU, RATE, TYPICAL, LAST, RECOVERED, CLIENT_CPU,
+        TOTAL_CPU, SERVER_CPU, STORE_CPU, BALANCER_CPU, STORE_SHARE, RATE, TYPICAL, LAST, RECOVERED, CLIENT_CPU,
     )  # fmt: skip
     contestants: ClassVar[Sequence[str]] = (OURS, "socketio", BARE)
 
@@ -113,6 +115,7 @@ class StormCase(Case):
             except StormFailed as failed:
                 failures.append(str(failed))
         values = {
+            TOTAL_CPU.name: (after - before) / SESSIONS * MICROSECONDS,
             SERVER_CPU.name: (after - before) / SESSIONS * MICROSECONDS,
             RATE.name: SESSIONS / echoes.seconds if echoes.seconds else 0.0,
             LAST.name: echoes.seconds * MILLISECONDS,
@@ -171,6 +174,7 @@ class StormCase(Case):
     def _row(self, contestant: str, storm: Storm) -> Row:
         server, store = storm.per_session(Role.SERVER), storm.per_session(Role.STORE)
         values = {
+            TOTAL_CPU.name: sum(map(storm.per_session, storm.cpu)) * MICROSECONDS,
             SERVER_CPU.name: server * MICROSECONDS,
             STORE_CPU.name: store * MICROSECONDS,
             STORE_SHARE.name: store / server * _PERCENT,

@@ -30,8 +30,17 @@ class Publisher:
         latencies: nanoseconds from each publish to its receipt.
     """
 
-    def __init__(self, loop: Loop, name: str, *, window: int = WINDOW) -> None:
-        """Describe it; ``connect`` opens its session."""
+    def __init__(self, loop: Loop, name: str, *, window: int = WINDOW, array: int | None = None) -> None:
+        """Describe it; ``connect`` opens its session.
+
+        Args:
+            loop: that serves it.
+            name: its principal.
+            window: requests without a reply, at most.
+            array: publishes in a message, exactly that many but for what is left at the end; None for as many as there
+                are and the window allows.
+        """
+        self._array = array
         self._loop = loop
         self._name = name
         self._window = window
@@ -125,9 +134,16 @@ class Publisher:
             self._loop.fail(f"{self._name} lost its connection: {reason}")
 
     def _fill(self) -> None:
+        while self._queue and (room := self._window - len(self._open)) > 0:
+            count = min(room if self._array is None else self._array, len(self._queue))
+            if count > room:
+                return
+            self._send(count)
+
+    def _send(self, count: int) -> None:
         packets = []
         now = time.monotonic_ns()
-        while self._queue and len(self._open) < self._window:
+        for _ in range(count):
             topic, sequence = self._queue.popleft()
             self._request += 1
             self._open[self._request] = (topic, now)
@@ -136,9 +152,10 @@ class Publisher:
                 f'{{"id":{self._request},"type":"publish","request":{self._request},"topic":"{topic}",'
                 f'"value":"{values.make(sequence, now)}"}}'
             )
-        if packets and self._link is not None:
+        if self._link is not None:
             packets[0] = self._with_news(packets[0])
-            self._link.send(f"[{','.join(packets)}]".encode())
+            # A packet alone is sent without an array around it, as clients that publish one value do.
+            self._link.send((packets[0] if self._array == 1 else f"[{','.join(packets)}]").encode())
 
     def _with_news(self, packet: str) -> str:
         if self._received == self._acknowledged:

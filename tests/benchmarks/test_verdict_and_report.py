@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from benchmarks.progress import Silent
 from benchmarks.report import as_json, cell, show, write_json
 from benchmarks.runner import Outcome, Plan, Spectator, measure_all
 from benchmarks.systems.base import SystemFailed
-from benchmarks.verdict import judge
+from benchmarks.verdict import Verdict, judge
 
 SPEED = Figure("speed", "speed", "/s", Better.HIGHER, digits=0)
 
@@ -34,7 +35,7 @@ def target(factor: float, *, at_least: bool, against: str | None = "peer") -> Ta
 @pytest.fixture
 def results() -> Results:
     found = Results()
-    found.rows += rows("gateway", 90, 300, 100) + rows("peer", 40, 50, 60)
+    found.rows += rows("gateway", 96, 104, 100) + rows("peer", 49, 50, 51)
     return found
 
 
@@ -57,8 +58,44 @@ def test_a_target_compares_medians(results: Results, demand: Target, reached: fl
 
 
 def test_a_cell_has_the_median_and_the_spread() -> None:
-    assert cell([3000, 1000, 1500], SPEED) == "1,500\n(1,000 … 3,000)"
+    assert cell([1600, 1400, 1500], SPEED) == "1,500\n(1,400 … 1,600)"
+    # Half of the way between them is two thirds of the median.
+    assert cell([3000, 1000, 1500], SPEED) == "1,000 … 3,000"
     assert cell([1000], SPEED) == "1,000"
+
+
+def judged(*peer: float, flags: Sequence[Sequence[str]] = ((), (), ()), at_least: bool = True) -> Verdict:
+    """Compare 100 with a peer's rounds; twice as much, or at most twice as much, is demanded."""
+    found = Results()
+    found.rows += rows("gateway", 98, 100, 102)
+    found.rows += [replace(each, flags=remarks) for each, remarks in zip(rows("peer", *peer), flags, strict=True)]
+    return judge(target(2, at_least=at_least), found)
+
+
+def test_where_rounds_lie_far_apart_the_worse_end_decides() -> None:
+    far = judged(20, 30, 60)
+
+    assert [far.reached, far.least, far.most] == pytest.approx([100 / 30, 98 / 60, 5.1])
+    assert far.met is False
+    assert judged(20, 30, 40, at_least=False).met is False
+    assert judged(20, 30, 45).met is True
+
+
+def test_no_ratio_with_a_peer_that_could_not_keep_up() -> None:
+    late = ["overloaded: 90 of 100 deliveries/s"]
+
+    verdict = judged(40, 40, 40, flags=(late, (), late))
+    assert (verdict.reached, verdict.met, verdict.reason) == (None, None, "peer could not keep up")
+    # One round that a disturbed machine has spoilt does not take the comparison away.
+    assert judged(40, 40, 40, flags=(late, (), ())).met is True
+
+
+def test_we_miss_a_target_if_we_could_not_keep_up() -> None:
+    found = Results()
+    found.rows += [replace(each, flags=["overloaded: 1 of 2 deliveries/s"]) for each in rows("gateway", 100)]
+    found.rows += rows("peer", 10)
+
+    assert judge(target(2, at_least=True), found).met is False
 
 
 class Race(Case):
