@@ -20,6 +20,7 @@ GENERATOR_MARK: Final = "†"
 _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "this gateway": (OURS,),
     "nchan": ("nchan",),
+    "NATS": ("nats",),
     "Socket.IO": ("socketio",),
     "bare": ("c_floor", "redis-py XADD", "C handshake", "bare aiohttp"),
 }
@@ -27,6 +28,7 @@ _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 
 _SHORT: Final[Mapping[str, str]] = {
     "nchan": "nchan",
+    "nats": "NATS",
     "socketio": "Socket.IO",
     "c_floor": "C loop",
     "redis-py XADD": "bare XADD",
@@ -103,7 +105,9 @@ def readme_block(document: Document) -> str:
         if any(cells) or demands:
             label = HEADLINES.get(reference, f"{reference.case}, {reference.variant}: {reference.figure}")
             lines.append((label, *cells, "; ".join(map(_demand, demands))))
-    text = table(lines)
+    # A peer that this run knows nothing of has no column.
+    kept = [place for place in range(len(lines[0])) if any(line[place] for line in lines[1:]) or not lines[1:]]
+    text = table([[line[place] for place in kept] for line in lines])
     if OVERLOADED_MARK in text:
         text += f"\n\n{OVERLOADED_MARK} It could not keep up with what was asked for, in one round or more."
     if GENERATOR_MARK in text:

@@ -5,7 +5,7 @@
  *     main.c        one epoll loop: dial, warm up, measure, drain
  *     connection.c  sockets and their buffers
  *     websocket.c   client side of RFC 6455
- *     protocol_*.c  what is said inside: gateway.v1.json, plain text, Socket.IO
+ *     protocol_*.c  what is said inside: gateway.v1.json, plain text, Socket.IO, NATS
  *     http.c        publishing by POST
  *     json.c        a cursor over JSON text
  *     publish.c     when to publish what
@@ -112,6 +112,11 @@ struct connection {
     struct connection *next_to_acknowledge, *previous_to_acknowledge;
     struct buffer packets; /* written at the next flush, as one message */
     int packets_count;
+
+    /* NATS: what has arrived of an incomplete line, and the last request before the PING that is under way; 0 for none. */
+    struct buffer stream;
+    uint64_t flushing;
+    bool greeted;
 };
 
 bool connections_open(void);         /* all of them; false if one failed, which is recorded */
@@ -135,16 +140,18 @@ void websocket_request(struct connection *connection, const char *target, const 
 /* Returns how many bytes of the answer were used; 0 if it is not complete. */
 size_t websocket_answer(struct connection *connection, const char *data, size_t length, const char *subprotocol);
 
-/* Hands every complete text frame to the protocol, and answers pings. Returns the bytes used. */
+/* Hands every complete frame of the protocol's kind, text or binary, to the protocol, and answers pings. Returns the bytes used. */
 size_t websocket_frames(struct connection *connection, const char *data, size_t length);
 
 void websocket_text(struct connection *connection, const char *data, size_t length);
+void websocket_binary(struct connection *connection, const char *data, size_t length);
 
 /* --- Protocols ------------------------------------------------------------------------------------------------- */
 
 struct protocol {
     const char *name;
     const char *subprotocol;                          /* to ask for in the handshake, or NULL */
+    bool binary;                                      /* whether its frames are binary, not text */
     void (*opened)(struct connection *connection);    /* the WebSocket is open; ends in connection_ready */
     void (*message)(struct connection *connection, const char *text, size_t length);
     void (*publish)(struct connection *connection, const char *topic, const char *value, uint64_t request);
@@ -155,7 +162,7 @@ struct protocol {
     int64_t (*next_timer)(void);                      /* when it has to be called; INT64_MAX for never */
 };
 
-extern const struct protocol protocol_gateway, protocol_plain, protocol_socketio;
+extern const struct protocol protocol_gateway, protocol_plain, protocol_socketio, protocol_nats;
 
 void http_publish(struct connection *connection, const char *topic, const char *value);
 size_t http_answers(struct connection *connection, const char *data, size_t length);

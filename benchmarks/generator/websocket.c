@@ -9,7 +9,7 @@
 static const char KEY[] = "dGhlIHNhbXBsZSBub25jZQ==";
 static const char ACCEPT[] = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-enum { FIN = 0x80, MASKED = 0x80, TEXT = 0x1, CLOSE = 0x8, PING = 0x9, PONG = 0xA, MASK_BYTES = 4 };
+enum { FIN = 0x80, MASKED = 0x80, TEXT = 0x1, BINARY = 0x2, CLOSE = 0x8, PING = 0x9, PONG = 0xA, MASK_BYTES = 4 };
 
 void websocket_request(struct connection *connection, const char *target, const char *subprotocol) {
     char request[1024];
@@ -94,6 +94,10 @@ void websocket_text(struct connection *connection, const char *data, size_t leng
     frame(connection, TEXT, data, length);
 }
 
+void websocket_binary(struct connection *connection, const char *data, size_t length) {
+    frame(connection, BINARY, data, length);
+}
+
 size_t websocket_frames(struct connection *connection, const char *data, size_t length) {
     size_t used = 0;
     while (connection->state != ENDED && length - used >= 2) {
@@ -115,8 +119,12 @@ size_t websocket_frames(struct connection *connection, const char *data, size_t 
         }
         if (length - used < start + size) break;
         const char *content = data + used + start;
+        if (head[0] == (FIN | (options.protocol->binary ? BINARY : TEXT))) {
+            options.protocol->message(connection, content, size);
+            used += start + size;
+            continue;
+        }
         switch (head[0]) {
-        case FIN | TEXT: options.protocol->message(connection, content, size); break;
         case FIN | PING:
             frame(connection, PONG, content, size);
             connection_send(connection);

@@ -11,7 +11,7 @@ with system.running(Placement.of_this_machine(), StartOptions()) as running:
     ...
 ```
 
-The generator reaches it by ``running.endpoint``, which names one of the three protocols that the generator speaks.
+The generator reaches it by ``running.endpoint``, which names one of the protocols that the generator speaks.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ class WireProtocol(StrEnum):
     are ``42["update","<value>"]``, with connection state recovery ``42["update","<value>","<offset>"]``. A publisher
     emits ``42<n>["publish","<topic>","<value>"]`` and counts ``43<n>…`` as its answer. Pings ``2`` are answered by
     ``3``."""
+
+    NATS = "nats"
+    """NATS's text protocol inside binary WebSocket frames. After ``INFO`` a client sends ``CONNECT``, a subscriber
+    ``SUB``, and ``PING``, whose ``PONG`` makes it ready. A publisher sends ``PUB`` and, behind what it has to publish,
+    ``PING``: its ``PONG`` answers all before it."""
 
 
 @dataclass(frozen=True)

@@ -208,6 +208,7 @@ class FaultServer:
             WireProtocol.PLAIN: self._serve_plain,
             WireProtocol.SOCKET_IO: self._serve_socketio,
             WireProtocol.GATEWAY: self._serve_gateway,
+            WireProtocol.NATS: self._serve_nats,
         }[self._protocol]
         with contextlib.suppress(ConnectionClosed):
             await speak(connection)
@@ -268,6 +269,46 @@ class FaultServer:
         subscriber.sent += 1
         offset = [f"17-{subscriber.sent}"] if subscriber.sent % 2 else []
         await subscriber.connection.send("42" + json.dumps(["update", value, *offset], separators=(",", ":")))
+
+    # --- NATS ---------------------------------------------------------------------------------------------------------
+
+    async def _serve_nats(self, connection: ServerConnection) -> None:
+        await connection.send(b'INFO {"server_id":"test","max_payload":1048576}\r\n')
+        subscriber = Subscriber(connection)
+        unanswered = False
+        async for message in connection:
+            assert isinstance(message, bytes), "NATS's frames are binary"
+            assert message.endswith(b"\r\n")
+            lines = iter(message.decode().removesuffix("\r\n").split("\r\n"))
+            for line in lines:
+                verb, _, rest = line.partition(" ")
+                if verb == "CONNECT":
+                    assert json.loads(rest)["verbose"] is False
+                elif verb == "SUB":
+                    assert rest == f"{TOPIC} 1"
+                    self.subscribers.append(subscriber)
+                elif verb == "PUB":
+                    value = next(lines)
+                    assert rest == f"{TOPIC} {len(value)}"
+                    unanswered = not self._answer
+                    await self._publish(value, self._send_nats)
+                elif verb == "PONG":
+                    subscriber.pongs += 1
+                else:
+                    assert verb == "PING"
+                    if not unanswered:
+                        await connection.send(b"PONG\r\n")
+                    if self._ping and subscriber in self.subscribers:
+                        await connection.send(b"PING\r\n")
+
+    async def _send_nats(self, subscriber: Subscriber, value: str) -> None:
+        subscriber.sent += 1
+        message = f"MSG {TOPIC} 1 {len(value)}\r\n{value}\r\n".encode()
+        # Its frames are no messages: they are cut here and there, also within the line before a value.
+        cut = subscriber.sent % len(message)
+        for part in (message[:cut], message[cut:]):
+            if part:
+                await subscriber.connection.send(part)
 
     # --- gateway.v1.json ----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.placement import Placement
 from benchmarks.runner import INSTALLED
 from benchmarks.systems.base import TOPIC_MARK, Endpoint, SystemUnavailable, SystemUnderTest
+from benchmarks.systems.nats import Nats
 from benchmarks.systems.socketio import SocketIo, is_installed
 from tests.support.times import scaled
 
@@ -29,6 +30,8 @@ def prepared(system: System, scratch: Path) -> System:
         folder = INSTALLED / system.name
         if not is_installed(folder):
             pytest.skip("the npm packages of Socket.IO are not installed; `make bench ONLY=fanout` installs them")
+    if isinstance(system, Nats):
+        folder = INSTALLED / system.name
     try:
         system.prepare(folder)
     except SystemUnavailable as reason:

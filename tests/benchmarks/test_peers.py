@@ -24,6 +24,7 @@ from benchmarks.systems.base import (
     SystemUnderTest,
 )
 from benchmarks.systems.c_floor import CFloor
+from benchmarks.systems.nats import Nats
 from benchmarks.systems.nchan import Nchan, NchanRedis
 from benchmarks.systems.python_socketio import PythonSocketIo
 from benchmarks.systems.socketio import SocketIo
@@ -32,7 +33,7 @@ from tests.support.times import scaled
 
 LOAD = Load(subscribers=12, topics=4, publishers=2, updates=400, warm_up=0, measure=60, patience=20)
 
-SYSTEMS: tuple[type[SystemUnderTest], ...] = (CFloor, BareAiohttp, PythonSocketIo, Nchan, NchanRedis, SocketIo)
+SYSTEMS: tuple[type[SystemUnderTest], ...] = (CFloor, BareAiohttp, PythonSocketIo, Nchan, NchanRedis, Nats, SocketIo)
 
 
 @pytest.fixture(params=SYSTEMS, ids=lambda each: each.name)
@@ -124,7 +125,7 @@ def _connected(running: Running) -> socket.socket:
 
 
 def test_a_system_that_was_not_prepared_says_so() -> None:
-    for system in (CFloor(), SocketIo()):
+    for system in (CFloor(), SocketIo(), Nats()):
         with pytest.raises(SystemFailed, match="not prepared"), system.running(CORES, StartOptions()):
             pass
 

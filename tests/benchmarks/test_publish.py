@@ -252,6 +252,10 @@ def test_rounds_far_apart_are_shown_as_a_range_and_so_are_their_ratios() -> None
     assert "0.25 … 0.625, where at most 0.5 was demanded" in missed(document)
 
 
+def test_a_peer_that_was_not_measured_has_no_column() -> None:
+    assert "|  | this gateway | Socket.IO | demanded |" in readme_block(judged(row_of(CPU, 10.0), row_of(PEER, 30.0)))
+
+
 def test_a_full_generator_is_marked() -> None:
     text = readme_block(judged(row_of(CPU, 10.0, "the generator was the limit: 91 % of its core"), row_of(PEER, 30.0)))
 
