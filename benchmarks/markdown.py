@@ -102,7 +102,8 @@ def pictures(document: Document, folder: str) -> str:
 
 
 _HOW_TO_READ: Final = """\
-How it is measured and what the columns mean: [benchmarks](../../benchmarks/README.md). Where the microseconds go, and \
+How it is measured and what the columns mean: [benchmarks](../../benchmarks/README.md). How each peer is set up, and \
+why: [the peers](../../benchmarks/peers/README.md). Where the microseconds go, and \
 why some targets are missed: [Where every microsecond goes](../explanation/performance.md).
 
 * A cell has the median of all rounds, then least … most. A cell with a range alone has rounds that lie too far apart \

@@ -19,14 +19,15 @@ from benchmarks.storm.echo import Echoes
 from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.scenarios import SCENARIOS, WARM_UP, Storm
 from benchmarks.storm.socketio import SocketIoCrowd
-from benchmarks.systems.bare_aiohttp import BareAiohttp
 from benchmarks.systems.base import Role, StartOptions, SystemFailed
+from benchmarks.systems.c_floor import CFloor
 from benchmarks.systems.socketio_nodes import Cluster as SocketIoCluster
 from benchmarks.systems.socketio_nodes import Node, SocketIoNodes
 
 SESSIONS: Final = 2_000
-BARE: Final = "bare aiohttp"
-"""A WebSocket handshake and one message there and back: what the gateway's work is measured in."""
+BARE: Final = "C handshake"
+"""A WebSocket handshake and one message there and back, in C and without a framework: the least that a session costs,
+and what the gateway's work is measured in."""
 MICROSECONDS: Final = 1e6
 MILLISECONDS: Final = 1e3
 _PERCENT: Final = 100.0
@@ -97,8 +98,10 @@ class StormCase(Case):
                 raise SystemFailed(f"preparing the storm: {failed}") from failed
 
     def _handshakes(self, context: Context) -> Row:
+        floor = CFloor()
+        floor.prepare(context.folder / floor.name)
         with (
-            BareAiohttp().running(context.placement, StartOptions(SESSIONS)) as server,
+            floor.running(context.placement, StartOptions(SESSIONS)) as server,
             crowd_on(context.placement.others),
             closing(Echoes()) as warm,
             closing(Echoes()) as echoes,

@@ -10,7 +10,7 @@ from benchmarks.storm.crowd import allow_descriptors
 from benchmarks.storm.loop import Link, Loop
 
 TARGET: Final = "/echo"
-"""Of the bare aiohttp server (benchmarks/peers/bare_aiohttp)."""
+"""Of the C floor (benchmarks/peers/c_floor) and the bare aiohttp server (benchmarks/peers/bare_aiohttp)."""
 _MESSAGE: Final = b"x" * 300
 """As long as the resume packet of a session, token included."""
 _SECONDS: Final = 60.0

@@ -1,4 +1,4 @@
-"""The floor below every server that writes once per delivery: a bare epoll loop in C, compiled when it is needed."""
+"""The floor below every server that joins its writes: a bare epoll loop in C, compiled when it is needed."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ DIGEST_CHARACTERS: Final = 16
 
 
 class CFloor(SystemUnderTest):
-    """Accepts subscribers and does one ``send()`` of a prepared frame per delivery; keeps and promises nothing.
+    """Joins what one turn of its loop brings, one ``send()`` for each subscriber; keeps and promises nothing.
 
-    It is not a product to compare with: it tells what the kernel asks for one write per message, which is what the
-    gateway has to beat by writing less often.
+    It is not a product to compare with: it tells what joining costs at least. Where nothing piles up that is one write
+    for each delivery. It is the reference for a handshake, too: a request read by hand, SHA-1, and one ``send()``.
     """
 
     name: ClassVar[str] = "c_floor"
-    title: ClassVar[str] = "C loop, one send() per delivery"
+    title: ClassVar[str] = "C loop that joins writes"
 
     def __init__(self) -> None:
         self._program: Path | None = None

@@ -7,6 +7,7 @@ import http.client
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,38 @@ def test_the_floor_never_drops_for_a_slow_subscriber_but_makes_publishers_wait(f
                 continue
 
     assert received == frame * count
+
+
+def test_the_floor_joins_what_a_turn_of_its_loop_brings(floor: Running) -> None:
+    value, count = b"x" * 40, 100
+    request = b"POST /pub?id=joined HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n" + value
+    frame = b"\x81\x28" + value
+    with upgraded(floor.endpoint, "joined") as subscriber, _connected(floor) as publisher:
+        # It makes more room for whoever has published once.
+        publisher.sendall(request)
+        assert subscriber.recv(len(frame), socket.MSG_WAITALL) == frame
+        publisher.sendall(request * count)
+
+        # One read, because it was one write.
+        assert subscriber.recv(1 << 20) == frame * count
+        answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+        expected = answer * (1 + count)
+        assert publisher.recv(len(expected), socket.MSG_WAITALL) == expected
+
+
+@pytest.mark.parametrize("size", [0, 5, 125, 126, 300, 4_000])
+def test_the_floor_sends_back_what_an_echo_connection_says(floor: Running, size: int) -> None:
+    text, mask = bytes(97 + number % 26 for number in range(size)), b"\x01\x02\x03\x04"
+    masked = bytes(each ^ mask[place % 4] for place, each in enumerate(text))
+    short = size < 126
+    head = bytes([0x81, 0x80 | size]) if short else bytes([0x81, 0xFE, size >> 8, size & 0xFF])
+    expected = (bytes([0x81, size]) if short else bytes([0x81, 126, size >> 8, size & 0xFF])) + text
+    with upgraded(replace(floor.endpoint, subscribe_target="/echo"), "") as client:
+        # In two pieces, and twice: a frame is taken only when it is whole.
+        client.sendall(head + mask + masked[: size // 2])
+        client.sendall(masked[size // 2 :] + head + mask + masked)
+
+        assert client.recv(2 * len(expected), socket.MSG_WAITALL) == expected * 2
 
 
 def test_the_floor_refuses_what_it_does_not_know(floor: Running) -> None:

@@ -1,12 +1,16 @@
-/* The physical floor of fan-out: a bare epoll loop with one send() per delivery of a frame made once.
+/* The physical floor of fan-out: a bare epoll loop that joins what it writes.
  *
- * It keeps nothing, numbers nothing and promises nothing; what remains is what the kernel asks for one write per
- * message. It speaks the HTTP and WebSocket dialect of the nchan peer, so that the same load generator drives both:
+ * All updates of a topic that one turn of the loop brings are framed once, one behind the other, and each subscriber gets
+ * them with one send(). It keeps nothing, numbers nothing and promises nothing; what remains is what the kernel asks for
+ * one write per subscriber and turn. Where updates come one by one, that is one write per delivery.
+ *
+ * It speaks the HTTP and WebSocket dialect of the nchan peer, so that the same load generator drives both:
  *
  *     GET  /sub?id=TOPIC   WebSocket upgrade; then one text frame per value of the topic
  *     POST /pub?id=TOPIC   keep-alive; the body is the value; answered 202 when every send() of it was made
+ *     GET  /echo           WebSocket upgrade; then each text frame comes back: the reference for handshakes
  *
- * Never batched, never dropped: when a subscriber's socket is full, publishers wait until it has taken its frame.
+ * Never dropped: when a subscriber's socket is full, publishers wait until it has taken its frames.
  *
  * Usage: floor PORT       (0 picks a free port; "listening PORT" is printed when it accepts connections)
  */
@@ -24,7 +28,8 @@
 #include <unistd.h>
 
 enum {
-	READ_CHUNK_BYTES = 4096,           /* room made before each read; a subscriber's buffer is freed after its upgrade */
+	READ_CHUNK_BYTES = 4096,           /* room made before a first read; freed when a WebSocket has nothing to say */
+	READ_MORE_BYTES = 1 << 16,         /* before a publisher's: all that is under way is to be joined in one turn */
 	MAX_INPUT_BYTES = 1 << 20,         /* more than this without a whole request is no client of ours */
 	EVENTS_PER_WAIT = 512,
 	LISTEN_BACKLOG = 4096,             /* a storm of thousands of connections must not meet a full queue */
@@ -35,6 +40,8 @@ enum {
 	MASK_BYTES = 4,
 	FIN_TEXT = 0x81,
 	FIN_PONG = 0x8a,
+	EXTENDED_LENGTH = 126,
+	OPCODE_TEXT = 0x1,
 	OPCODE_CLOSE = 0x8,
 	OPCODE_PING = 0x9,
 };
@@ -43,6 +50,8 @@ static int epoll_descriptor;
 static struct topic *topics[TOPIC_BUCKETS];
 static int blocked_subscribers; /* with a part of a frame still to send; while there are any, no publish is taken */
 static struct connection *waiting_publishers;
+static struct topic *topics_to_send;             /* whose subscribers get what this turn has gathered */
+static struct connection *publishers_to_answer;  /* after that */
 static struct connection *closed_connections; /* whose memory this round's events may still refer to */
 
 static void fail(const char *what) {
@@ -120,9 +129,12 @@ static void free_closed(void) {
 	}
 }
 
-/* One send(); what the socket does not take waits as `pending`, of which a connection never has more than one frame. */
+/* One send(); what the socket does not take waits as `pending`, never more than what one turn has joined. */
 static void send_or_keep(struct connection *connection, const unsigned char *bytes, size_t length) {
-	ssize_t sent = send(connection->descriptor, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* Behind what waits already: nothing overtakes it. */
+	ssize_t sent = connection->pending_length > 0
+	                   ? 0
+	                   : send(connection->descriptor, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (sent == (ssize_t)length)
 		return;
 	if (sent < 0 && errno != EAGAIN) {
@@ -154,89 +166,151 @@ static void send_pending(struct connection *connection) {
 	}
 }
 
-/* The thing that is measured. */
-static void deliver(struct topic *topic, const char *value, size_t length) {
-	static unsigned char frame[FRAME_HEADER_BYTES + MAX_VALUE_BYTES];
-	size_t header = length <= SHORT_FRAME_BYTES ? 2 : FRAME_HEADER_BYTES;
+/* Write the head of an unmasked text frame. Returns its length. */
+static size_t frame_header(unsigned char *frame, size_t length) {
 	frame[0] = FIN_TEXT;
-	frame[1] = header == 2 ? (unsigned char)length : 126;
-	if (header == FRAME_HEADER_BYTES) {
-		frame[2] = (unsigned char)(length >> 8);
-		frame[3] = (unsigned char)length;
+	if (length <= SHORT_FRAME_BYTES) {
+		frame[1] = (unsigned char)length;
+		return 2;
 	}
-	memcpy(frame + header, value, length);
-	for (size_t i = 0; i < topic->count; i++)
-		send_or_keep(topic->subscribers[i], frame, header + length);
+	frame[1] = EXTENDED_LENGTH;
+	frame[2] = (unsigned char)(length >> 8);
+	frame[3] = (unsigned char)length;
+	return FRAME_HEADER_BYTES;
+}
+
+/* Put a value behind those that this turn has brought for its topic already. */
+static void gather(struct topic *topic, const char *value, size_t length) {
+	size_t needed = topic->run_length + FRAME_HEADER_BYTES + length;
+	if (needed > topic->run_room) {
+		topic->run_room = needed * 2;
+		topic->run = reallocate(topic->run, topic->run_room);
+	}
+	if (topic->run_length == 0) {
+		topic->next_to_send = topics_to_send;
+		topics_to_send = topic;
+	}
+	topic->run_length += frame_header(topic->run + topic->run_length, length);
+	memcpy(topic->run + topic->run_length, value, length);
+	topic->run_length += length;
+}
+
+/* The thing that is measured: one send() for each subscriber, whatever the number of updates. */
+static void send_gathered(void) {
+	for (; topics_to_send != NULL; topics_to_send = topics_to_send->next_to_send) {
+		struct topic *topic = topics_to_send;
+		for (size_t i = 0; i < topic->count; i++)
+			send_or_keep(topic->subscribers[i], topic->run, topic->run_length);
+		topic->run_length = 0;
+	}
 }
 
 static void answer(struct connection *connection, const char *text) {
 	send_or_keep(connection, (const unsigned char *)text, strlen(text));
 }
 
+/* After the deliveries: publishers are told of all of them at once. */
+static void answer_publishers(void) {
+	static const char ACCEPTED[] = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+	enum { ACCEPTED_BYTES = sizeof ACCEPTED - 1, AT_ONCE = 256 };
+	static unsigned char answers[AT_ONCE * ACCEPTED_BYTES];
+	if (answers[0] == '\0')
+		for (size_t i = 0; i < AT_ONCE; i++)
+			memcpy(answers + i * ACCEPTED_BYTES, ACCEPTED, ACCEPTED_BYTES);
+	for (; publishers_to_answer != NULL; publishers_to_answer = publishers_to_answer->next_to_answer) {
+		struct connection *publisher = publishers_to_answer;
+		while (publisher->unanswered > 0) {
+			size_t count = publisher->unanswered < AT_ONCE ? publisher->unanswered : AT_ONCE;
+			if (!publisher->is_closed)
+				send_or_keep(publisher, answers, count * ACCEPTED_BYTES);
+			publisher->unanswered -= count;
+		}
+	}
+}
+
+static void publish(struct connection *publisher, const struct request *request, const char *value) {
+	gather(topic_of(request->topic, request->topic_length), value, request->body_length);
+	publisher->has_published = true;
+	if (publisher->unanswered++ == 0) {
+		publisher->next_to_answer = publishers_to_answer;
+		publishers_to_answer = publisher;
+	}
+}
+
 /* Take one request off the input. Returns whether there was a whole one. */
 static bool take_request(struct connection *connection) {
-	char *end = memmem(connection->input, connection->input_length, "\r\n\r\n", 4);
+	char *input = connection->input + connection->taken;
+	size_t left = connection->input_length - connection->taken;
+	char *end = memmem(input, left, "\r\n\r\n", 4);
 	if (end == NULL)
 		return false;
 	struct request request;
-	size_t head = (size_t)(end - connection->input) + 4;
-	if (!read_request(connection->input, head, &request) || request.body_length > MAX_VALUE_BYTES) {
+	size_t head = (size_t)(end - input) + 4;
+	if (!read_request(input, head, &request) || request.body_length > MAX_VALUE_BYTES) {
 		answer(connection, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
 		shutdown(connection->descriptor, SHUT_RDWR);
 		return false;
 	}
-	if (connection->input_length < head + request.body_length)
+	if (left < head + request.body_length)
 		return false;
 	if (request.is_upgrade) {
 		char response[HANDSHAKE_RESPONSE_BYTES];
 		handshake_response(request.key, response);
 		answer(connection, response);
-		subscribe(connection, topic_of(request.topic, request.topic_length));
+		connection->is_websocket = true;
+		if (request.topic != NULL) {
+			send_gathered(); /* what came before belongs to those who are here already */
+			subscribe(connection, topic_of(request.topic, request.topic_length));
+		}
 	} else {
-		deliver(topic_of(request.topic, request.topic_length), connection->input + head, request.body_length);
-		answer(connection, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n");
+		publish(connection, &request, input + head);
 	}
-	connection->input_length -= head + request.body_length;
-	memmove(connection->input, connection->input + head + request.body_length, connection->input_length);
-	if (connection->topic != NULL && connection->input_length == 0) {
-		free(connection->input);
-		connection->input = NULL;
-		connection->input_room = 0;
-	}
+	connection->taken += head + request.body_length;
 	return true;
 }
 
-/* Take one (masked) frame off a subscriber's input: a ping is answered, a close is obeyed, the rest is ignored. */
+/* Take one (masked) frame off a WebSocket's input: a ping is answered, a close is obeyed. Text comes back on an echo
+ * connection; a subscriber has nothing to say. */
 static bool take_frame(struct connection *connection) {
-	unsigned char *input = (unsigned char *)connection->input;
-	if (connection->input_length < 2)
+	unsigned char *input = (unsigned char *)connection->input + connection->taken;
+	size_t left = connection->input_length - connection->taken;
+	if (left < 2)
 		return false;
 	size_t length = input[1] & 0x7f, head = 2 + MASK_BYTES;
-	if (length > SHORT_FRAME_BYTES) {
-		hang_up(connection); /* subscribers have nothing long to say */
+	int opcode = input[0] & 0x0f;
+	if (length == EXTENDED_LENGTH && connection->topic == NULL && opcode == OPCODE_TEXT) {
+		head = FRAME_HEADER_BYTES + MASK_BYTES;
+		if (left < head)
+			return false;
+		length = (size_t)input[2] << 8 | input[3];
+	} else if (length > SHORT_FRAME_BYTES) {
+		hang_up(connection);
 		return false;
 	}
-	if (connection->input_length < head + length)
+	if (left < head + length)
 		return false;
-	int opcode = input[0] & 0x0f;
 	if (opcode == OPCODE_CLOSE) {
 		hang_up(connection);
 		return false;
 	}
-	if (opcode == OPCODE_PING) {
-		unsigned char pong[2 + SHORT_FRAME_BYTES] = {FIN_PONG, (unsigned char)length};
+	if (opcode == OPCODE_PING || (opcode == OPCODE_TEXT && connection->topic == NULL)) {
+		static unsigned char frame[FRAME_HEADER_BYTES + MAX_VALUE_BYTES];
+		const unsigned char *mask = input + head - MASK_BYTES;
+		size_t start = frame_header(frame, length);
+		if (opcode == OPCODE_PING)
+			frame[0] = FIN_PONG;
 		for (size_t i = 0; i < length; i++)
-			pong[2 + i] = input[head + i] ^ input[2 + i % MASK_BYTES];
-		send_or_keep(connection, pong, 2 + length);
+			frame[start + i] = input[head + i] ^ mask[i % MASK_BYTES];
+		send_or_keep(connection, frame, start + length);
 	}
-	connection->input_length -= head + length;
-	memmove(connection->input, connection->input + head + length, connection->input_length);
+	connection->taken += head + length;
 	return true;
 }
 
-static void process_input(struct connection *connection) {
-	while (!connection->is_closed && connection->input_length > 0) {
-		if (connection->topic != NULL) {
+/* Take all that is complete, as long as publishers need not wait. */
+static void take_input(struct connection *connection) {
+	while (!connection->is_closed && connection->input_length > connection->taken) {
+		if (connection->is_websocket) {
 			if (!take_frame(connection))
 				return;
 		} else if (connection->is_waiting) {
@@ -253,9 +327,23 @@ static void process_input(struct connection *connection) {
 	}
 }
 
+static void process_input(struct connection *connection) {
+	take_input(connection);
+	connection->input_length -= connection->taken;
+	if (connection->taken > 0 && connection->input_length > 0)
+		memmove(connection->input, connection->input + connection->taken, connection->input_length);
+	connection->taken = 0;
+	if (connection->is_websocket && connection->input_length == 0) {
+		free(connection->input);
+		connection->input = NULL;
+		connection->input_room = 0;
+	}
+}
+
 static void read_from(struct connection *connection) {
-	if (connection->input_room - connection->input_length < READ_CHUNK_BYTES) {
-		connection->input_room += READ_CHUNK_BYTES;
+	size_t wanted = connection->has_published ? READ_MORE_BYTES : READ_CHUNK_BYTES;
+	if (connection->input_room - connection->input_length < wanted) {
+		connection->input_room = connection->input_length + wanted;
 		connection->input = reallocate(connection->input, connection->input_room);
 	}
 	ssize_t got = recv(connection->descriptor, connection->input + connection->input_length,
@@ -333,6 +421,8 @@ int main(int count, char **arguments) {
 		}
 		if (blocked_subscribers == 0 && waiting_publishers != NULL)
 			wake_publishers();
+		send_gathered();
+		answer_publishers();
 		free_closed();
 	}
 }

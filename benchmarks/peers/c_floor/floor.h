@@ -14,6 +14,9 @@ struct topic {
 	struct topic *next;               /* of the same bucket */
 	struct connection **subscribers;  /* in no particular order */
 	size_t count, room;
+	unsigned char *run;               /* frames of this turn of the loop, which each subscriber is sent at once */
+	size_t run_length, run_room;
+	struct topic *next_to_send;
 	size_t name_length;
 	char name[];
 };
@@ -24,16 +27,21 @@ struct connection {
 	bool is_waiting;          /* in the list of publishers that wait for a slow subscriber */
 	struct connection *next;  /* of that list */
 	struct connection *next_closed;
-	struct topic *topic;      /* NULL until it has subscribed, so always for a publisher */
+	bool is_websocket;
+	bool has_published;
+	size_t unanswered;        /* publishes of this turn of the loop */
+	struct connection *next_to_answer;
+	struct topic *topic;      /* NULL until it has subscribed, so always for a publisher and an echo */
 	size_t position;          /* in topic->subscribers */
 	char *input;
 	size_t input_length, input_room;
+	size_t taken;             /* of the input, while it is worked through */
 	unsigned char *pending;   /* what the socket has not taken yet */
 	size_t pending_length;
 };
 
 struct request {
-	const char *topic; /* into the text that was read, like key */
+	const char *topic; /* into the text that was read, like key; NULL for an echo */
 	size_t topic_length;
 	const char *key; /* of KEY_BYTES */
 	bool is_upgrade;

@@ -18,6 +18,7 @@ enum {
 
 static const char GUID[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 static const char UPGRADE_START[] = "GET /sub?id=";
+static const char ECHO_START[] = "GET /echo ";
 static const char PUBLISH_START[] = "POST /pub?id=";
 
 static uint32_t rotate_left(uint32_t word, int bits) {
@@ -107,14 +108,21 @@ static const char *header(const char *text, size_t length, const char *name) {
 	return NULL;
 }
 
+/* Find the key of an upgrade. Returns whether there is one. */
+static bool read_key(const char *text, size_t length, struct request *request) {
+	request->is_upgrade = true;
+	request->key = header(text, length, "sec-websocket-key");
+	return request->key != NULL && strcspn(request->key, "\r") == KEY_BYTES;
+}
+
 bool read_request(const char *text, size_t length, struct request *request) {
 	*request = (struct request){0};
 	size_t start;
+	if (length > sizeof ECHO_START && memcmp(text, ECHO_START, sizeof ECHO_START - 1) == 0)
+		return read_key(text, length, request);
 	if (length > sizeof UPGRADE_START && memcmp(text, UPGRADE_START, sizeof UPGRADE_START - 1) == 0) {
 		start = sizeof UPGRADE_START - 1;
-		request->is_upgrade = true;
-		request->key = header(text, length, "sec-websocket-key");
-		if (request->key == NULL || strcspn(request->key, "\r") != KEY_BYTES)
+		if (!read_key(text, length, request))
 			return false;
 	} else if (length > sizeof PUBLISH_START && memcmp(text, PUBLISH_START, sizeof PUBLISH_START - 1) == 0) {
 		start = sizeof PUBLISH_START - 1;
