@@ -22,12 +22,21 @@ from benchmarks.hostile.case import Hostile
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.systems.c_floor import CFloor
 from benchmarks.systems.gateway import GatewayNode
+from benchmarks.systems.mosquitto import Mosquitto
 from benchmarks.systems.nats import Nats
 from benchmarks.systems.nchan import Nchan
 from benchmarks.systems.python_socketio import PythonSocketIo
 from benchmarks.systems.socketio import SocketIo
 
-SYSTEMS: Final[Sequence[type[SystemUnderTest]]] = (GatewayNode, Nchan, Nats, SocketIo, PythonSocketIo, CFloor)
+SYSTEMS: Final[Sequence[type[SystemUnderTest]]] = (
+    GatewayNode,
+    Nchan,
+    Nats,
+    Mosquitto,
+    SocketIo,
+    PythonSocketIo,
+    CFloor,
+)
 
 CASES: Final[Sequence[type[Case]]] = (
     FanOut,

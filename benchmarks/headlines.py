@@ -21,6 +21,7 @@ _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "this gateway": (OURS,),
     "nchan": ("nchan",),
     "NATS": ("nats",),
+    "mosquitto": ("mosquitto",),
     "Socket.IO": ("socketio",),
     "bare": ("c_floor", "redis-py XADD", "C handshake", "bare aiohttp"),
 }

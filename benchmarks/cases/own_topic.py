@@ -53,7 +53,15 @@ class OwnTopic(Case):
     figures: ClassVar[Sequence[Figure]] = (
         TOTAL_CPU, CPU, REDIS_CPU, DELIVERIES, P50, P99, P999, SERVER_BUSY, GENERATOR_BUSY,
     )  # fmt: skip
-    contestants: ClassVar[Sequence[str]] = (OURS, "nchan", "nats", "socketio", "python_socketio", "c_floor")
+    contestants: ClassVar[Sequence[str]] = (
+        OURS,
+        "nchan",
+        "nats",
+        "mosquitto",
+        "socketio",
+        "python_socketio",
+        "c_floor",
+    )
     targets: ClassVar[Sequence[Target]] = (
         Target(
             "own topic each, CPU per delivery, all processes: half of Socket.IO's",

@@ -61,7 +61,7 @@ class Steady(Case):
     figures: ClassVar[Sequence[Figure]] = (
         TOTAL_CPU, CPU, REDIS_CPU, P50, P99, P999, DELIVERIES, SERVER_BUSY, GENERATOR_BUSY,
     )  # fmt: skip
-    contestants: ClassVar[Sequence[str]] = (OURS, "nchan", "nats", "socketio", "c_floor")
+    contestants: ClassVar[Sequence[str]] = (OURS, "nchan", "nats", "mosquitto", "socketio", "c_floor")
     targets: ClassVar[Sequence[Target]] = (
         Target(
             "steady, CPU per delivery, all processes: no more than nchan's",

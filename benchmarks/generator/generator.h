@@ -5,7 +5,7 @@
  *     main.c        one epoll loop: dial, warm up, measure, drain
  *     connection.c  sockets and their buffers
  *     websocket.c   client side of RFC 6455
- *     protocol_*.c  what is said inside: gateway.v1.json, plain text, Socket.IO, NATS
+ *     protocol_*.c  what is said inside: gateway.v1.json, plain text, Socket.IO, NATS, MQTT
  *     http.c        publishing by POST
  *     json.c        a cursor over JSON text
  *     publish.c     when to publish what
@@ -113,8 +113,9 @@ struct connection {
     struct buffer packets; /* written at the next flush, as one message */
     int packets_count;
 
-    /* NATS: what has arrived of an incomplete line, and the last request before the PING that is under way; 0 for none. */
+    /* NATS and MQTT: what has arrived of an incomplete line or packet. */
     struct buffer stream;
+    /* NATS: the last request before the PING that is under way, 0 for none. */
     uint64_t flushing;
     bool greeted;
 };
@@ -162,7 +163,7 @@ struct protocol {
     int64_t (*next_timer)(void);                      /* when it has to be called; INT64_MAX for never */
 };
 
-extern const struct protocol protocol_gateway, protocol_plain, protocol_socketio, protocol_nats;
+extern const struct protocol protocol_gateway, protocol_plain, protocol_socketio, protocol_nats, protocol_mqtt;
 
 void http_publish(struct connection *connection, const char *topic, const char *value);
 size_t http_answers(struct connection *connection, const char *data, size_t length);

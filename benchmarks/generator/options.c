@@ -16,7 +16,7 @@ static double number(const char *name, const char *text, double least, double mo
 
 static const struct protocol *protocol(const char *name) {
     static const struct protocol *const known[] = {&protocol_gateway, &protocol_plain, &protocol_socketio,
-                                                   &protocol_nats};
+                                                   &protocol_nats, &protocol_mqtt};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i]->name, name)) return known[i];
     give_up("unknown protocol %s", name);

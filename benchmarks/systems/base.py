@@ -73,6 +73,10 @@ class WireProtocol(StrEnum):
     ``SUB``, and ``PING``, whose ``PONG`` makes it ready. A publisher sends ``PUB`` and, behind what it has to publish,
     ``PING``: its ``PONG`` answers all before it."""
 
+    MQTT = "mqtt"
+    """MQTT 3.1.1 inside binary WebSocket frames, subprotocol ``mqtt``, QoS 1, sessions that are kept. A subscriber is
+    ready with its ``SUBACK`` and confirms each update; ``PUBACK`` answers a publish."""
+
 
 @dataclass(frozen=True)
 class Endpoint:

@@ -171,7 +171,8 @@ class FaultServer:
         self._protocol = protocol
         self._resend_packets = resend_packets
         self._edit = edit
-        self._subprotocols = [Subprotocol(subprotocol)] if subprotocol and protocol is WireProtocol.GATEWAY else None
+        own = {WireProtocol.GATEWAY: subprotocol, WireProtocol.MQTT: "mqtt"}.get(protocol)
+        self._subprotocols = [Subprotocol(own)] if own else None
         self._ping = ping
         self._answer = answer
         self._version = 0
@@ -209,6 +210,7 @@ class FaultServer:
             WireProtocol.SOCKET_IO: self._serve_socketio,
             WireProtocol.GATEWAY: self._serve_gateway,
             WireProtocol.NATS: self._serve_nats,
+            WireProtocol.MQTT: self._serve_mqtt,
         }[self._protocol]
         with contextlib.suppress(ConnectionClosed):
             await speak(connection)
@@ -310,6 +312,45 @@ class FaultServer:
             if part:
                 await subscriber.connection.send(part)
 
+    # --- MQTT ---------------------------------------------------------------------------------------------------------
+
+    async def _serve_mqtt(self, connection: ServerConnection) -> None:
+        subscriber = Subscriber(connection)
+        async for message in connection:
+            assert isinstance(message, bytes), "MQTT's frames are binary"
+            for kind, rest in _mqtt_packets(message):
+                if kind == 0x10:
+                    assert rest.startswith(b"\x00\x04MQTT\x04\x00"), "3.1.1, and the session is kept"
+                    await connection.send(b"\x20\x02\x00\x00")
+                elif kind == 0x82:
+                    assert rest[2:] == _mqtt_text(TOPIC) + b"\x01"
+                    self.subscribers.append(subscriber)
+                    await connection.send(b"\x90\x03" + rest[:2] + b"\x01")
+                    if self._ping:
+                        await (await connection.ping())
+                        subscriber.pongs += 1
+                elif kind == 0x32:
+                    topic = _mqtt_text(TOPIC)
+                    assert rest.startswith(topic)
+                    identifier, value = rest[len(topic) :][:2], rest[len(topic) + 2 :]
+                    await self._publish(value.decode(), self._send_mqtt)
+                    if self._answer:
+                        await connection.send(b"\x40\x02" + identifier)
+                else:
+                    assert kind == 0x40
+                    subscriber.acknowledged += 1
+                    assert int.from_bytes(rest) == subscriber.acknowledged, "each is confirmed once and in order"
+
+    async def _send_mqtt(self, subscriber: Subscriber, value: str) -> None:
+        subscriber.sent += 1
+        rest = _mqtt_text(TOPIC) + subscriber.sent.to_bytes(2) + value.encode()
+        message = b"\x32" + _mqtt_length(len(rest)) + rest
+        # Its frames are no packets: they are cut here and there, also within a packet's length.
+        cut = subscriber.sent % len(message)
+        for part in (message[:cut], message[cut:]):
+            if part:
+                await subscriber.connection.send(part)
+
     # --- gateway.v1.json ----------------------------------------------------------------------------------------------
 
     async def _serve_gateway(self, connection: ServerConnection) -> None:
@@ -370,3 +411,32 @@ class FaultServer:
             "value": value,
         }  # fmt: skip
         await subscriber.connection.send(json.dumps(self._edit(packet)))
+
+
+def _mqtt_text(text: str) -> bytes:
+    return len(text).to_bytes(2) + text.encode()
+
+
+def _mqtt_length(length: int) -> bytes:
+    """Seven bits at a time (MQTT 3.1.1, section 2.2.3)."""
+    found = bytearray()
+    while True:
+        length, bits = divmod(length, 128)
+        found.append(bits | (0x80 if length else 0))
+        if not length:
+            return bytes(found)
+
+
+def _mqtt_packets(message: bytes) -> list[tuple[int, bytes]]:
+    found = []
+    while message:
+        length, at = 0, 1
+        while True:
+            length |= (message[at] & 0x7F) << 7 * (at - 1)
+            at += 1
+            if not message[at - 1] & 0x80:
+                break
+        found.append((message[0], message[at : at + length]))
+        assert len(message) >= at + length, "whole packets in a frame"
+        message = message[at + length :]
+    return found

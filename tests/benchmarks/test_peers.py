@@ -25,6 +25,7 @@ from benchmarks.systems.base import (
     SystemUnderTest,
 )
 from benchmarks.systems.c_floor import CFloor
+from benchmarks.systems.mosquitto import Mosquitto
 from benchmarks.systems.nats import Nats
 from benchmarks.systems.nchan import Nchan, NchanRedis
 from benchmarks.systems.python_socketio import PythonSocketIo
@@ -34,7 +35,16 @@ from tests.support.times import scaled
 
 LOAD = Load(subscribers=12, topics=4, publishers=2, updates=400, warm_up=0, measure=60, patience=20)
 
-SYSTEMS: tuple[type[SystemUnderTest], ...] = (CFloor, BareAiohttp, PythonSocketIo, Nchan, NchanRedis, Nats, SocketIo)
+SYSTEMS: tuple[type[SystemUnderTest], ...] = (
+    CFloor,
+    BareAiohttp,
+    PythonSocketIo,
+    Nchan,
+    NchanRedis,
+    Nats,
+    Mosquitto,
+    SocketIo,
+)
 
 
 @pytest.fixture(params=SYSTEMS, ids=lambda each: each.name)
