@@ -86,6 +86,7 @@ class NodePolicy:
         token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
         usage: what addresses, principals and all together may use.
         partition_topics: topics that one topic partition holds at most; 0 for no limit.
+        partition_bytes: bytes of values that one topic partition holds at most; 0 for no limit.
         storms: how many clients that come back together are met.
         token_renewal: seconds after which a connected client is handed a token with a new life.
         revocations: most that may be in force.
@@ -119,6 +120,7 @@ class NodePolicy:
     token_life: float
     usage: UsagePolicy
     partition_topics: int
+    partition_bytes: int
     storms: StormPolicy
     token_renewal: float
     revocations: int

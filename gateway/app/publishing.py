@@ -104,7 +104,7 @@ class Publishing:
         settled, right, stored = session.settled(), session.right, self._persistence.replicated
         largest, place = self._policy.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
-        most = self._limits.most_topics(session)
+        most, most_bytes = self._limits.most_topics(session), self._policy.partition_bytes
         for request in run:
             try:
                 if len(request.value) > largest:
@@ -117,7 +117,9 @@ class Publishing:
                 refused.append((request.request, reason.with_traceback(None)))
             else:
                 touched.add(partition)
-                commands.append(PublishCommand(right, request.request, settled, topic, request.value, stored, most))
+                commands.append(
+                    PublishCommand(right, request.request, settled, topic, request.value, stored, most, most_bytes)
+                )
         return commands
 
     def _place(self, text: str) -> tuple[TopicPath, int]:
@@ -163,17 +165,19 @@ class Publishing:
                 self._metrics.add(catalogue.PUBLISHES, len(answered) - duplicates, label="published")
         if receipts.created and self._limits.topics:
             self._limits.created(session, receipts.created)
-        if receipts.not_created or receipts.refused or receipts.used:
+        if receipts.not_created or receipts.not_stored or receipts.refused or receipts.used:
             self._decline(session, receipts)
         if receipts.fenced is not None:
             raise Fenced(receipts.fenced)
 
     def _decline(self, session: Session, receipts: Receipts) -> None:
-        refused = len(receipts.not_created) + len(receipts.refused) + len(receipts.used)
+        refused = len(receipts.not_created) + len(receipts.not_stored) + len(receipts.refused) + len(receipts.used)
         self._metrics.add(catalogue.PUBLISHES, refused, label="refused")
         for number in receipts.used:
             decline(session, number, number_used(number))
         for number in receipts.not_created:
             decline(session, number, self._limits.too_many_topics(session))
+        for number in receipts.not_stored:
+            decline(session, number, self._limits.too_many_bytes(session))
         for number, why in receipts.refused.items():
             decline_for_now(session, number, why)

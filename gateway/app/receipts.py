@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.core import codec, quick
 from gateway.core.packets import Publish, Reply
 from gateway.core.types import RequestNumber
-from gateway.ports import GridRefused, NotCreated, PublishCommand, Published, PublishResult
+from gateway.ports import GridRefused, NotCreated, NotStored, PublishCommand, Published, PublishResult
 
 
 class Receipts:
@@ -24,6 +24,7 @@ class Receipts:
         duplicates: how many of these were published before.
         created: how many topics are new.
         not_created: requests that would have created a topic, and may not.
+        not_stored: requests whose values would have made their partition hold more bytes than it may.
         used: requests that were published before, though nobody has asked for them before: their numbers are not new.
         refused: requests for which the grid has done nothing, as it refuses to write, and why.
         fenced: how the grid said that another node has the session, if it did.
@@ -32,7 +33,17 @@ class Receipts:
     from there to itself: a cycle, which would hold all that the frame holds until the collector comes round.
     """
 
-    __slots__ = ("answered", "bodies", "created", "duplicates", "fenced", "not_created", "refused", "used")
+    __slots__ = (
+        "answered",
+        "bodies",
+        "created",
+        "duplicates",
+        "fenced",
+        "not_created",
+        "not_stored",
+        "refused",
+        "used",
+    )
 
     def __init__(
         self, commands: Sequence[PublishCommand], results: Sequence[PublishResult], run: Sequence[Publish]
@@ -41,6 +52,7 @@ class Receipts:
         self.answered: list[RequestNumber] = []
         self.duplicates = self.created = 0
         self.not_created: list[RequestNumber] = []
+        self.not_stored: list[RequestNumber] = []
         self.used: list[RequestNumber] = []
         self.refused: dict[RequestNumber, str] = {}
         self.fenced: str | None = None
@@ -52,6 +64,8 @@ class Receipts:
                     self._take(command.request, result)
             elif isinstance(result, NotCreated):
                 self.not_created.append(command.request)
+            elif isinstance(result, NotStored):
+                self.not_stored.append(command.request)
             elif isinstance(result, GridRefused):
                 self.refused[command.request] = str(result)
             else:

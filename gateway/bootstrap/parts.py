@@ -52,6 +52,7 @@ def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, me
         server = memory or MemoryGridServer(
             now=time.monotonic,
             stream_length=settings.stream_length,
+            stream_bytes=settings.stream_bytes,
             journal_length=settings.journal_length,
             topic_depth=settings.topic_depth,
         )
@@ -63,6 +64,7 @@ def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, me
         metrics=metrics,
         log=log,
         stream_length=settings.stream_length,
+        stream_bytes=settings.stream_bytes,
         journal_length=settings.journal_length,
         timeout=settings.grid_timeout,
         topic_depth=settings.topic_depth,

@@ -97,6 +97,7 @@ def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None 
             exempt=settings.limit_exempt,
         ),
         partition_topics=settings.limit_partition_topics,
+        partition_bytes=settings.limit_partition_bytes,
         storms=StormPolicy(
             admission_rate=settings.admission_rate,
             admission_wait=settings.admission_wait,

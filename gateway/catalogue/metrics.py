@@ -404,6 +404,7 @@ LIMITS_EXCEEDED = Metric(
         "rate_node_publish_bytes",
         "limit_node_selections",
         "limit_partition_topics",
+        "limit_partition_bytes",
         "limit_selections",
         "limit_selection_bytes",
         "limit_requests",

@@ -182,6 +182,7 @@ class ErrorCode(StrEnum):
     VALUE_TOO_LARGE = "value_too_large"
     TOO_MANY_SELECTIONS = "too_many_selections"
     TOO_MANY_TOPICS = "too_many_topics"
+    TOO_MANY_BYTES = "too_many_bytes"
     TOO_MANY_SESSIONS = "too_many_sessions"
     FORBIDDEN = "forbidden"
     INTERNAL = "internal"
@@ -223,6 +224,11 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
             ErrorCode.TOO_MANY_SELECTIONS, False, "The session, its principal or the node holds too many already."
         ),
         ErrorSpec(ErrorCode.TOO_MANY_TOPICS, False, "The topic is new, and no more may be created; nothing was done."),
+        ErrorSpec(
+            ErrorCode.TOO_MANY_BYTES,
+            False,
+            "The value is new or grows, and its part of the grid may hold no more bytes; nothing was done.",
+        ),
         ErrorSpec(ErrorCode.TOO_MANY_SESSIONS, True, "The principal holds as many sessions as it may."),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),

@@ -47,8 +47,11 @@ from gateway.ports.sessions import (
 )
 from gateway.ports.telemetry import EventLog, Metrics
 from gateway.ports.topics import (
+    ENTRY_BYTES,
     NO_NEW_TOPICS,
+    VALUE_BYTES,
     NotCreated,
+    NotStored,
     PositionLost,
     PublishCommand,
     Published,
@@ -65,7 +68,9 @@ from gateway.ports.tracing import Operation, Span, Tracer
 from gateway.ports.verification import VerificationPool, VerificationRefused
 
 __all__ = [
+    "ENTRY_BYTES",
     "NO_NEW_TOPICS",
+    "VALUE_BYTES",
     "Admission",
     "AllRevocations",
     "Appended",
@@ -100,6 +105,7 @@ __all__ = [
     "NodeEntry",
     "NodeReport",
     "NotCreated",
+    "NotStored",
     "Operation",
     "Ownership",
     "PositionLost",

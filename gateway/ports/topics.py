@@ -32,6 +32,13 @@ NO_NEW_TOPICS: Final = -1
 """In a publish command: a topic that does not exist is not created."""
 
 
+VALUE_BYTES: Final = 128
+"""Bytes counted for each value besides topic and value: measured, what Redis needs for the two, version and event."""
+
+ENTRY_BYTES: Final = 64
+"""Bytes counted for each entry of a stream besides topic and value, likewise."""
+
+
 class PublishCommand(NamedTuple):
     """One publish of one session's request.
 
@@ -46,6 +53,8 @@ class PublishCommand(NamedTuple):
         some time after the last publish; by then its node has long had the answers.
         most_topics: a topic that does not exist is created only if its partition holds fewer than so many; 0 for no
             limit, ``NO_NEW_TOPICS`` to create none.
+        most_bytes: a publish that makes its topic's partition grow is executed only if that holds no more than so many
+            bytes of topics and values then, ``VALUE_BYTES`` for each included; 0 for no limit.
     """
 
     right: Ownership
@@ -55,6 +64,7 @@ class PublishCommand(NamedTuple):
     value: bytes
     stored: bool = True
     most_topics: int = 0
+    most_bytes: int = 0
 
 
 class Published(NamedTuple):
@@ -86,7 +96,17 @@ class NotCreated(NamedTuple):
     duplicate: bool
 
 
-PublishResult: TypeAlias = "Published | NotCreated | Fenced | GridRefused"
+class NotStored(NamedTuple):
+    """The command's ``most_bytes`` kept the value from being stored; remembered as ``NotCreated`` is.
+
+    Attributes:
+        duplicate: as of ``Published``.
+    """
+
+    duplicate: bool
+
+
+PublishResult: TypeAlias = "Published | NotCreated | NotStored | Fenced | GridRefused"
 """What became of a publish. ``GridRefused`` is certain: nothing was done for it."""
 
 

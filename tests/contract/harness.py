@@ -33,6 +33,9 @@ LONG: Final = 600.0
 STREAM_LENGTH: Final = 100
 """Entries kept per topic partition in this suite; small, so that tests can trim."""
 
+STREAM_BYTES: Final = 1024 * 1024
+"""Bytes kept per topic partition in this suite: a test with large values can trim by them, all others do not."""
+
 TRIMMED_AFTER: Final = 5 * STREAM_LENGTH
 """Publishes after which the first ones are gone for sure, though Redis trims only whole nodes of about 100 entries."""
 
@@ -188,7 +191,9 @@ class MemoryHarness(Harness):
     def __init__(self) -> None:
         super().__init__()
         self.clock = VirtualClock()
-        self.server = MemoryGridServer(now=self.clock, stream_length=STREAM_LENGTH, journal_length=JOURNAL_LENGTH)
+        self.server = MemoryGridServer(
+            now=self.clock, stream_length=STREAM_LENGTH, stream_bytes=STREAM_BYTES, journal_length=JOURNAL_LENGTH
+        )
 
     async def _connect(self, ref: NodeRef) -> Grid:
         return MemoryGrid(self.server, node=ref)
@@ -262,7 +267,7 @@ class RedisHarness(Harness):
     roomy = scaled(2.0)
 
     _LASTING = (
-        *("grid", "renewed", "opened", "values", "stream", "removed", "revocations", "revoked", "revisions"),
+        *("grid", "renewed", "opened", "values", "sizes", "stream", "removed", "revocations", "revoked", "revisions"),
         *("journal", "journal-state"),
     )
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""
@@ -309,6 +314,7 @@ class RedisHarness(Harness):
             log=self.log,
             timeout=scaled(DEFAULT_TIMEOUT),
             stream_length=STREAM_LENGTH,
+            stream_bytes=STREAM_BYTES,
             journal_length=JOURNAL_LENGTH,
             remap=remap,
         )

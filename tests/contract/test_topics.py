@@ -9,9 +9,11 @@ import pytest
 from gateway.core.types import EventId, TopicPath, Version
 from gateway.ports import (
     NO_NEW_TOPICS,
+    VALUE_BYTES,
     Fenced,
     GridUnavailable,
     NotCreated,
+    NotStored,
     Ownership,
     PublishCommand,
     Published,
@@ -19,7 +21,7 @@ from gateway.ports import (
 )
 from tests.contract.examples import publish, published, right, session, topic_of, values_of
 from tests.contract.following import Follower
-from tests.contract.harness import Harness, node
+from tests.contract.harness import STREAM_BYTES, Harness, node
 
 N1, N2 = node("n1"), node("n2")
 TOPIC = "prices/ACME"
@@ -133,6 +135,114 @@ async def test_a_refusal_to_create_is_for_good(harness: Harness) -> None:
     assert await n2.topics.publish([asked._replace(right=elsewhere, most_topics=0)]) == [NotCreated(duplicate=True)]
     (receipt,) = await published(n2, publish(elsewhere, 2))
     assert receipt.version == 1
+
+
+# --- as many bytes as there may be ------------------------------------------------------------------------------------
+
+LARGE = b"x" * 1000
+ONE_LARGE = len(TOPIC) + len(LARGE) + VALUE_BYTES
+
+
+def weighed(command: PublishCommand, most: int) -> PublishCommand:
+    return command._replace(most_bytes=most)
+
+
+async def test_a_partition_takes_no_more_bytes_than_it_may_hold(harness: Harness) -> None:
+    """P20: a publish that makes a partition grow is executed only if it holds no more than so many bytes then."""
+    grid = await harness.grid()
+    owner = right(session())
+    topics = [f"prices/{name}" for name in ("AAAA", "BBBB", "CCCC")]
+    asked = [weighed(publish(owner, number, topic, LARGE), 2 * ONE_LARGE) for number, topic in enumerate(topics, 1)]
+    first, second, third = await grid.topics.publish(asked)
+    assert isinstance(first, Published)
+    assert isinstance(second, Published)
+    assert third == NotStored(duplicate=False)
+    assert (await values_of(grid, topic_of(TOPIC))).keys() == set(topics[:2])
+    # To the byte, in one step and in the next ones.
+    results = [
+        *await grid.topics.publish(
+            [
+                weighed(publish(owner, 4, topics[0], LARGE + b"x"), 2 * ONE_LARGE),
+                weighed(publish(owner, 5, topics[0], LARGE[1:]), 2 * ONE_LARGE),
+                weighed(publish(owner, 6, topics[1], LARGE + b"x"), 2 * ONE_LARGE),
+                weighed(publish(owner, 7, topics[0], LARGE), 2 * ONE_LARGE),
+            ]
+        ),
+        *await grid.topics.publish([weighed(publish(owner, 8, topics[0], LARGE), 2 * ONE_LARGE + 1)]),
+    ]
+    assert [type(each) for each in results] == [NotStored, Published, Published, NotStored, Published]
+
+
+async def test_a_value_that_grows_no_larger_is_taken_whatever_the_partition_holds(harness: Harness) -> None:
+    """P20: what shrinks or keeps its size is never refused."""
+    grid = await harness.grid()
+    owner = right(session())
+    await published(grid, publish(owner, 1, TOPIC, LARGE))
+    same, smaller, larger = await grid.topics.publish(
+        [
+            weighed(publish(owner, 2, TOPIC, LARGE), 1),
+            weighed(publish(owner, 3, TOPIC, b"1"), 1),
+            weighed(publish(owner, 4, TOPIC, b"12"), 1),
+        ]
+    )
+    assert isinstance(same, Published)
+    assert isinstance(smaller, Published)
+    assert larger == NotStored(duplicate=False)
+
+
+async def test_a_refusal_to_store_is_for_good(harness: Harness) -> None:
+    """A command with the same request has the same answer, also when there is room again, and after a failover."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    record = session()
+    asked = weighed(publish(right(record), 1), 1)
+    assert await n1.topics.publish([asked]) == [NotStored(duplicate=False)]
+    assert await n1.topics.publish([asked._replace(most_bytes=0)]) == [NotStored(duplicate=True)]
+    elsewhere = right(record, owner=N2, epoch=2)
+    assert await n2.topics.publish([asked._replace(right=elsewhere, most_bytes=0)]) == [NotStored(duplicate=True)]
+    (receipt,) = await published(n2, publish(elsewhere, 2))
+    assert receipt.version == 1
+
+
+async def test_removing_and_restoring_change_what_a_partition_holds(harness: Harness) -> None:
+    """P20: a removal makes room for what the value had; what is restored counts."""
+    grid = await harness.grid()
+    owner = right(session())
+    other = "prices/OTHR"
+    (receipt,) = await published(grid, publish(owner, 1, TOPIC, LARGE))
+    (refused,) = await grid.topics.publish([weighed(publish(owner, 2, other, LARGE), 2 * ONE_LARGE - 1)])
+    assert refused == NotStored(duplicate=False)
+    await grid.topics.remove(TopicPath(TOPIC), keep=1000.0)
+    (stored,) = await grid.topics.publish([weighed(publish(owner, 3, other, LARGE), 2 * ONE_LARGE - len(LARGE))])
+    assert isinstance(stored, Published), "of what was removed the topic is still remembered"
+    await grid.topics.remove(TopicPath(other), keep=1000.0)
+    lost = TopicValue(
+        TopicPath("prices/LOST"), Version(receipt.version + 10), EventId(f"{PARTITION}-{grid.generation}-999"), LARGE
+    )
+    assert await grid.topics.restore([lost]) == 1
+    most = 3 * ONE_LARGE - 2 * len(LARGE)
+    larger, same = await grid.topics.publish(
+        [weighed(publish(owner, 4, TOPIC, b"1"), most), weighed(publish(owner, 5, TOPIC, b"1"), most + 1)]
+    )
+    assert larger == NotStored(duplicate=False)
+    assert isinstance(same, Published)
+
+
+async def test_a_stream_keeps_no_more_bytes_than_it_may(harness: Harness) -> None:
+    """P20: whoever follows from before what a stream keeps has lost its position, though it has few entries."""
+    grid = await harness.grid()
+    owner = right(session())
+    value = b"x" * (STREAM_BYTES // 20)
+    positions = []
+    for number in range(1, 41):
+        positions.append(await grid.topics.position(PARTITION))
+        await published(grid, publish(owner, number, TOPIC, value))
+    async with Follower(grid) as follower:
+        follower.follow(PARTITION, positions[-15])
+        assert len(await follower.has(PARTITION, 15)) == 15
+    late = await harness.grid("n2")
+    async with Follower(late) as follower:
+        follower.follow(PARTITION, positions[-25])
+        await follower.has_lost(PARTITION)
 
 
 # --- exactly once -----------------------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from redis.exceptions import ConnectionError  # noqa: A004 - that of redis-py
 
 import lb.render
 import lb.topology
+from gateway.core.topics import TOPIC_PARTITIONS
 from gateway.local.ports import free_port
 from gateway.local.processes import ManagedProcess
 from gateway.local.programs import find_program
-from gateway.settings import OTHER_VARIABLES, SETTINGS
+from gateway.settings import OTHER_VARIABLES, SETTINGS, Settings
 from tests.deploy.promtool import PROMETHEUS, ROOT
 from tests.support.times import scaled
 
@@ -161,6 +162,16 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
 def test_the_configuration_of_haproxy_is_what_lb_renders(folder: Path) -> None:
     topology = lb.topology.build(tomllib.loads((folder / "topology.toml").read_text("utf-8")), source=str(folder))
     assert (folder / "haproxy.cfg").read_text("utf-8") == lb.render.render(topology), "run lb render, as it says"
+
+
+def test_all_topics_together_fit_the_redis_that_is_shipped() -> None:
+    """P20: by the defaults nobody fills Redis with values or updates, and a fifth of it is left for sessions."""
+    (given,) = re.findall(r"(?m)^maxmemory (\d+)gb$", (DEPLOY / "redis" / "redis.conf").read_text("utf-8"))
+    defaults = Settings()
+    marked_late = 17 / 16  # a stream may hold a block more than its bound, see scripts/sizes.lua
+    rounded_up = 1.25  # by the allocator of Redis, at worst
+    held = TOPIC_PARTITIONS * (defaults.stream_bytes * marked_late + defaults.limit_partition_bytes) * rounded_up
+    assert held < 0.81 * int(given) * 1024**3
 
 
 @pytest.mark.redis

@@ -93,6 +93,7 @@ export const ERROR_CODES = Object.freeze([
   "value_too_large",
   "too_many_selections",
   "too_many_topics",
+  "too_many_bytes",
   "forbidden",
   "internal",
   "unauthenticated",

@@ -30,6 +30,9 @@ from gateway.ports import GridUnavailable, Ownership, StreamPosition, TopicValue
 DEFAULT_STREAM_LENGTH: Final = 10_000
 """Entries kept per topic partition; the same default as the setting ``stream_length``."""
 
+DEFAULT_STREAM_BYTES: Final = 8 * 1024**2
+"""Bytes kept per topic partition; the same default as the setting ``stream_bytes``."""
+
 DEFAULT_JOURNAL_LENGTH: Final = 10_000
 """Entries kept per stream of the journal; the same default as the setting ``journal_length``."""
 
@@ -82,6 +85,7 @@ class MemoryGridServer:
     Args:
         now: the grid's clock, in seconds; any origin, never going back.
         stream_length: entries kept per topic partition.
+        stream_bytes: bytes kept per topic partition, about; 0 for no limit.
         journal_length: entries kept per stream of the journal.
         topic_depth: leading path segments that decide a topic's partition.
     """
@@ -91,11 +95,13 @@ class MemoryGridServer:
         *,
         now: Callable[[], float] = time.monotonic,
         stream_length: int = DEFAULT_STREAM_LENGTH,
+        stream_bytes: int = DEFAULT_STREAM_BYTES,
         journal_length: int = DEFAULT_JOURNAL_LENGTH,
         topic_depth: int = DEFAULT_TOPIC_DEPTH,
     ) -> None:
         self._now = now
         self._stream_length = stream_length
+        self._stream_bytes = stream_bytes
         self._journal_length = journal_length
         self._topic_depth = topic_depth
         self._data = self._no_data()
@@ -294,7 +300,12 @@ class MemoryGridServer:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _no_data(self) -> GridData:
-        return GridData(stream_length=self._stream_length, journal_length=self._journal_length, depth=self._topic_depth)
+        return GridData(
+            stream_length=self._stream_length,
+            stream_bytes=self._stream_bytes,
+            journal_length=self._journal_length,
+            depth=self._topic_depth,
+        )
 
     def _tell_all(self) -> None:
         for client in tuple(self._clients):

@@ -33,15 +33,16 @@ class GridData:
 
     Args:
         stream_length: entries kept per topic partition.
+        stream_bytes: bytes kept per topic partition, about; 0 for no limit.
         journal_length: entries kept per stream of the journal.
         depth: leading path segments that decide a topic's partition.
     """
 
-    def __init__(self, *, stream_length: int, journal_length: int, depth: int) -> None:
+    def __init__(self, *, stream_length: int, stream_bytes: int, journal_length: int, depth: int) -> None:
         self.sessions = SessionTable()
         self.leases = Leases()
         self.revocations = Revocations()
-        self.topics = Topics(stream_length=stream_length, depth=depth)
+        self.topics = Topics(stream_length=stream_length, stream_bytes=stream_bytes, depth=depth)
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED

@@ -10,7 +10,18 @@ from typing import Final
 from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
 from gateway.core.versions import BESIDE, is_later, least_version
-from gateway.ports import Fenced, NotCreated, PublishCommand, Published, StreamPosition, TopicPage, TopicValue
+from gateway.ports import (
+    ENTRY_BYTES,
+    VALUE_BYTES,
+    Fenced,
+    NotCreated,
+    NotStored,
+    PublishCommand,
+    Published,
+    StreamPosition,
+    TopicPage,
+    TopicValue,
+)
 
 FIRST_SEQUENCE: Final = 1
 """What a stream numbers the first publish of a generation with; as on Redis, so that event ids look the same."""
@@ -50,10 +61,14 @@ class Stream:
 
     Args:
         length: entries kept; older ones are trimmed.
+        most_bytes: bytes kept; likewise. 0 for no limit. The last entry is always kept.
     """
 
-    def __init__(self, length: int) -> None:
-        self._entries: deque[TopicValue] = deque(maxlen=length)
+    def __init__(self, length: int, most_bytes: int) -> None:
+        self._entries: deque[TopicValue] = deque()
+        self._length = length
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._runs: list[_Run] = []
         self._appended = 0
 
@@ -65,6 +80,9 @@ class Stream:
         self._appended += 1
         value = make(self.end)
         self._entries.append(value)
+        self._bytes += _entry_bytes(value)
+        while len(self._entries) > self._length or (0 < self._most_bytes < self._bytes and len(self._entries) > 1):
+            self._bytes -= _entry_bytes(self._entries.popleft())
         while sum(run.entries for run in self._runs[1:]) > len(self._entries):
             # No position in the oldest run can be continued from any more.
             del self._runs[0]
@@ -124,7 +142,7 @@ class _Receipts:
 
     epoch: Epoch
     last: RequestNumber = NO_REQUEST
-    answers: OrderedDict[RequestNumber, Published | NotCreated] = field(default_factory=OrderedDict)
+    answers: OrderedDict[RequestNumber, Published | NotCreated | NotStored] = field(default_factory=OrderedDict)
     used: float = 0.0
 
 
@@ -137,6 +155,7 @@ class _Partition:
         values: the newest value of each topic.
         receipts: by session, the least recently used first.
         removed: when which removal may be forgotten.
+        held: bytes of the values.
         least: versions of new topics are above it, as they may be those of topics that were removed and forgotten.
     """
 
@@ -145,6 +164,17 @@ class _Partition:
     receipts: OrderedDict[SessionId, _Receipts] = field(default_factory=OrderedDict)
     removed: dict[TopicPath, float] = field(default_factory=dict)
     least: Version = NO_VERSION
+    held: int = 0
+
+    def growth(self, topic: TopicPath, value: bytes) -> int:
+        """Tell by how many bytes the partition grows with a value."""
+        stored = self.values.get(topic)
+        return len(topic.encode()) + len(value) + VALUE_BYTES if stored is None else len(value) - len(stored.value)
+
+    def store(self, value: TopicValue) -> None:
+        """Store a value."""
+        self.held += self.growth(value.topic, value.value)
+        self.values[value.topic] = value
 
     def forget_removals(self, now: float) -> None:
         """Forget removals that everybody has heard of."""
@@ -153,6 +183,7 @@ class _Partition:
             value = self.values[topic]
             if not value.value:
                 self.least = max(self.least, value.version)
+                self.held -= len(topic.encode()) + VALUE_BYTES
                 del self.values[topic]
 
 
@@ -161,17 +192,18 @@ class Topics:
 
     Args:
         stream_length: entries kept per partition.
+        stream_bytes: bytes kept per partition; 0 for no limit.
         depth: leading path segments that decide a topic's partition.
     """
 
-    def __init__(self, *, stream_length: int, depth: int) -> None:
-        self._partitions = [_Partition(Stream(stream_length)) for _ in range(TOPIC_PARTITIONS)]
+    def __init__(self, *, stream_length: int, stream_bytes: int, depth: int) -> None:
+        self._partitions = [_Partition(Stream(stream_length, stream_bytes)) for _ in range(TOPIC_PARTITIONS)]
         self._depth = depth
         self._news: set[int] = set()
 
     def publish(
         self, command: PublishCommand, generation: GridGeneration, now: float, *, held: Callable[[SessionId], bool]
-    ) -> Published | NotCreated | Fenced:
+    ) -> Published | NotCreated | NotStored | Fenced:
         """Execute one publish; see ``TopicStore.publish``.
 
         Args:
@@ -201,6 +233,11 @@ class Topics:
             if command.request > command.settled:
                 answers[command.request] = NotCreated(duplicate=True)
             return NotCreated(duplicate=False)
+        growth = partition.growth(command.topic, command.value)
+        if growth > 0 and command.most_bytes and partition.held + growth > command.most_bytes:
+            if command.request > command.settled:
+                answers[command.request] = NotStored(duplicate=True)
+            return NotStored(duplicate=False)
         value = self._write(number, generation, command.topic, command.value)
         if command.request > command.settled:
             answers[command.request] = Published(value.version, value.event, duplicate=True)
@@ -262,7 +299,7 @@ class Topics:
         if not value.value:
             partition.removed[value.topic] = now + RESTORED_REMOVAL
         partition.stream.append(generation, lambda _position: value)
-        partition.values[value.topic] = value
+        partition.store(value)
         self._news.add(number)
         return True
 
@@ -301,7 +338,8 @@ class Topics:
         def make(position: StreamPosition) -> TopicValue:
             return TopicValue(topic, version, EventId(f"{number}-{position.generation}-{position.sequence}"), text)
 
-        value = partition.values[topic] = partition.stream.append(generation, make)
+        value = partition.stream.append(generation, make)
+        partition.store(value)
         self._news.add(number)
         return value
 
@@ -315,6 +353,10 @@ class Topics:
                 else:
                     del partition.receipts[session]
             return
+
+
+def _entry_bytes(value: TopicValue) -> int:
+    return len(value.topic.encode()) + len(value.value) + ENTRY_BYTES
 
 
 def _shown(value: TopicValue, generation: GridGeneration) -> TopicValue:

@@ -30,6 +30,9 @@ DEFAULT_STREAM_LENGTH = 10_000
 """Entries that each partition's stream keeps, about: ten seconds for a reader that was cut off from a partition with
 1,000 publishes a second, and a few MB per partition with small values."""
 
+DEFAULT_STREAM_BYTES = 8 * 1024**2
+"""Bytes that each partition's stream keeps, about; the same default as the setting ``stream_bytes``."""
+
 DEFAULT_JOURNAL_LENGTH = 10_000
 """Entries that each stream of the journal keeps; the same default as the setting ``journal_length``."""
 
@@ -50,6 +53,7 @@ class RedisGrid:
         metrics: where the grid is measured.
         log: where its loss and return are told.
         stream_length: entries that each partition's stream keeps, about.
+        stream_bytes: bytes that each partition's stream keeps, about; 0 for no limit.
         journal_length: entries that each stream of the journal keeps.
         timeout: seconds for each step.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
@@ -69,6 +73,7 @@ class RedisGrid:
         metrics: Metrics,
         log: EventLog,
         stream_length: int = DEFAULT_STREAM_LENGTH,
+        stream_bytes: int = DEFAULT_STREAM_BYTES,
         journal_length: int = DEFAULT_JOURNAL_LENGTH,
         timeout: float = DEFAULT_TIMEOUT,
         topic_depth: int = 1,
@@ -87,6 +92,7 @@ class RedisGrid:
             dialer=dialer,
             keys=keys,
             stream_length=stream_length,
+            stream_bytes=stream_bytes,
             timeout=timeout,
             leases=leases,
             clock=GridClock(clock),

@@ -21,6 +21,9 @@ key                              type    content
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was
                                          removed. The empty topic → version that those of new topics must be above.
                                          Written by publishes and removals; stays.
+``P:{t17}:sizes``                hash    ``values`` and ``block``, bytes of values and of the newest part of the
+                                         stream; ``marks`` of its older parts; ``scripts/sizes.lua``. Written by
+                                         publishes and removals; stays. Deleted by hand, the values are counted anew.
 ``P:{t17}:removed``              zset    removed topic → when the removal may be forgotten. Written by removals.
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
                                          value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
@@ -138,6 +141,7 @@ class Keys:
         self._session = tuple(f"{each}session:" for each in sessions)
         self.values = tuple(f"{each}values" for each in topics)
         self.stream = tuple(f"{each}stream" for each in topics)
+        self.sizes = tuple(f"{each}sizes" for each in topics)
         self.removed = tuple(f"{each}removed" for each in topics)
         self.closed = tuple(f"{each}closed" for each in topics)
         self._receipts = tuple(f"{each}receipts:" for each in topics)

@@ -86,6 +86,7 @@ class Link:
         dialer: opens connections to them.
         keys: names of all keys.
         stream_length: entries that streams keep, about.
+        stream_bytes: bytes that each stream keeps, about; 0 for no limit.
         timeout: seconds for each step, connecting included.
         leases: gate of the batchers.
         clock: what this node knows of the time of the grid.
@@ -95,6 +96,7 @@ class Link:
     Attributes:
         batcher: sends commands while the link is up.
         clock: as given.
+        stream_bytes: as given.
         attachment: counts the times the grid was adopted, so that a reader of many pages sees a change between two.
     """
 
@@ -105,6 +107,7 @@ class Link:
         dialer: Dialer,
         keys: Keys,
         stream_length: int,
+        stream_bytes: int,
         timeout: float,
         leases: Leases,
         clock: GridClock,
@@ -116,6 +119,7 @@ class Link:
         self._dialer = dialer
         self._keys = keys
         self._stream_length = stream_length
+        self.stream_bytes = stream_bytes
         self._timeout = timeout
         self._leases = leases
         self._metrics = metrics

@@ -21,6 +21,7 @@ from gateway.ports import (
     GridRefused,
     GridUnavailable,
     NotCreated,
+    NotStored,
     PublishCommand,
     Published,
     PublishResult,
@@ -65,7 +66,10 @@ _CACHED_BYTES: Final = 10 * 1024 * 1024
 
 
 _NOT_CREATED: Final = (b"-", b"+")
-"""In the place of an event id: there is no such topic, as was found before, or now."""
+"""In the place of an event id: nothing was written, as was found before, or now."""
+
+_TOO_MANY_BYTES: Final = 1
+"""In the place of a version: why nothing was written. 0 if the topic was not to be created."""
 
 
 class _Part:
@@ -133,6 +137,7 @@ def _have_in_common(first: PublishCommand, other: PublishCommand) -> bool:
         and (other.right is first.right or other.right == first.right)
         and other.stored is first.stored
         and other.most_topics == first.most_topics
+        and other.most_bytes == first.most_bytes
     )
 
 
@@ -234,8 +239,9 @@ class RedisTopics:
         keys, partition = self._keys, self._partition(topic)
         reply = await self._batcher.call(
             scripts.TOPIC_REMOVE(
-                *(keys.values[partition], keys.stream[partition], keys.removed[partition]),
+                *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
                 *(topic, self._link.generation, self._link.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
+                self._link.stream_bytes,
             ),
             gated=True,
         )
@@ -254,8 +260,9 @@ class RedisTopics:
             event = each.event.partition("-")[2]
             commands.append(
                 scripts.TOPIC_RESTORE(
-                    *(keys.values[partition], keys.stream[partition], keys.removed[partition]),
+                    *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
                     *(each.topic, each.value, each.version, event, generation, length, RESTORED_REMOVAL_MS),
+                    self._link.stream_bytes,
                 )
             )
         replies = await self._batcher.call_all(commands)
@@ -303,9 +310,11 @@ class RedisTopics:
         keys: list[Argument] = []
         publishes: list[Argument] = []
         values, stream, closed, receipts = self._keys.values, self._keys.stream, self._keys.closed, self._keys.receipts
+        sizes = self._keys.sizes
         for part in step.parts:
             partition = part.partition
             keys += (values[partition], stream[partition], receipts(partition, session), closed[partition])
+            keys.append(sizes[partition])
             place = (partition, session)
             previous = self._on_the_way.get(place, 0)
             self._on_the_way[place] = part.last
@@ -322,6 +331,8 @@ class RedisTopics:
             self._short(session),
             STORED_RECEIPT_LIFE_MS if first.stored else RECEIPT_LIFE_MS,
             first.most_topics,
+            first.most_bytes,
+            self._link.stream_bytes,
             *publishes,
         )
 
@@ -372,7 +383,8 @@ def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
             receipts.append(Published(Version(abs(answer)), name, duplicate=False, created=answer < 0))
             number += 1
         elif answer[1] in _NOT_CREATED:
-            receipts.append(NotCreated(duplicate=answer[1] == b"-"))
+            refusal = NotStored if answer[0] == _TOO_MANY_BYTES else NotCreated
+            receipts.append(refusal(duplicate=answer[1] == b"-"))
         else:
             version, event = answer
             name = EventId(f"{partition}-{event.decode()}" if event else "")

@@ -298,6 +298,16 @@ class Limits:
         self.exceeded(limit, session.principal)
         return RequestRefused(f"{limit}: {why}; the topic was not created", code=ErrorCode.TOO_MANY_TOPICS)
 
+    def too_many_bytes(self, session: Session) -> RequestRefused:
+        """Say and count that a value was not stored."""
+        self.exceeded("limit_partition_bytes", session.principal)
+        return RequestRefused(
+            f"limit_partition_bytes: the part of the grid that this topic belongs to may hold "
+            f"{self._policy.partition_bytes} bytes, and would hold more; the value was not stored. Smaller values are "
+            "still taken; to make room, have topics removed.",
+            code=ErrorCode.TOO_MANY_BYTES,
+        )
+
     # --- Packets ------------------------------------------------------------------------------------------------------
 
     def meter(self, session: Session, address: str) -> Meter | None:

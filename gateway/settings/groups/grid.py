@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gateway.settings.declaration import optional, setting
 from gateway.settings.kinds import Switch
 from gateway.settings.places import GRID_PREFIX, GridUrl
-from gateway.settings.quantities import Rate, Seconds, Whole
+from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,14 @@ class GridSettings:
         10_000,
         "Updates kept per topic partition (of 64), so that a node that was away can go on where it was.",
         reason="A second or more at the highest rates; a node that was away for longer reads all values again.",
+    )
+    stream_bytes: int = setting(
+        Bytes(0, 64 * 1024**3),
+        8 * 1024**2,
+        "Bytes of updates kept per topic partition (of 64), about: above it the oldest are dropped, also where there "
+        "are fewer than stream_length. 0 sets no limit.",
+        reason="All partitions together keep 512 MiB, for which Redis needs up to 680 MiB: a third of the 2 GB that "
+        "the shipped redis.conf gives it. Raise it with maxmemory.",
     )
     topic_depth: int = setting(
         Whole("segments", 1, 16),

@@ -261,6 +261,15 @@ class SharedLimitSettings:
         reason="A node that follows a partition holds all its values in memory: with 1 KB each, 100 MB. Topics of the "
         "same root share a partition; raise topic_depth to spread them before you raise this.",
     )
+    limit_partition_bytes: int = setting(
+        Bytes(0, 64 * 1024**3),
+        12 * 1024**2,
+        "Bytes of topics and values, and 128 for each, in each of the 64 topic partitions of the grid. A publish that "
+        "would make them more is refused; one that makes a value no larger never is. 0 sets no limit. The same on all "
+        "nodes.",
+        reason="All partitions together hold 768 MiB, which Redis needs up to 960 MiB for: beside stream_bytes that "
+        "leaves a fifth of the 2 GB of the shipped redis.conf for sessions. Raise it with maxmemory.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

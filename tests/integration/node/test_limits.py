@@ -178,6 +178,19 @@ async def test_topics_of_a_partition() -> None:
         assert counted(node, "limit_partition_topics") == 1
 
 
+async def test_bytes_of_a_partition() -> None:
+    """P20: nobody fills the grid with values; what makes them no larger is taken."""
+    async with running_node(limit_partition_bytes=1000) as node, RawClient(node.url) as one:
+        await one.hello()
+        await one.send(publish(1, "a/1", "x" * 800), publish(2, "a/2", "x" * 100), publish(3, "a/1", "y" * 800))
+        told = [await outcome(one) for _ in range(3)]
+        assert told.count(None) == 2
+        assert "limit_partition_bytes" in told
+        assert counted(node, "limit_partition_bytes") == 1
+        await one.send(publish(4, "a/1", ""), publish(5, "a/2", "x" * 100))
+        assert [await outcome(one) for _ in range(2)] == [None, None]
+
+
 async def test_new_topics_of_a_principal() -> None:
     async with running_node(rate_principal_topics=0.01) as node, RawClient(node.url) as one:
         await one.hello()

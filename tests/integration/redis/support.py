@@ -68,7 +68,7 @@ class Bench:
 
     async def session_keys(self) -> set[str]:
         """Names of the keys that are there for sessions, without the records of ended ones."""
-        lasting = ("grid", "renewed", "opened", "values", "stream", "ended", "closed")
+        lasting = ("grid", "renewed", "opened", "values", "sizes", "stream", "ended", "closed")
         return {key for key in await self.keys() if key.rsplit(":", 1)[-1] not in lasting}
 
     async def lapse(self, node: NodeRef) -> None:

@@ -18,7 +18,7 @@ from gateway.core.types import SessionId
 from gateway.ports import SessionChanges
 from tests.integration.redis.support import PARTITION, Bench, Publisher, right_of, session_record
 
-LASTING = frozenset({"grid", "renewed", "opened", "values", "stream", "deadlines", "owned", "ids"})
+LASTING = frozenset({"grid", "renewed", "opened", "values", "sizes", "stream", "deadlines", "owned", "ids"})
 """Last parts of the names of keys that stay; the last three are indexes, empty and so gone with their last session."""
 
 MEMORY_MS = 60_000

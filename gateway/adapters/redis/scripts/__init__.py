@@ -17,6 +17,10 @@ Command: TypeAlias = tuple[Argument, ...]
 """A Redis command with its arguments."""
 
 
+_WHEN_FULL: Final = "#!lua flags=allow-oom"
+"""The first line of a script that Redis runs at its memory limit."""
+
+
 def _read(name: str) -> str:
     return resources.files(__name__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
@@ -30,6 +34,8 @@ class Script:
         timed: whether it depends on the time of the grid: then ``clock.lua`` precedes it, and its first argument,
             behind the keys, is ``GridClock.argument``.
         begins: name of another file that is its beginning, which several scripts share; None if there is none.
+        when_full: whether it also runs at the memory limit, though its file does not say so: of one that others use
+            to store more.
 
     Attributes:
         text: its source.
@@ -38,7 +44,9 @@ class Script:
 
     __slots__ = ("_head", "_keys", "name", "sha", "text")
 
-    def __init__(self, name: str, *, keys: int, timed: bool = False, begins: str | None = None) -> None:
+    def __init__(
+        self, name: str, *, keys: int, timed: bool = False, begins: str | None = None, when_full: bool = False
+    ) -> None:
         self.name = name
         self.text = _read(name)
         before = [_read(each) for each in (("clock",) if timed else ()) + ((begins,) if begins else ())]
@@ -47,6 +55,8 @@ class Script:
             # What is before the first line break says how the whole is to be run, or nothing.
             head, rest = (first, rest) if first.startswith("#!") else ("", self.text)
             self.text = "\n".join([*([head] if head else []), *before, rest])
+        if when_full:
+            self.text = f"{_WHEN_FULL}\n{self.text}"
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         self._keys = keys
         self._head: Command = (b"EVALSHA", self.sha.encode(), keys)
@@ -79,6 +89,8 @@ REVOCATION_DROP: Final = Script("revocation_drop", keys=4)
 REVOCATION_PAGE: Final = Script("revocation_page", keys=3)
 REVOCATION_PUT: Final = Script("revocation_put", keys=4)
 SESSION_CHANGE: Final = Script("session_change", keys=3, begins="selections")
+SESSION_KEEP: Final = Script("session_change", keys=3, begins="selections", when_full=True)
+"""``SESSION_CHANGE`` of what an established session needs to go on: a proof of its token, new credentials."""
 SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True, begins="claim_refusal")
 SESSION_CLAIMABLE: Final = Script("session_claimable", keys=5, timed=True, begins="claim_refusal")
 SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins="selections")
@@ -92,9 +104,9 @@ SESSION_PURGE: Final = Script("session_purge", keys=5, timed=True)
 SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, begins="selections")
 TOPIC_FORGET: Final = Script("topic_forget", keys=2)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
-TOPIC_PUBLISH: Final = Script("topic_publish", keys=4)
-TOPIC_REMOVE: Final = Script("topic_remove", keys=3)
-TOPIC_RESTORE: Final = Script("topic_restore", keys=3)
+TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins="sizes")
+TOPIC_REMOVE: Final = Script("topic_remove", keys=4, begins="sizes")
+TOPIC_RESTORE: Final = Script("topic_restore", keys=4, begins="sizes")
 
 SCRIPTS: Final[tuple[Script, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Script))
 """All of them: each new connection loads them before anything else, so that no pipeline meets an unknown script."""

@@ -1,11 +1,12 @@
 -- Publish values of one session, each exactly once (P5): in each partition in the order of the session's requests.
 --
--- Four keys for each partition; on a Redis Cluster there is one, as partitions do not share a slot:
+-- Five keys for each partition; on a Redis Cluster there is one, as partitions do not share a slot:
 -- KEYS[1] values    hash    topic -> "<version> <generation>-<sequence> <value>"; '' -> a version that versions of new
 --                           topics must be above, as they may be those of topics that were removed and forgotten
 -- KEYS[2] stream    stream  entries [topic, "<version> <value>"]
 -- KEYS[3] receipts  list    of the session in this partition: "<epoch> <request> <version> <event> <settled>", by request
 -- KEYS[4] closed    zset    short hashes of ended sessions that published here -> when to forget them (ms)
+-- KEYS[5] sizes     hash    bytes that the partition holds; sizes.lua
 -- ARGV[1] epoch of the session's owner
 -- ARGV[2] settled: receipts up to this request may be forgotten
 -- ARGV[3] generation that the caller has adopted
@@ -13,7 +14,9 @@
 -- ARGV[5] short hash of the session's id
 -- ARGV[6] milliseconds for which the receipts outlive this publish, if the end of the session does not remove them
 -- ARGV[7] topics that a partition may hold for a new one to be created; 0 for no limit, -1 to create none
--- ARGV[8..] for each partition: previous, the request before the first that was sent to this partition and is not
+-- ARGV[8] bytes of values that a partition may hold for one to grow or to be added; 0 for no limit
+-- ARGV[9] bytes to keep in a stream, about; 0 for no limit
+-- ARGV[10..] for each partition: previous, the request before the first that was sent to this partition and is not
 --         answered yet, 0 if none; how many publishes follow; and of each of these: request, topic, and value as JSON text
 -- Result  for each partition one of
 --           {event, answer, ...}  event of the first that was published now, '' if none was, and for each publish
@@ -22,6 +25,7 @@
 --             {version, event}    published before; {0, ''} if that receipt was forgotten
 --             {0, '-'}            the topic is not there and was not created, now or before
 --             {0, '+'}            the same, and this was decided now
+--             {1, '-'}, {1, '+'}  as these two, and not written because the partition holds too many bytes
 --           'fenced'              a newer owner published here, or the session has ended
 --           'broken'              the previous request was not executed, so these must not be
 --         or, instead of all of these, if it ended at some partition
@@ -31,9 +35,10 @@
 --
 -- Invariant: requests of a session rise in the receipts; a request is executed only if it is above the last of them.
 -- Receipts always have an end, whatever happens to their session.
+-- Needs sizes.lua. A publish that makes a value no larger is never refused for bytes.
 -- What many publishes have in common is looked at once: half of what a publish would cost alone.
-local epoch, settled, generation, length, hash, life, most = unpack(ARGV, 1, 7)
-most = tonumber(most)
+local epoch, settled, generation, length, hash, life, most, most_bytes, stream_bytes = unpack(ARGV, 1, 9)
+most, most_bytes, stream_bytes = tonumber(most), tonumber(most_bytes), tonumber(stream_bytes)
 -- Versions never fall back, even if the grid lost some: each generation starts above all that came before (P6).
 local least = (generation - 1) * 4294967296
 
@@ -53,7 +58,7 @@ local function find(key, request)
 end
 
 -- Stores what the stream has already.
-local function write(values, key, fields, receipts)
+local function write(values, key, fields, receipts, sizes)
   local count = #receipts
   if count == 0 then
     return
@@ -61,6 +66,7 @@ local function write(values, key, fields, receipts)
   -- Of topics that were not created there is a receipt and nothing else.
   if #fields > 0 then
     redis.call('HSET', values, unpack(fields))
+    write_sizes(sizes)
   end
   local kept = redis.call('RPUSH', key, unpack(receipts))
   redis.call('PEXPIRE', key, life)
@@ -74,7 +80,7 @@ local function write(values, key, fields, receipts)
 end
 
 -- Publishes in one partition, from ARGV[first] up to ARGV[final]. Returns its result and whether that ends everything.
-local function publish(values, stream, key, closed, previous, first, final)
+local function publish(values, stream, key, closed, size, previous, first, final)
   local newest, forgotten = 0, 0
   local last = redis.call('LINDEX', key, -1)
   if last then
@@ -96,20 +102,41 @@ local function publish(values, stream, key, closed, previous, first, final)
   end
   local stored = redis.call('HMGET', values, unpack(topics))
   local versions, fields, receipts, result = {}, {}, {}, {''}
-  local held
+  local held, sizes
+  local lengths = {}
   local function may_create()
     if most > 0 then
       held = held or redis.call('HLEN', values) - redis.call('HEXISTS', values, '')
     end
     return most == 0 or (most > 0 and held < most)
   end
+  -- Returns by how many bytes the partition grows.
+  local function growth(number, topic, value)
+    local length = lengths[topic] or (stored[number] and value_bytes(stored[number]))
+    return length and #value - length or #topic + #value + VALUE_BYTES
+  end
   for number, topic in ipairs(topics) do
     local at = first + 3 * (number - 1)
     local request = tonumber(ARGV[at])
+    local more = 0
+    if request > newest then
+      if not sizes then
+        local refusal
+        sizes, refusal = read_sizes(size, values)
+        if not sizes then
+          return redis.error_reply(refusal.err), true
+        end
+      end
+      more = growth(number, topic, ARGV[at + 2])
+    end
     if request > newest and not stored[number] and not versions[topic] and not may_create() then
       receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' 0 - ' .. settled
       newest, forgotten = request, tonumber(settled)
       result[number + 1] = {0, '+'}
+    elseif request > newest and more > 0 and most_bytes > 0 and sizes.total + more > most_bytes then
+      receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' 1 - ' .. settled
+      newest, forgotten = request, tonumber(settled)
+      result[number + 1] = {1, '+'}
     elseif request > newest then
       local version = versions[topic]
       local is_new = not stored[number] and not version
@@ -122,7 +149,7 @@ local function publish(values, stream, key, closed, previous, first, final)
       local value = ARGV[at + 2]
       local event = redis.pcall('XADD', stream, 'MAXLEN', '~', length, generation .. '-*', topic, text .. ' ' .. value)
       if type(event) == 'table' then
-        write(values, key, fields, receipts)
+        write(values, key, fields, receipts, sizes)
         if string.find(event.err, 'equal or smaller', 1, true) then
           return 'stale', true
         end
@@ -130,10 +157,12 @@ local function publish(values, stream, key, closed, previous, first, final)
       end
       if string.sub(event, -2) == '-0' then
         -- The marker is missing: the stream was deleted under a running process.
-        redis.call('DEL', stream)
+        redis.call('DEL', stream, size)
         return 'emptied', true
       end
-      versions[topic] = version
+      versions[topic], lengths[topic] = version, #value
+      sizes.total = sizes.total + more
+      count_entry(sizes, stream, event, topic, value, stream_bytes)
       fields[#fields + 1] = topic
       fields[#fields + 1] = text .. ' ' .. event .. ' ' .. value
       receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' ' .. text .. ' ' .. event .. ' ' .. settled
@@ -148,7 +177,7 @@ local function publish(values, stream, key, closed, previous, first, final)
     else
       local answer = {0, ''}
       if request > forgotten then
-        write(values, key, fields, receipts)
+        write(values, key, fields, receipts, sizes)
         fields, receipts = {}, {}
         local _, receipt = find(key, request)
         if receipt then
@@ -161,15 +190,15 @@ local function publish(values, stream, key, closed, previous, first, final)
       result[number + 1] = answer
     end
   end
-  write(values, key, fields, receipts)
+  write(values, key, fields, receipts, sizes)
   return result
 end
 
-local results, at = {}, 8
-for number = 1, #KEYS, 4 do
-  local values, stream, key, closed = unpack(KEYS, number, number + 3)
+local results, at = {}, 10
+for number = 1, #KEYS, 5 do
+  local values, stream, key, closed, size = unpack(KEYS, number, number + 4)
   local following = at + 2 + 3 * ARGV[at + 1]
-  local result, ended = publish(values, stream, key, closed, ARGV[at], at + 2, following - 1)
+  local result, ended = publish(values, stream, key, closed, size, ARGV[at], at + 2, following - 1)
   if ended then
     return result
   end

@@ -1,18 +1,22 @@
+#!lua flags=allow-oom
 -- Remove a topic: put a removal in the place of its value, and forget removals that everybody has heard of.
 --
 -- KEYS[1] values   hash    topic -> "<version> <generation>-<sequence> <value>"; a removal has no value; '' -> a version
 --                          that versions of new topics must be above
 -- KEYS[2] stream   stream  entries [topic, "<version> <value>"]
 -- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
+-- KEYS[4] sizes    hash    bytes that the partition holds; sizes.lua
 -- ARGV[1] topic
 -- ARGV[2] generation that the caller has adopted
 -- ARGV[3] entries to keep in the stream, about
 -- ARGV[4] how long to remember the removal (ms)
 -- ARGV[5] most removals to forget in this step
+-- ARGV[6] bytes to keep in the stream, about; 0 for no limit
 -- Result  {version, event, '1' if it was removed before, else '0'}, 'none' if there is no such topic, or 'stale' or
 --         'emptied' as in topic_publish
 --
 -- Invariant: versions of a topic only rise, also over its removal and after that is forgotten.
+-- Needs sizes.lua. It frees memory, so that it runs also where there is none left.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
@@ -23,6 +27,7 @@ local version, event, value = string.match(stored, '^(%d+) (%S+) (.*)$')
 if value == '' then
   return {tonumber(version), event, '1'}
 end
+local sizes = read_sizes(KEYS[4], KEYS[1])
 version = string.format('%.0f', math.max(tonumber(version), (ARGV[2] - 1) * 4294967296) + 1)
 event = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], ARGV[2] .. '-*', ARGV[1], version .. ' ')
 if type(event) == 'table' then
@@ -32,10 +37,12 @@ if type(event) == 'table' then
   return redis.error_reply(event.err)
 end
 if string.sub(event, -2) == '-0' then
-  redis.call('DEL', KEYS[2])
+  redis.call('DEL', KEYS[2], KEYS[4])
   return 'emptied'
 end
 redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. event .. ' ')
+sizes.total = sizes.total - #value
+count_entry(sizes, KEYS[2], event, ARGV[1], '', tonumber(ARGV[6]))
 redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
 
 local least = tonumber(redis.call('HGET', KEYS[1], '') or '0')
@@ -46,7 +53,9 @@ for _, topic in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT'
     least = math.max(least, tonumber(last))
     redis.call('HSET', KEYS[1], '', string.format('%.0f', least))
     redis.call('HDEL', KEYS[1], topic)
+    sizes.total = sizes.total - #topic - VALUE_BYTES
   end
   redis.call('ZREM', KEYS[3], topic)
 end
+write_sizes(sizes)
 return {tonumber(version), event, '0'}

@@ -4,6 +4,7 @@
 --                          '' -> a version that versions of new topics must be above
 -- KEYS[2] stream   stream  entries [topic, "<version> <value>", "event", "<generation>-<sequence> of the publish"]
 -- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
+-- KEYS[4] sizes    hash    bytes that the partition holds; sizes.lua
 -- ARGV[1] topic
 -- ARGV[2] value, JSON text; empty for a removal
 -- ARGV[3] version
@@ -11,6 +12,7 @@
 -- ARGV[5] generation that the caller has adopted
 -- ARGV[6] entries to keep in the stream, about
 -- ARGV[7] how long to remember a removal (ms)
+-- ARGV[8] bytes to keep in the stream, about; 0 for no limit
 -- Result  1 written, 0 the grid has this publish or a later one, or has forgotten the topic since it was removed,
 --         'stale' or 'emptied' as in topic_publish
 --
@@ -18,6 +20,8 @@
 -- does not hold is not worth remembering. Which of two publishes is the later one is told by their events: versions
 -- that are below the floor of this generation have been shown as the floor, so that the one that is put back must be
 -- above it; and not by one, as it is no successor.
+--
+-- Needs sizes.lua. What was accepted before is put back whatever the partition holds.
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
 local least = (ARGV[5] - 1) * 4294967296
 if not stored then
@@ -40,6 +44,10 @@ if version <= least then
   version = least + 2
 end
 version = string.format('%.0f', version)
+local sizes, refusal = read_sizes(KEYS[4], KEYS[1])
+if not sizes then
+  return redis.error_reply(refusal.err)
+end
 local entry = redis.pcall(
   'XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], ARGV[5] .. '-*', ARGV[1], version .. ' ' .. ARGV[2], 'event', ARGV[4]
 )
@@ -50,9 +58,12 @@ if type(entry) == 'table' then
   return redis.error_reply(entry.err)
 end
 if string.sub(entry, -2) == '-0' then
-  redis.call('DEL', KEYS[2])
+  redis.call('DEL', KEYS[2], KEYS[4])
   return 'emptied'
 end
+sizes.total = sizes.total + #ARGV[2] + (stored and -value_bytes(stored) or #ARGV[1] + VALUE_BYTES)
+count_entry(sizes, KEYS[2], entry, ARGV[1], ARGV[2], tonumber(ARGV[8]))
+write_sizes(sizes)
 redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
 if ARGV[2] == '' then
   local time = redis.call('TIME')

@@ -28,6 +28,7 @@ def all_keys() -> list[str]:
         *KEYS.stream,
         *KEYS.closed,
         *KEYS.removed,
+        *KEYS.sizes,
         *KEYS.journal,
         *KEYS.journal_state,
     ]
@@ -45,7 +46,7 @@ def test_keys_that_change_together_share_a_hash_tag() -> None:
     tag = f"{{s{partition}}}"
     together = [KEYS.session(SESSION), KEYS.owned[partition], KEYS.deadlines[partition], KEYS.ended[partition]]
     assert all(tag in each for each in together)
-    topics = [KEYS.values[17], KEYS.stream[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
+    topics = [KEYS.values[17], KEYS.stream[17], KEYS.sizes[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
     assert all("{t17}" in each for each in topics)
     assert all("{j7}" in each for each in (KEYS.journal[7], KEYS.journal_state[7]))
     assert all(len(re.findall(r"\{[^}]+\}", each)) == 1 for each in all_keys())
