@@ -132,8 +132,11 @@ class RedisSessions:
             fields += _shown(changes.identity)
         confirmed = "" if changes.confirmed is None else changes.confirmed
         session = right.session
+        grown = (changes.properties, changes.selections, changes.selection_changes, changes.publish_partitions)
+        grows = any(each is not None for each in grown)
+        change = scripts.SESSION_CHANGE if grows else scripts.SESSION_KEEP
         reply = await self._batcher.call(
-            scripts.SESSION_CHANGE(
+            change(
                 *self._keys_to_change(session),
                 *(str(right.owner), right.epoch, short_hash(session), confirmed),
                 *_list_changes(changes),
@@ -147,7 +150,7 @@ class RedisSessions:
         """See ``SessionStore.confirm``."""
         replies = await self._batcher.call_all(
             [
-                scripts.SESSION_CHANGE(
+                scripts.SESSION_KEEP(
                     *self._keys_to_change(right.session),
                     *(str(right.owner), right.epoch, "", proved),
                     *_NO_LIST_CHANGES,

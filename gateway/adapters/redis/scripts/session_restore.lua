@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Write a session that its node serves into a grid that may have lost or forgotten it (P10).
 --
 -- KEYS[1] session    hash  see keys.py
@@ -24,7 +25,7 @@
 -- session that is known to have ended does not rise again. Attempts count too because a node that is cut off from the
 -- grid serves its clients without it: each time its epoch grows, and its client may still have gone elsewhere last.
 -- Nothing is written into a partition that was emptied, or has gone back, before it is adopted as such.
--- Needs clock.lua and selections.lua.
+-- Needs clock.lua and selections.lua. What is restored is a session that goes on: it must not be lost because Redis is full.
 if redis.call('GET', KEYS[6]) ~= ARGV[1] then
   return 'stale'
 end
