@@ -194,6 +194,12 @@ GRID_WRITE_REFUSED = LogEvent(
     "The grid answers but refuses writes: out of memory, or it cannot persist them. Told at most once a second.",
     ("error",),
 )
+GRID_FOREIGN_DATA = LogEvent(
+    "grid_foreign_data",
+    Level.ERROR,
+    "Something in the grid is not the gateway's, or broken, and was skipped. Told at most every ten seconds.",
+    ("key", "what", "error"),
+)
 GRID_RESTORED = LogEvent(
     "grid_restored",
     Level.INFO,

@@ -257,6 +257,11 @@ GRID_EVICTED_KEYS = Metric(
     "master",
     open=True,
 )
+GRID_FOREIGN_DATA = Metric(
+    "gateway_grid_foreign_data_total",
+    Kind.COUNTER,
+    "Entries of streams and values in the grid that are not the gateway's, or broken, and were skipped: must stay 0.",
+)
 STREAM_UPDATES = Metric("gateway_stream_updates_total", Kind.COUNTER, "Updates read from the grid's streams.")
 TOPIC_UPDATES = Metric(
     "gateway_topic_updates_total",

@@ -381,6 +381,10 @@ CASES: Final[dict[str, Case]] = {
         ({'gateway_grid_evicted_keys_total{node="n1",master="only"}': still(9)},),
         {"master": "only"},
     ),
+    "GatewayGridForeignData": Case(
+        {'gateway_grid_foreign_data_total{node="n1"}': "0x15 9x5"},
+        ({'gateway_grid_foreign_data_total{node="n1"}': still(9)},),
+    ),
     "GatewayGridSlotHalfMoved": Case(
         {'gateway_grid_slots_half_moved{node="n1"}': "0x15 1x5"},
         ({'gateway_grid_slots_half_moved{node="n1"}': still(0)},),

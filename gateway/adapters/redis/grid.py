@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, Remap
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
@@ -105,7 +106,7 @@ class RedisGrid:
         self._nodes = RedisNodes(
             node=node, link=self._link, keys=keys, leases=leases, tail=self._tail, metrics=metrics, log=log
         )
-        self._topics = RedisTopics(link=self._link, keys=keys, depth=topic_depth)
+        self._topics = RedisTopics(link=self._link, keys=keys, foreign=ForeignData(metrics, log), depth=topic_depth)
         self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail)
         self._journal = RedisJournal(node=node, link=self._link, keys=keys, length=journal_length)
 

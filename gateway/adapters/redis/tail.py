@@ -13,12 +13,14 @@ from typing import Any, Final, Protocol
 
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import Dialer
+from gateway.adapters.redis.foreign import LARGEST_GENERATION, ForeignData, check_text, read_topic, read_version
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
-from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath, Version
+from gateway.core.errors import GatewayError
+from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath
 from gateway.ports import (
     EventLog,
     Metrics,
@@ -79,25 +81,34 @@ class OtherReading(Reading, Protocol):
 class _Inbox:
     """The reading of one node's inbox.
 
+    Args:
+        foreign: told of what nobody here can have written.
+
     Attributes:
         key: of the stream.
         after: the id that XREAD reads after.
         messages: for the application.
     """
 
-    __slots__ = ("after", "key", "messages")
+    __slots__ = ("_foreign", "after", "key", "messages")
 
-    def __init__(self, key: str, after: str) -> None:
+    def __init__(self, key: str, after: str, foreign: ForeignData) -> None:
+        self._foreign = foreign
         self.key = key
         self.after = after
         self.messages: asyncio.Queue[Ownership] = asyncio.Queue()
 
     def take_in(self, entries: Sequence[Any]) -> None:
         """See ``OtherReading``."""
-        for number, (_, message) in entries:
+        for number, fields in entries:
             self.after = number.decode()
-            session, epoch, owner = message.decode().split(" ")
-            self.messages.put_nowait(Ownership(SessionId(session), NodeRef.parse(owner), Epoch(int(epoch))))
+            try:
+                session, epoch, owner = fields[1].decode().split(" ")
+                right = Ownership(SessionId(session), NodeRef.parse(owner), Epoch(int(epoch)))
+            except ValueError as error:
+                self._foreign.skipped(self.key, self.after, error)
+            else:
+                self.messages.put_nowait(right)
 
 
 class RedisTail:
@@ -132,6 +143,7 @@ class RedisTail:
         self._names: dict[bytes, TopicPath] = {}
         self._name_bytes = 0
         link.when_writes_are_lost(self._lose_all)
+        self._foreign = ForeignData(metrics, log)
         metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
 
     # --- for the application ------------------------------------------------------------------------------------------
@@ -162,7 +174,7 @@ class RedisTail:
 
     def inbox(self, key: str) -> AsyncIterator[Ownership]:
         """Read an inbox from now on; yields what comes until the iterator is closed."""
-        inbox = _Inbox(key, self._read_inboxes.get(key, "0-0"))
+        inbox = _Inbox(key, self._read_inboxes.get(key, "0-0"), self._foreign)
         self.attach(inbox)
         return self._messages(inbox)
 
@@ -274,6 +286,10 @@ class RedisTail:
 
     def _take_in(self, follow: _Follow, entries: Sequence[Any]) -> None:
         """Queue entries if they continue the position without a hole, else declare it lost."""
+        if _numbers(entries[-1][0])[0] > LARGEST_GENERATION:
+            entries = self._without_foreign(follow, entries)
+            if not entries:
+                return
         generation, first = _numbers(entries[0][0])
         end, last = _numbers(entries[-1][0]) if len(entries) > 1 else (generation, first)
         # Ids only rise. So if as many entries as there are numbers lie between two numbers of one generation, none of
@@ -287,27 +303,44 @@ class RedisTail:
         follow.generation, follow.sequence = generation, last
         if first == 0:  # the marker that opens a generation
             entries = entries[1:]
-        if entries:
+        values = self._values(follow, entries)
+        if values:
             position = StreamPosition(GridGeneration(generation), last)
-            self._put(follow, TailBatch(follow.partition, self._values(follow.partition, entries), position))
+            self._put(follow, TailBatch(follow.partition, values, position))
 
-    def _values(self, partition: int, entries: Sequence[Any]) -> tuple[TopicValue, ...]:
+    def _without_foreign(self, follow: _Follow, entries: Sequence[Any]) -> Sequence[Any]:
+        """Leave out what has ids that Redis made up for another program, and have it deleted: nothing can follow it."""
+        own = [each for each in entries if _numbers(each[0])[0] <= LARGEST_GENERATION]
+        for number, _ in entries[len(own) :]:
+            self._foreign.skipped(follow.key, number.decode(), "its id is not one that the gateway gives")
+        self._link.suspect(f"another program writes to {follow.key}")
+        return own
+
+    def _values(self, follow: _Follow, entries: Sequence[Any]) -> tuple[TopicValue, ...]:
         """Read entries; the hottest loop of a node that only delivers."""
         names = self._names
         if len(names) > _KNOWN_TOPICS or self._name_bytes > _KNOWN_TOPIC_BYTES:
             names.clear()
             self._name_bytes = 0
-        prefix = f"{partition}-"
+        prefix = f"{follow.partition}-"
         values: list[TopicValue] = []
         for number, fields in entries:
-            raw = fields[0]
-            topic = names.get(raw)
-            if topic is None:
-                topic = names[raw] = TopicPath(raw.decode())
-                self._name_bytes += len(raw) + getsizeof(topic)
-            version, _, value = fields[1].partition(b" ")
-            event = number if len(fields) == _PLAIN_FIELDS else fields[3]
-            values.append(TopicValue(topic, Version(int(version)), EventId(prefix + event.decode()), value))
+            try:
+                raw = fields[0]
+                topic = names.get(raw)
+                if topic is None:
+                    topic = names[raw] = read_topic(raw)
+                    self._name_bytes += len(raw) + getsizeof(topic)
+                version, _, value = fields[1].partition(b" ")
+                event = number
+                if len(fields) != _PLAIN_FIELDS:
+                    event = fields[3]
+                    _numbers(event)
+                values.append(
+                    TopicValue(topic, read_version(version), EventId(prefix + event.decode()), check_text(value))
+                )
+            except (ValueError, IndexError, GatewayError) as error:
+                self._foreign.skipped(follow.key, number.decode(), error)
         return tuple(values)
 
 

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import fresh
+from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, read_version
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
+from gateway.core.errors import GatewayError
 from gateway.core.remembered import Remembered
 from gateway.core.topics import topic_partition
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
@@ -57,6 +59,9 @@ RESTORED_REMOVAL_MS: Final = 7 * 24 * 3_600_000
 
 _LARGEST_CURSOR: Final = 2**64 - 1
 """Redis refuses a cursor that does not fit an unsigned number of 64 bits."""
+
+_SHOWN_BYTES: Final = 100
+"""Of a name that is no topic, in the log."""
 
 _CACHED: Final = 65_536
 """Sessions whose hash is kept ready: some 10 MB, for the ones that publish most."""
@@ -147,15 +152,17 @@ class RedisTopics:
     Args:
         link: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
+        foreign: told of values that are not the gateway's.
         depth: leading path segments that decide a topic's partition.
     """
 
-    def __init__(self, *, link: Link, keys: Keys, depth: int) -> None:
+    def __init__(self, *, link: Link, keys: Keys, foreign: ForeignData, depth: int) -> None:
         self._link = link
         self._batcher = link.batcher
         self._keys = keys
         self._depth = depth
         self._partitions: Remembered[TopicPath, int] = Remembered(_CACHED_BYTES, lambda topic, _: getsizeof(topic))
+        self._foreign = foreign
         self._short = lru_cache(_CACHED)(short_hash)
         # The newest request of each session and partition that is on its way to the grid: the next one names it as its
         # predecessor, so that a request which Redis refused cannot be overtaken and then look like an executed one.
@@ -230,7 +237,7 @@ class RedisTopics:
         )
         least = least_version(self._link.generation)
         return [
-            None if stored is None else _stored_value(partition, topic.encode(), stored, least)
+            None if stored is None else self._stored_value(partition, topic.encode(), stored, least)
             for partition, topic, stored in zip(places, topics, replies, strict=True)
         ]
 
@@ -364,10 +371,18 @@ class RedisTopics:
             raise self._link.stale()
 
     def _stored_values(self, partition: int, found: list[bytes]) -> list[TopicValue]:
-        """Read fields and values of a hash; what belongs to no topic is left out."""
+        """Read fields and values of a hash; what belongs to no topic, or is not the gateway's, is left out."""
         least = least_version(self._link.generation)
         pairs = zip(found[::2], found[1::2], strict=True)
-        return [_stored_value(partition, topic, stored, least) for topic, stored in pairs if topic]
+        read = [self._stored_value(partition, topic, stored, least) for topic, stored in pairs if topic]
+        return [each for each in read if each is not None]
+
+    def _stored_value(self, partition: int, topic: bytes, stored: bytes, least: Version) -> TopicValue | None:
+        try:
+            return _stored_value(partition, topic, stored, least)
+        except (ValueError, GatewayError) as error:
+            self._foreign.skipped(self._keys.values[partition], repr(topic[:_SHOWN_BYTES]), error)
+            return None
 
 
 def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
@@ -394,5 +409,5 @@ def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
 
 def _stored_value(partition: int, topic: bytes, stored: bytes, least: Version) -> TopicValue:
     version, event, value = stored.split(b" ", 2)
-    shown = max(Version(int(version)), least)
-    return TopicValue(TopicPath(topic.decode()), shown, EventId(f"{partition}-{event.decode()}"), value)
+    shown = max(read_version(version), least)
+    return TopicValue(read_topic(topic), shown, EventId(f"{partition}-{event.decode()}"), check_text(value))

@@ -13,11 +13,19 @@ local VALUE_BYTES = 128
 local ENTRY_BYTES = 64
 local BLOCKS = 16
 local PAGE = 1000
+-- From here on numbers of Lua are not exact; the same number as in foreign.py.
+local LARGEST_VERSION = 2 ^ 53
 
 -- Returns the bytes of the value in what a hash has for a topic; what cannot be read counts as a whole.
 local function value_bytes(stored)
   local start = string.match(stored, '^%d+ %S+ ()')
   return #stored - (start or 1) + 1
+end
+
+-- Returns the version of what a hash has for a topic as a number, 0 of what another program put there.
+local function version_of(text)
+  local version = tonumber(text or '0')
+  return version < LARGEST_VERSION and version or 0
 end
 
 local function counted(values)

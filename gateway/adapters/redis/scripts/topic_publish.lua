@@ -142,7 +142,7 @@ local function publish(values, stream, key, closed, size, previous, first, final
       local is_new = not stored[number] and not version
       if not version then
         local known = stored[number] and string.match(stored[number], '^%d+') or redis.call('HGET', values, '')
-        version = math.max(tonumber(known or '0'), least)
+        version = math.max(version_of(known), least)
       end
       version = version + 1
       local text = string.format('%.0f', version)

@@ -24,11 +24,16 @@ if not stored then
   return 'none'
 end
 local version, event, value = string.match(stored, '^(%d+) (%S+) (.*)$')
-if value == '' then
+local is_foreign = not version
+if is_foreign then
+  -- What another program put here has no version, and goes like a value.
+  version, value = redis.call('HGET', KEYS[1], '') or '0', stored
+end
+if value == '' and not is_foreign then
   return {tonumber(version), event, '1'}
 end
 local sizes = read_sizes(KEYS[4], KEYS[1])
-version = string.format('%.0f', math.max(tonumber(version), (ARGV[2] - 1) * 4294967296) + 1)
+version = string.format('%.0f', math.max(version_of(version), (ARGV[2] - 1) * 4294967296) + 1)
 event = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], ARGV[2] .. '-*', ARGV[1], version .. ' ')
 if type(event) == 'table' then
   if string.find(event.err, 'equal or smaller', 1, true) then

@@ -33,11 +33,15 @@ if not stored then
 else
   local version, generation, sequence = string.match(stored, '^(%d+) (%d+)-(%d+)')
   local mine, number = string.match(ARGV[4], '^(%d+)-(%d+)$')
+  if not version then
+    -- What another program put here is older than anything.
+    version, generation, sequence = '0', '0', '0'
+  end
   generation, mine = tonumber(generation), tonumber(mine)
   if generation > mine or (generation == mine and tonumber(sequence) >= tonumber(number)) then
     return 0
   end
-  least = math.max(least, tonumber(version))
+  least = math.max(least, version_of(version))
 end
 local version = tonumber(ARGV[3])
 if version <= least then

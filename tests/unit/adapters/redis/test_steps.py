@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import topics as module
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.topics import RedisTopics
@@ -27,7 +29,7 @@ def command(
 def steps(*commands: PublishCommand, undivided: bool = True) -> list[list[list[int]]]:
     """Return the places of the commands in each partition of each step."""
     link = cast("Link", SimpleNamespace(batcher=SimpleNamespace(undivided=undivided), generation=1, stream_length=1))
-    topics = RedisTopics(link=link, keys=Keys("g"), depth=1)
+    topics = RedisTopics(link=link, keys=Keys("g"), foreign=ForeignData(MemoryMetrics(), MemoryEventLog()), depth=1)
     made: Sequence[Any] = topics._steps(topics._parts(commands))
     return [[part.places for part in step.parts] for step in made]
 

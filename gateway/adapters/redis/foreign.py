@@ -1,0 +1,83 @@
+"""What other programs, or a fault, have put between the gateway's own data: it is skipped, counted and told."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from gateway.catalogue import log_events
+from gateway.catalogue.metrics import GRID_FOREIGN_DATA
+from gateway.core.topics import parse_topic
+from gateway.core.types import TopicPath, Version
+from gateway.ports import EventLog, Metrics
+
+LARGEST_GENERATION: Final = 2**20
+"""Of the grid: more than any lives to see, and versions of topics are exact up to it. Ids that Redis makes up begin
+with a time, which is far above; ``seal.lua`` has the same number."""
+
+LARGEST_VERSION: Final = 2**53
+"""Above it, not every whole number has a JSON text and a Lua number of its own."""
+
+LOG_INTERVAL: Final = 10.0
+"""Seconds between two log events: whoever writes foreign data may do so at full speed. The metric counts all."""
+
+
+class ForeignData:
+    """Tells of data that is not the gateway's.
+
+    Args:
+        metrics: where all of it is counted.
+        log: where it is told, now and then.
+    """
+
+    def __init__(self, metrics: Metrics, log: EventLog) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._told = -math.inf
+
+    def skipped(self, key: str, what: str, why: Exception | str) -> None:
+        """Something was skipped.
+
+        Args:
+            key: where it is.
+            what: which part of it; an id or a name as it can be shown.
+            why: how it is known to be foreign.
+        """
+        self._metrics.add(GRID_FOREIGN_DATA)
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= LOG_INTERVAL:
+            self._told = now
+            self._log.emit(log_events.GRID_FOREIGN_DATA, key=key, what=what, error=str(why))
+
+
+def read_topic(raw: bytes) -> TopicPath:
+    """Read the name of a topic.
+
+    Raises:
+        ValueError, InvalidTopic: it is none.
+    """
+    return parse_topic(raw.decode())
+
+
+def read_version(raw: bytes) -> Version:
+    """Read a version.
+
+    Raises:
+        ValueError: it is none.
+    """
+    version = int(raw)
+    if not 0 < version < LARGEST_VERSION:
+        raise ValueError(f"{version} is no version of a topic")
+    return Version(version)
+
+
+def check_text(value: bytes) -> bytes:
+    """Return a value that can be sent as text; most are ASCII, which is seen at once.
+
+    Raises:
+        ValueError: it is not UTF-8.
+    """
+    if not value.isascii():
+        value.decode()
+    return value
