@@ -11,6 +11,7 @@ from tests.contract.harness import Harness, MemoryHarness, RedisHarness, Servers
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer
+from tests.support.redis_user import node_arguments, sentinel_line
 
 IMPLEMENTATIONS = (
     pytest.param("memory", id="memory"),
@@ -27,21 +28,23 @@ def implementation(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def shared_redis() -> Iterator[RedisServer]:
     """A server for tests that do it no harm; they keep apart by prefixes."""
-    with RedisServer() as server:
+    with RedisServer(arguments=node_arguments()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def shared_sentinel() -> Iterator[RedisSentinels]:
     """A master that Sentinels name; nothing to be promoted, so that tests of a restart have one to restart."""
-    with RedisSentinels(replicas=0, sentinels=2, aof=True) as servers:
+    with RedisSentinels(
+        replicas=0, sentinels=2, aof=True, arguments=node_arguments(), lines=(sentinel_line(),)
+    ) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[RedisCluster]:
     """Three masters; forming takes Redis two seconds, so that tests of a restart use the same ones."""
-    with RedisCluster(aof=True) as servers:
+    with RedisCluster(aof=True, arguments=node_arguments()) as servers:
         yield servers
 
 
@@ -73,7 +76,7 @@ async def fragile(
         yield harness
         await harness.close()
     elif implementation == "redis":
-        async with RedisServer(aof=True) as server:
+        async with RedisServer(aof=True, arguments=node_arguments()) as server:
             on_redis = RedisHarness(server)
             yield on_redis
             await on_redis.close()

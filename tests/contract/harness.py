@@ -23,6 +23,7 @@ from tests.support.clock import VirtualClock, eventually
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.redis_user import as_user
 from tests.support.times import scaled
 
 T = TypeVar("T")
@@ -307,7 +308,7 @@ class RedisHarness(Harness):
         if isinstance(self.servers, RedisServer):
             url = f"redis://127.0.0.1:{proxies[self.servers.port].port}/0"
         grid = RedisGrid(
-            url,
+            as_user(url),
             prefix=self.prefix,
             node=ref,
             metrics=MemoryMetrics(),

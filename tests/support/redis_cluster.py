@@ -69,6 +69,7 @@ class RedisCluster:
         replicas: how many each of them has.
         aof: write every change to disk before answering it, so that a kill loses nothing.
         environment: more variables of all nodes.
+        arguments: more command-line arguments of all nodes.
 
     Attributes:
         nodes: masters first, as they began.
@@ -81,9 +82,13 @@ class RedisCluster:
         replicas: int = 0,
         aof: bool = False,
         environment: Mapping[str, str] | None = None,
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self._masters = masters
-        self.nodes = [ClusterServer(aof=aof, environment=environment) for _ in range(masters * (1 + replicas))]
+        self.nodes = [
+            ClusterServer(aof=aof, environment=environment, arguments=arguments)
+            for _ in range(masters * (1 + replicas))
+        ]
 
     @property
     def url(self) -> str:

@@ -87,6 +87,8 @@ class RedisSentinels:
         sentinels: how many watch.
         aof: write every change to disk before answering it, so that a kill loses nothing.
         environment: more variables of master and replicas.
+        arguments: more command-line arguments of master and replicas.
+        lines: more lines of the configuration of the Sentinels.
     """
 
     def __init__(
@@ -96,9 +98,13 @@ class RedisSentinels:
         sentinels: int = 3,
         aof: bool = False,
         environment: Mapping[str, str] | None = None,
+        arguments: tuple[str, ...] = (),
+        lines: tuple[str, ...] = (),
     ) -> None:
         self._aof = aof
         self._environment = environment
+        self._arguments = arguments
+        self._lines = lines
         self._replicas = replicas
         self._sentinels = sentinels
         self.redis: list[RedisServer] = []
@@ -165,21 +171,20 @@ class RedisSentinels:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        master = RedisServer(
-            aof=self._aof, arguments=("--repl-diskless-sync-delay", "0"), environment=self._environment
-        )
+        arguments = ("--repl-diskless-sync-delay", "0", *self._arguments)
+        master = RedisServer(aof=self._aof, arguments=arguments, environment=self._environment)
         self.redis.append(master)
         master.__enter__()
         for _ in range(self._replicas):
             replica = RedisServer(
                 aof=self._aof,
-                arguments=("--replicaof", f"{HOST} {master.port}", "--repl-diskless-sync-delay", "0"),
+                arguments=("--replicaof", f"{HOST} {master.port}", *arguments),
                 environment=self._environment,
             )
             self.redis.append(replica)
             replica.__enter__()
         for _ in range(self._sentinels):
-            sentinel = SentinelServer(master, quorum=self._sentinels // 2 + 1)
+            sentinel = SentinelServer(master, quorum=self._sentinels // 2 + 1, lines=self._lines)
             self.sentinels.append(sentinel)
             sentinel.__enter__()
             sentinel.hurry()
