@@ -14,6 +14,7 @@ from tests.deploy.test_rules import ALERTS, RULES
 UNSEEN: Final = {
     "gateway_admin_connections": "a crowd makes gateway_admin_connections_refused_total, which has a panel",
     "gateway_grid_clock_shift_seconds": "how far the clock was set; GatewayGridClockStepped asks for it in its runbook",
+    "gateway_reading_deferred_total": "turns are shared as they should; GatewayEventLoopLag asks for it in its runbook",
     "gateway_limited_accounts": "how many addresses and principals are counted is no trouble in itself; the runbook of "
     "GatewayLimitsExceeded asks for it",
 }
@@ -28,6 +29,7 @@ ONLY_SHOWN: Final = {
     "gateway_grid_positions_lost_total": "clients that lost something by it make GatewayLossDeclared",
     "gateway_conflated_updates_total": "as promised to slow clients; those that stay slow make GatewaySlowConsumers",
     "gateway_blocked_sessions": "as before",
+    "gateway_reading_slowed_total": "floods of one client, which is closed in the end; others notice nothing",
     "gateway_rate_limited_seconds_total": "what is slowed down often makes GatewayLimitsExceeded",
     "gateway_admin_connections_refused_total": "strangers at the admin port; harmless while they get no further, and "
     "who asks without a token makes GatewayAdminRefused",
@@ -48,6 +50,7 @@ BY_A_METRIC: Final = {
     "grid_slot_half_moved": "gateway_grid_slots_half_moved",
     "memory_ran_short": "gateway_memory_sheddings_total",
     "log_lines_dropped": "gateway_log_lines_dropped_total",
+    "connections_not_accepted": "process_open_fds",
 }
 """Errors in the log that a metric tells as well, which has the alert."""
 

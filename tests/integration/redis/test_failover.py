@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +32,6 @@ from tests.integration.redis.support import (
     session_record,
     until_away,
     until_up,
-    values_of,
 )
 from tests.support.clock import eventually
 from tests.support.redis_cluster import ClusterClient, RedisCluster
@@ -383,36 +380,6 @@ async def test_passwords_of_redis_and_of_sentinels_are_two_and_neither_is_told()
                 secret in f"{caught.value} {log.events}" for secret in ("hunter2", "of-redis", "of-sentinel")
             )
             await grid.close()
-
-
-async def test_the_rights_that_the_how_to_names_are_enough(servers: RedisCluster) -> None:
-    how_to = (Path(__file__).parents[3] / "docs/how-to/run-on-sentinel-or-cluster.md").read_text()
-    (rights,) = re.findall(r"the user needs `([^`]*)`\s+and `([^`]*)`", how_to)
-    prefix = unique_prefix()
-    for node in servers.nodes:
-        await node.call("ACL", "SETUSER", "node", "on", ">pw", f"~{prefix}:*", *" ".join(rights).split())
-    log = MemoryEventLog()
-    grid = grid_on(servers.url.replace("//", "//node:pw@"), prefix, log=log)
-    await grid.start()
-    await grid.nodes.join(N1, lease=60)
-    record = session_record()
-    await grid.sessions.create(record)
-    assert await grid.sessions.find(record.id) == record
-    assert len(await grid.sessions.owned(N1, session_partition(record.id))) == 1
-    reader = Reader(grid)
-    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
-    publisher = Publisher(grid)
-    await publisher.publish(10)
-    await keep_trying(lambda: len(reader.values) == 10, message="updates are read")
-    assert len(await values_of(grid, [PARTITION])) == 1
-    # What is left of an earlier connection is cut off by the next one.
-    assert await servers.master_of("nodes").call("CLIENT", "KILL", "TYPE", "normal") >= 1
-    await until_away(grid)
-    await until_up(grid)
-    await publisher.publish(1)
-    assert [event for event, _ in log.events] == [log_events.GRID_AWAY, log_events.GRID_BACK]
-    await reader.close()
-    await grid.close()
 
 
 async def keep_trying_to_start(grid: RedisGrid) -> None:

@@ -132,5 +132,5 @@ def test_only_what_stores_more_for_a_client_is_refused_by_a_full_redis() -> None
     flagged = {each.name for each in scripts.SCRIPTS if each.text.split("\n", 1)[0].startswith("#!lua flags=allow-oom")}
     unflagged = {each.name for each in scripts.SCRIPTS} - flagged
     assert unflagged == REFUSED_WHEN_FULL - {"session_change"}, "of which there are both forms"
-    assert scripts.SESSION_CHANGE.text.startswith("--")
+    assert scripts.SESSION_CHANGE.text.startswith("#!lua\n")
     assert scripts.SESSION_KEEP.text.startswith("#!lua flags=allow-oom\n")

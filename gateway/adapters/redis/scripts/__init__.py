@@ -50,13 +50,12 @@ class Script:
         self.name = name
         self.text = _read(name)
         before = [_read(each) for each in (("clock",) if timed else ()) + ((begins,) if begins else ())]
-        if before:
-            first, _, rest = self.text.partition("\n")
-            # What is before the first line break says how the whole is to be run, or nothing.
-            head, rest = (first, rest) if first.startswith("#!") else ("", self.text)
-            self.text = "\n".join([*([head] if head else []), *before, rest])
+        first, _, rest = self.text.partition("\n")
+        # What is before the first line break says how the whole is to be run, or nothing.
+        head, rest = (first, rest) if first.startswith("#!") else ("", self.text)
         if when_full:
-            self.text = f"{_WHEN_FULL}\n{self.text}"
+            head = _WHEN_FULL
+        self.text = "\n".join([*([head] if head else []), *before, rest])
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         self._keys = keys
         self._head: Command = (b"EVALSHA", self.sha.encode(), keys)

@@ -1,3 +1,4 @@
+#!lua
 -- Change parts of a session.
 --
 -- KEYS[1] session  hash  see keys.py
@@ -20,7 +21,7 @@
 -- selects what it does when asked once. A change of some entries takes time in proportion to them.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
--- Needs selections.lua.
+-- Needs selections.lua. By its first line Redis refuses it as a whole at the memory limit, and not in the middle.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'confirmed', 'ended')
 if not stored[1] then
   for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
