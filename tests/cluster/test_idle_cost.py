@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from gateway.adapters.redis.gauges import ASK_INTERVAL
+from gateway.adapters.redis.scripts import SESSION_OWNERS
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
@@ -40,6 +41,8 @@ SCRIPT: Final = "lua"
 MONITORED: Final = re.compile(r'\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"(.*)')
 """A line of MONITOR: who, which command, its arguments. A script's commands follow the script's line."""
 WRITES: Final = "gateway_writes_total"
+SELDOM: Final = {"figures", "owners"}
+"""Jobs that are done more seldom than a window is long; the second once in each generation of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Call:
             return "reaper"
         if self.command == "info":
             return "figures"
+        if self.command == "evalsha" and SESSION_OWNERS.sha in self.arguments:
+            return "owners"
         return f"{self.command}{self.arguments}"
 
 
@@ -85,15 +90,16 @@ class Window:
 
     @property
     def steady(self) -> set[str]:
-        """The jobs that are done in every window; figures are asked for more seldom than a window is long."""
-        return set(self.jobs) - {"figures"}
+        """The jobs that are done in every window; of the others, one comes once in each generation of the grid."""
+        return set(self.jobs) - SELDOM
 
     def steps(self) -> Mapping[str, set[tuple[str, ...]]]:
         """Which commands were called to do each job once."""
         steps: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         for call in self.calls:
             steps[call.job].add((call.command, *call.called))
-        steps.pop("figures", None)
+        for each in SELDOM:
+            steps.pop(each, None)
         return dict(steps)
 
     def executed(self) -> Counter[str]:
@@ -170,7 +176,7 @@ async def test_idle_sessions_cost_the_grid_nothing(tmp_path: Path, figures: Figu
             for window in (alone, idle):
                 assert window.executed() == window.stats, "MONITOR and INFO do not agree"
                 _judge_schedule(window, nodes=len(stack.node_names))
-            attributable = [call for call in idle.calls if call.job not in alone.jobs and call.job != "figures"]
+            attributable = [call for call in idle.calls if call.job not in alone.jobs and call.job not in SELDOM]
             figures(
                 f"{len(attributable) / WINDOW:g} commands/s attributable to {SESSIONS} idle sessions, pinged "
                 f"{pings:.0f} times in {WINDOW:g} s; the nodes' own commands: {_describe(alone)} without sessions, "
@@ -188,6 +194,7 @@ def _judge_schedule(window: Window, *, nodes: int) -> None:
     # The nodes share the partitions, unless one has not seen the others yet.
     assert jobs["reaper"] <= nodes * (1 + WINDOW / (settings.reap_interval * REAP_JITTER)) * SESSION_PARTITIONS
     assert jobs["tail"] <= nodes * (1 + WINDOW / BLOCK)
+    assert jobs["owners"] <= nodes * SESSION_PARTITIONS
     assert jobs["figures"] <= nodes * (1 + WINDOW / (ASK_INTERVAL * RENEW_JITTER))
 
 

@@ -153,6 +153,7 @@ def unexpected(grid: Mapping[str, str]) -> list[str]:
         KEYS.renewed,
         *KEYS.opened,
         *KEYS.values,
+        *KEYS.sizes,
         *KEYS.stream,
     }
     return sorted(grid.keys() - lasting - {*KEYS.ended, *KEYS.closed})
