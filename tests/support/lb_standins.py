@@ -16,10 +16,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Mapping
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from aiohttp import WSMsgType, web
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from lb.agent import AgentServer, AgentState
@@ -203,7 +205,20 @@ class SeparateStandIn:
 
 
 def dial(proxy: HAProxy, query: str = "", **options: Any) -> ClientConnection:
-    """Connect through HAProxy; *options* are those of ``websockets.sync.client.connect``."""
+    """Connect through HAProxy; *options* are those of ``websockets.sync.client.connect``.
+
+    Over TLS on a busy machine, HAProxy has now and then told a client after 10 s that its request had not come (408).
+    Why is not known. Clients connect again then, and so does this one, once.
+    """
+    try:
+        return _connect(proxy, query, options)
+    except InvalidStatus as refused:
+        if refused.response.status_code != HTTPStatus.REQUEST_TIMEOUT:
+            raise
+    return _connect(proxy, query, options)
+
+
+def _connect(proxy: HAProxy, query: str, options: dict[str, Any]) -> ClientConnection:
     connection: ClientConnection = connect(
         proxy.url + query, compression=None, open_timeout=scaled(PATIENCE), close_timeout=scaled(1), **options
     )
