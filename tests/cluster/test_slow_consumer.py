@@ -358,6 +358,7 @@ async def test_every_jump_of_versions_on_a_connection_that_lasts_is_told_by_the_
     ):
         await reader.hello("slow")
         await reader.send({"id": 1, "request": 1, "type": "subscribe", "selector": "few/*"})
+        assert (await reader.expect("reply"))["request"] == 1
         publisher = Publisher(session, topics, size=VALUE, burst=FEW)
         jumps = Jumps()
 
@@ -383,8 +384,13 @@ async def test_every_jump_of_versions_on_a_connection_that_lasts_is_told_by_the_
 
         assert jumps.unexplained == []
         assert jumps.folded >= STOPS * LEFT_OUT
-        assert jumps.folded == await left_out()
         assert jumps.updates + jumps.folded == publisher.rounds * FEW
+
+        async def is_counted() -> bool:
+            return await left_out() == jumps.folded
+
+        # Not asserted at once: who asks for metrics very often gets a page of a moment ago.
+        await eventually(is_counted, "the metric says what the client was told")
         figures(
             f"a client stopped reading {STOPS} times: {jumps.updates} updates came and {jumps.folded} were told to be "
             f"left out, in {jumps.holes} holes of up to {jumps.widest}: all of {publisher.rounds * FEW}"
