@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, Protocol
 
 from redis.exceptions import RedisError
@@ -173,16 +175,33 @@ class ReplicatedGrid:
 
 
 @contextmanager
-def replicated_grid(kind: str, environment: Mapping[str, str]) -> Iterator[ReplicatedGrid]:
+def replicated_grid(kind: str, environment: Mapping[str, str], logs: Path) -> Iterator[ReplicatedGrid]:
     """Start a grid with replicas; blocks for some seconds, and so does the end.
 
     Args:
         kind: ``sentinel`` or ``cluster``.
         environment: more variables of masters and replicas.
+        logs: gets the logs of all servers at the end.
     """
     if kind == "sentinel":
         with RedisSentinels(environment=environment) as sentinels:
-            yield ReplicatedGrid(SentinelServers(sentinels))
+            try:
+                yield ReplicatedGrid(SentinelServers(sentinels))
+            finally:
+                _keep_logs([*sentinels.redis, *sentinels.sentinels], logs)
     else:
         with RedisCluster(replicas=1, environment=environment) as servers:
-            yield ReplicatedGrid(ClusterServers(servers))
+            try:
+                yield ReplicatedGrid(ClusterServers(servers))
+            finally:
+                _keep_logs(servers.nodes, logs)
+
+
+def _keep_logs(servers: Sequence[RedisServer], folder: Path) -> None:
+    """Copy the log of each server before its own folder is deleted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for server in servers:
+        kind = "sentinel" if isinstance(server, SentinelServer) else "redis"
+        log = server.folder / "redis.log"
+        if log.exists():  # not of a server that never came up
+            shutil.copyfile(log, folder / f"{kind}-{server.port}.log")

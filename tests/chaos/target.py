@@ -270,7 +270,7 @@ async def running(kind: str, folder: Path, *, clocked: bool = False) -> AsyncIte
     async with AsyncExitStack() as exits:
         replicated: ReplicatedGrid | None = None
         if kind != "single":
-            replicated = exits.enter_context(replicated_grid(kind, environment))
+            replicated = exits.enter_context(replicated_grid(kind, environment, folder / "logs"))
         url = "" if replicated is None else replicated.url
         stack = await exits.enter_async_context(
             cluster(folder, link_proxies=True, grid_url=url, grid_environment=environment, **SETTINGS)

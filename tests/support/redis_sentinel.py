@@ -202,14 +202,16 @@ class RedisSentinels:
 
     def _wait(self, condition: Callable[[], bool], message: str) -> None:
         deadline = time.monotonic() + FORM_DEADLINE
+        failed: RedisError | None = None
         while True:
             try:
                 if condition():
                     return
-            except RedisError:  # restarting
-                pass
+            except RedisError as error:  # restarting
+                failed = error
             if time.monotonic() > deadline:
-                pytest.fail(f"not within {FORM_DEADLINE:g} s: {message}: {[_state(each) for each in self.sentinels]}")
+                seen = [*map(_replication, self.redis), *map(_state, self.sentinels)]
+                pytest.fail(f"not within {FORM_DEADLINE:g} s: {message}; last error {failed!r}: {seen}")
             time.sleep(_POLL)
 
 
@@ -219,6 +221,14 @@ def _state(sentinel: SentinelServer) -> dict[str, str]:
         reply: Any = client.execute_command("SENTINEL", "MASTER", MASTER)
     texts = [each.decode() for each in reply]
     return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _replication(server: RedisServer) -> dict[str, str]:
+    try:
+        about = server._call("INFO", "replication")
+    except RedisError as error:
+        about = {"error": repr(error)}
+    return {"port": str(server.port), "running": str(server.running), **about}
 
 
 def _role(server: RedisServer) -> str:
