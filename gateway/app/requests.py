@@ -188,7 +188,8 @@ class Requests:
             case Authenticate() as request:
                 await self._authenticate(session, request)
             case Bye():
-                await self._sessions.end(session, ErrorCode.SESSION_CLOSED, NORMAL)
+                # Confirmed when it is true: the client may throw its token away (protocol 4.7).
+                await self._sessions.end_for_good(session, ErrorCode.SESSION_CLOSED, NORMAL)
             case Malformed():
                 raise AssertionError("a malformed request is answered before it gets into a lane")
 

@@ -253,25 +253,45 @@ class Sessions:
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
         """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible.
 
+        Until then another node that reaches the grid may be shown its token, and serve it on. So whoever has to be told
+        that it has ended for good calls ``end_for_good``.
+
         Returns:
             False if it is another node's, and only its copy here is dropped.
         """
-        first, session.ending = not session.ending, True
+        try:
+            return await self.end_for_good(session, reason, code)
+        except GridUnavailable:
+            self._background.once(self._end_later(session, reason), "end-session")
+            self._ended(session, reason, code)
+            return True
+
+    async def end_for_good(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
+        """End the session everywhere (P7), or not yet.
+
+        Returns:
+            False if it is another node's, and only its copy here is dropped.
+
+        Raises:
+            GridUnavailable: the grid may hold it still, and so does this node; to be tried again.
+        """
+        session.ending = True
         try:
             await self._persistence.end(session, reason)
         except Fenced:
             self.fence(session)
             return False
-        except GridUnavailable:
-            self._background.once(self._end_later(session, reason), "end-session")
-        if not first:
-            return True  # told by whoever ends it already
+        self._ended(session, reason, code)
+        return True
+
+    def _ended(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
+        if session.dropped:
+            return  # told by whoever ended it at the same time
         name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
         self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
         self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
         self._journal.ended(session, reason)
         self.drop(session, code, farewell=Bye(name))
-        return True
 
     def revoke(self, session: Session) -> bool:
         """Give a session up that was revoked: its socket is closed here and now, whatever the grid does (P8).

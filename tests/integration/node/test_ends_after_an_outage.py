@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -140,8 +141,14 @@ async def test_a_session_that_is_ahead_of_the_grid_ends_for_good(cluster: Cluste
     async with RawClient(cluster.n1.url) as back:
         again = await back.resume(opened["token"], attempt=1, received=1, oldest=2)
         assert again["outcome"] == "reattached"
-        assert await end(cluster, back, session) == code
-    await cluster.come_back()
+        ending = asyncio.ensure_future(end(cluster, back, session))
+        if way == "bye":
+            await eventually_asked_to_end(cluster.n1, session)
+            assert not ending.done(), "a bye is confirmed when it is true"
+        else:
+            assert await ending == code
+        await cluster.come_back()
+        assert await ending == code
     await cluster.see(GridState.UP)
     await eventually(lambda: not cluster.n1.gateway.node.not_ready(), within=PATIENCE)
 
@@ -180,6 +187,47 @@ async def test_a_session_stays_ended_in_a_grid_that_has_lost_its_end(way: str) -
                 refused = await late.resume(token, attempt=attempt)
             assert refused["type"] == "error"
             assert refused["code"] in {reason.value, "token_superseded", "try_later"}
+
+
+async def eventually_asked_to_end(node: TestNode, session: SessionId) -> None:
+    """Wait until a bye has come and the grid did not take it."""
+    held = node.gateway.node.sessions.get(session)
+    assert held is not None
+    await eventually(lambda: held.ending)
+
+
+async def test_a_bye_that_the_grid_has_not_taken_is_not_confirmed() -> None:
+    """P7: one that was confirmed while the grid was away was lost with its node, and the session could be resumed."""
+    memory = MemoryGridServer()
+    async with running_node("n2", memory=memory, **QUICK) as n2:
+        async with running_node("n1", memory=memory, **QUICK) as n1, RawClient(n1.url) as raw:
+            opened = await raw.hello("alice", window=60)
+            memory.go_away()
+            await raw.send({"type": "bye"})
+            await eventually_asked_to_end(n1, SessionId(opened["session"]))
+            await n1.gateway.close()
+            assert await raw.closed() != 1000
+        memory.come_back()
+        await eventually(lambda: not n2.gateway.node.not_ready(), within=PATIENCE)
+        async with RawClient(n2.url) as back:
+            welcome = await back.resume(opened["token"], attempt=1)
+        assert welcome["outcome"] == "failed_over", "nobody was told that it had ended"
+
+
+async def test_a_bye_counts_though_its_client_hangs_up_before_the_grid_has_taken_it(cluster: Cluster) -> None:
+    async with RawClient(cluster.n1.url) as raw:
+        opened = await raw.hello("alice", window=60)
+        session = SessionId(opened["session"])
+        await cluster.go_away()
+        await cluster.see(GridState.AWAY)
+        await raw.send({"type": "bye"})
+        await eventually_asked_to_end(cluster.n1, session)
+    await cluster.come_back()
+    await cluster.see(GridState.UP)
+    await eventually_not_held(cluster, session)
+    async with RawClient(cluster.n2.url) as late:
+        refused = await late.resume(opened["token"], attempt=1)
+    assert refused["code"] in {ErrorCode.SESSION_CLOSED.value, "try_later"}
 
 
 async def eventually_not_held(cluster: Cluster, session: SessionId) -> None:
