@@ -52,6 +52,8 @@ IN_FLIGHT: Final = 40
 
 ENDED: Final = re.compile(r"session_(closed|expired):[0-9a-f]{16}")
 CLOSED: Final = re.compile(r"[0-9a-f]{16}")
+CLOSED_MS: Final = 70 * 60_000
+"""Milliseconds for which a record keeps late publishes out: ten minutes, and an hour for a clock that is set."""
 
 
 class Ghost:
@@ -198,20 +200,21 @@ async def judge_records(stack: Stack, sessions: Sequence[str]) -> int:
     hashes = {short_hash(SessionId(session)) for session in sessions}
     records = 0
     async with GridReader(stack.grid_url) as grid:
-        for keys, form in ((KEYS.ended, ENDED), (KEYS.closed, CLOSED)):
+        for keys, form, longest in ((KEYS.ended, ENDED, PATIENT * 1000), (KEYS.closed, CLOSED, CLOSED_MS)):
             for key in keys:
                 names = await grid.call("ZRANGE", key, 0, -1)
                 left = await grid.call("PTTL", key)
                 assert all(form.fullmatch(name) for name in names), names
                 assert {name.rpartition(":")[2] for name in names} <= hashes
-                assert not names or 0 < left <= PATIENT * 1000
+                assert not names or 0 < left <= longest
                 records += len(names)
     return records
 
 
-async def no_record_is_left(stack: Stack) -> bool:
+async def no_reason_is_left(stack: Stack) -> bool:
+    """Tell whether nobody remembers why a session ended; that it did, and published, is remembered for longer."""
     grid = await dump(stack.grid_url)
-    return not grid.keys() & {*KEYS.ended, *KEYS.closed}
+    return not grid.keys() & {*KEYS.ended}
 
 
 async def assert_node_is_empty(stack: Stack, node: str) -> None:
@@ -263,7 +266,7 @@ async def test_nothing_is_left_of_sessions_however_they_end(tmp_path: Path, figu
         await until_nothing_is_left(stack, everybody, {"n3"}, within=PATIENT + 20)
         gone = loop.time() - killed
         records = await judge_records(stack, everybody)
-        await eventually(lambda: no_record_is_left(stack), "the records of ends vanish", within=PATIENT + 10)
+        await eventually(lambda: no_reason_is_left(stack), "the reasons of ends vanish", within=PATIENT + 10)
         forgotten = loop.time() - killed
         after = await dump(stack.grid_url)
         assert traces(after, everybody) == []

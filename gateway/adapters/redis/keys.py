@@ -33,7 +33,8 @@ key                              type    content
                                          be missed: expires eight days after the last, beyond every window. Of a session
                                          that the grid does not hold (replication off): an hour after it.
 ``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
-                                         a delayed publish out for one window; bounded, and expires as a whole.
+                                         a delayed publish out for one window, and ten minutes at least; bounded, and
+                                         expires as a whole an hour after the last of them.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, ``shift`` of the clock of

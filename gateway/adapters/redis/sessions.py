@@ -40,6 +40,14 @@ ENDED_MOST: Final = 10_000
 _SHORTEST_MEMORY_MS: Final = 1_000
 """Milliseconds for which an ended session is remembered at least, however short its window was."""
 
+_LATE_PUBLISH_MS: Final = 600_000
+"""Milliseconds for which a publish of a session that has ended may be under way: at a node that was suspended, at one
+that tries again while it cannot reach Redis, in buffers of the network or of a Redis that stands still."""
+
+_CLOCK_SET_MS: Final = 3_600_000
+"""Milliseconds by which the clock of Redis may be set forward without a record being forgotten that others rely on: a
+machine that keeps time at all is never off by that much, and an administrator may take one hour for another."""
+
 
 class RedisSessions:
     """Sessions in the grid.
@@ -286,8 +294,12 @@ class RedisSessions:
         for session, partitions, window in marked:
             short = short_hash(session)
             memory = max(_SHORTEST_MEMORY_MS, round(float(window) * 1000))
+            late = max(memory, _LATE_PUBLISH_MS)
             forget += [
-                scripts.TOPIC_FORGET(keys.receipts(each, session), keys.closed[each], short, memory, ENDED_MOST)
+                scripts.TOPIC_FORGET(
+                    *(keys.receipts(each, session), keys.closed[each]),
+                    *(clock, short, late, ENDED_MOST, _CLOCK_SET_MS),
+                )
                 for each in _split(partitions)
             ]
             ids = keys.ids[session_partition(session)]

@@ -10,10 +10,11 @@ import pytest
 from gateway.adapters.redis import RedisGrid
 from gateway.adapters.redis.lease import boot_clock
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
+from gateway.core.codes import ErrorCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
-from gateway.ports import Claimed, GridUnavailable, LeaseLost, LeaseTable
-from tests.integration.redis.support import N1, N2, Bench, right_of, session_record
+from gateway.ports import Claimed, Fenced, GridUnavailable, LeaseLost, LeaseTable, SessionChanges
+from tests.integration.redis.support import N1, N2, PARTITION, Bench, Publisher, right_of, session_record
 from tests.support.clock import eventually
 from tests.support.redis_clock import ClockedRedis
 
@@ -99,6 +100,25 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
         assert (await node.renew()).lapsed == ()
     assert n1.shift == n2.shift == pytest.approx(0, abs=1)
     assert await n2.expired() == []
+
+
+async def test_a_publish_that_was_under_way_is_not_executed_again_once_its_session_has_ended(
+    redis: ClockedRedis, clocked: Bench
+) -> None:
+    """P5: a node was suspended, its session went elsewhere and ended; what kept its publish out went with the clock."""
+    n1, n2 = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+    await n2.join()
+    record = session_record(window=1.0)
+    await n1.grid.sessions.create(record)
+    await n1.grid.sessions.change(right_of(record), SessionChanges(publish_partitions=frozenset({PARTITION})))
+    publisher = Publisher(n1.grid, session=record.id)
+    await publisher.publish(1)
+    await n2.grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED)
+    for step in (0, STEP):
+        redis.set_clock(step)
+        (late,) = await n1.grid.topics.publish([publisher.command(1)])
+        assert isinstance(late, Fenced)
 
 
 async def test_a_node_whose_own_clock_stood_still_sets_nobodys(clocked: Bench) -> None:

@@ -69,8 +69,8 @@ class Ending:
         await self._call(scripts.SESSION_END(*keys, *store._timed(), session, str(right.owner), right.epoch, reason, 0))
 
     async def forget(self) -> None:
-        short = short_hash(self._record.id)
-        await self._call(scripts.TOPIC_FORGET(self._receipts, self._closed, short, MEMORY_MS, 10))
+        clock, short = self._grid._link.clock.argument(), short_hash(self._record.id)
+        await self._call(scripts.TOPIC_FORGET(self._receipts, self._closed, clock, short, MEMORY_MS, 10, MEMORY_MS))
 
     async def purge(self) -> None:
         session = self._record.id

@@ -6,17 +6,18 @@
 -- ARGV[1] short hash of the session's id
 -- ARGV[2] how long to remember it (ms)
 -- ARGV[3] most to remember
+-- ARGV[4] how long the record outlives what is in it (ms), as its own end goes by the clock of Redis, which may be set
 -- Result  1
 --
 -- Invariant: a publish of the session that arrives later finds either its receipts or its hash here, so that it can
 -- neither run again nor leave receipts behind. The record is bounded and goes away by itself.
+-- Needs clock.lua.
 redis.call('DEL', KEYS[1])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -ARGV[3] - 1)
-if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+local life = ARGV[2] + ARGV[4]
+if redis.call('PTTL', KEYS[2]) < life then
+  redis.call('PEXPIRE', KEYS[2], life)
 end
 return 1
