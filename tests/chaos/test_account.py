@@ -219,6 +219,20 @@ def test_a_notice_declares_a_hole_near_it(at: float, code: str, declared: bool) 
     assert promises(account.violations) == ([] if declared else ["P2"])
 
 
+@pytest.mark.parametrize(
+    ("kept", "quiet", "declared"), [(True, 1.0, True), (True, NEAR + 1, False), (False, 1.0, False)]
+)
+def test_a_notice_declares_a_hole_behind_an_absence(kept: bool, quiet: float, declared: bool) -> None:
+    """Found: a notice came, the connection was lost at once, and what the notice was about came ten seconds later."""
+    account = seen((1, 1, True))
+    account.notice(3.0, "grid_lost_writes")
+    account.update(3.0 + quiet, "t/2", 1, 1, snapshot=True)
+    account.welcomed(Welcome(30.0, kept=kept, conflated=None))
+    account.update(30.5, "t/1", 9, 9, snapshot=False)
+    account.finish()
+    assert promises(account.violations) == ([] if declared else ["P2"])
+
+
 def test_what_was_not_selected_is_no_hole() -> None:
     account = seen((1, 1, True))
     account.deselected(["t/1", "t/2"])

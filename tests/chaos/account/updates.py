@@ -104,6 +104,8 @@ class SessionUpdates:
         self._older: list[Hole] = []
         self._again: list[tuple[str, int, Violation]] = []
         self._notices: list[float] = []
+        # When something came last.
+        self._latest = -NEAR
 
     def last(self) -> dict[str, tuple[int, int]]:
         """Return the last value and version of every topic seen."""
@@ -134,6 +136,7 @@ class SessionUpdates:
             number: of its packet; 0 if that is not known.
         """
         self.delivered += 1
+        self._latest = at
         self.folds.update(number, folded)
         seen = self._seen.get(topic)
         if seen is None:
@@ -171,12 +174,19 @@ class SessionUpdates:
 
     def notice(self, at: float, code: str) -> None:
         """Take a notice in."""
+        self._latest = at
         if code in DECLARING:
             self._notices.append(at)
 
     def welcomed(self, welcome: Welcome) -> None:
-        """Take the welcome of a recovery in: it counts what was folded on the connection before."""
+        """Take the welcome of a recovery in: it counts what was folded on the connection before.
+
+        What a notice near the end of that connection declared comes now, if the numbering goes on: the time in which
+        nothing can come does not count.
+        """
         self.violations += self.folds.welcomed(welcome)
+        if welcome.kept and any(self._latest - notice <= NEAR for notice in self._notices):
+            self._notices.append(welcome.at)
 
     def finish(self, may_be_repeated: Callable[[str, int], bool] = lambda topic, value: False) -> None:
         """Judge holes, sums and repetitions; once, after everything was taken in.
