@@ -12,15 +12,15 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from http import HTTPStatus
 from ssl import SSLContext
 from typing import Final, cast
 
+from gateway.adapters.admin.connection_states import State
 from gateway.adapters.admin.pacing import Pacer, Work
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import Page, PublicPages
-from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, read_head
+from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, path_of, read_head
 from gateway.catalogue.refusals import AdminRefusal
 
 REQUEST_SECONDS: Final = 10.0
@@ -55,30 +55,6 @@ HEALTH_PATHS: Final = (b"/healthz", b"/readyz")
 
 HEALTH_LINES: Final = tuple(b"GET %b HTTP/1." % path for path in HEALTH_PATHS)
 """How they begin."""
-
-
-class _State(Enum):
-    SILENT = auto()
-    """Accepted; not a byte has come, and there is nothing but a socket."""
-    PROBED = auto()
-    """A health check has come in one piece; its turn has not come. There is nothing but a socket still."""
-    OPENING = auto()
-    """A transport is on its way; with TLS, after the handshake."""
-    READING = auto()
-    """The head of a request is waited for."""
-    ASKED = auto()
-    """It is there, and its turn has not come."""
-    ANSWERING = auto()
-    """The answer is under way."""
-    BODY = auto()
-    """The same; what comes belongs to the request and goes to aiohttp."""
-    UPGRADED = auto()
-    """A WebSocket without a session, or one that aiohttp is about to refuse."""
-    CALLER = auto()
-    """A valid token has come; everything goes to aiohttp."""
-    CLOSING = auto()
-    """Nothing more is read; the last bytes go out."""
-    OVER = auto()
 
 
 @dataclass(slots=True)
@@ -122,7 +98,7 @@ class AdminConnection(asyncio.Protocol):
         self._socket = accepted
         self._shared = shared
         self._loop = asyncio.get_running_loop()
-        self._state = _State.SILENT
+        self._state = State.SILENT
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._inner: asyncio.Protocol | None = None
@@ -130,6 +106,7 @@ class AdminConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._searched = 0
         self._asked: tuple[RequestHead, bytes] | None = None
+        self._turn_for: Work | None = None
         self._passed = 0
         self._is_written = False
         self._is_kept_alive = False
@@ -140,38 +117,40 @@ class AdminConnection(asyncio.Protocol):
     @property
     def is_caller(self) -> bool:
         """Whether a valid token has come over it."""
-        return self._state is _State.CALLER
+        return self._state is State.CALLER
 
     def start(self) -> None:
-        """Wait for its first byte."""
+        """Look at what has come with it, which with a load balancer is a health check; or wait for its first byte."""
         self._wait(REQUEST_SECONDS, AdminRefusal.SILENT)
-        self._loop.add_reader(self._socket.fileno(), self._first_byte)
+        self._first_byte()
+        if self._state is State.SILENT:
+            self._loop.add_reader(self._socket.fileno(), self._first_byte)
 
     def refuse(self, reason: AdminRefusal) -> None:
         """Turn it away: end it now, and have that counted."""
-        if self._state is not _State.OVER:
+        if self._state is not State.OVER:
             self._shared.refused(self, reason)
             self.abort()
 
     def abort(self) -> None:
         """End it now."""
-        state, self._state = self._state, _State.OVER
+        state, self._state = self._state, State.OVER
         self._leave()
         if self._transport is not None:
             self._transport.abort()
         elif self._opening is not None:
             self._opening.cancel()
         else:
-            if state is _State.SILENT:
+            if state is State.SILENT:
                 self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
 
     def promote(self) -> None:
         """A valid token has come over it: a place apart, if there is one, and no more deadlines but aiohttp's."""
-        if self._state in {_State.OVER, _State.CLOSING}:
+        if self._state in {State.OVER, State.CLOSING}:
             return
         self._make_caller()
-        self._state = _State.CALLER
+        self._state = State.CALLER
         self._stop_waiting()
         self._resume()
         rest, self._buffer = bytes(self._buffer), bytearray()
@@ -182,13 +161,13 @@ class AdminConnection(asyncio.Protocol):
 
     def begin(self) -> None:
         """A request is given to a handler."""
-        if self._state is _State.CALLER:
+        if self._state is State.CALLER:
             self._shared.places.begin(self)
 
     @property
     def ends_with_answer(self) -> bool:
         """Whether no other request may follow: what comes is not looked at here any more."""
-        return self._state in {_State.BODY, _State.UPGRADED}
+        return self._state in {State.BODY, State.UPGRADED}
 
     def answered(self, *, may_go_on: bool) -> None:
         """The handler's answer was written.
@@ -197,13 +176,13 @@ class AdminConnection(asyncio.Protocol):
             may_go_on: whether another request may follow.
         """
         match self._state:
-            case _State.CALLER:
+            case State.CALLER:
                 self._shared.places.rest(self)
-            case _State.ANSWERING if may_go_on:
+            case State.ANSWERING if may_go_on:
                 self._finish()
-            case _State.ANSWERING | _State.UPGRADED:
+            case State.ANSWERING | State.UPGRADED:
                 # aiohttp closes it. A body's rest it takes before, in the time that is left.
-                self._state = _State.CLOSING
+                self._state = State.CLOSING
                 self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
 
     # --- Beginning ----------------------------------------------------------------------------------------------------
@@ -219,16 +198,20 @@ class AdminConnection(asyncio.Protocol):
             self.abort()
             return
         self._loop.remove_reader(self._socket.fileno())
-        self._state = _State.OPENING
+        self._state = State.OPENING
         if self._shared.tls is not None:
             self._shared.pacer.ask(self, Work.OPEN_TLS)
         elif seen.startswith(HEALTH_LINES) and seen.endswith(HEAD_END):
-            self._state = _State.PROBED
+            self._state = State.PROBED
             self._shared.pacer.ask(self, Work.HEALTH)
         elif self._holds_token(seen):
             # Callers wait for no stranger, and from now on make room for none.
             self._make_caller()
             self.take_turn()
+        elif HEAD_END in seen:
+            # Nothing is opened for a request whose turn does not come: in a crowd, most make room for others before.
+            self._turn_for = self._work_of(path_of(seen))
+            self._shared.pacer.ask(self, self._turn_for)
         else:
             self._shared.pacer.ask(self, Work.OPEN)
 
@@ -261,7 +244,7 @@ class AdminConnection(asyncio.Protocol):
             if not head.authorization and data.count(HEAD_END) == 1:
                 page = self._page(head)
         if page is None:
-            self._state = _State.OPENING
+            self._state = State.OPENING
             self._shared.pacer.queue(self, Work.OPEN)
             return
         with suppress(OSError):
@@ -296,17 +279,17 @@ class AdminConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See ``asyncio.Protocol``."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._state is _State.OVER:
+        if self._state is State.OVER:
             self._transport.abort()
             return
         # Whoever has not taken all of an answer is to be noticed. Not at 0: with TLS, asyncio then pauses for nothing.
         self._transport.set_write_buffer_limits(high=1, low=0)
         self._shared.transports[transport] = self
-        self._state = _State.READING
+        self._state = State.READING
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``asyncio.Protocol``."""
-        self._state = _State.OVER
+        self._state = State.OVER
         self._leave()
         if self._transport is not None:
             self._shared.transports.pop(self._transport, None)
@@ -320,35 +303,47 @@ class AdminConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""
         match self._state:
-            case _State.CALLER:
+            case State.CALLER:
                 cast("asyncio.Protocol", self._inner).data_received(data)
-            case _State.BODY:
+            case State.BODY:
                 self._pass_body(data)
-            case _State.READING:
+            case State.READING:
                 self._buffer += data
                 self._read_on(in_turn=False)
-            case _State.ASKED | _State.ANSWERING | _State.UPGRADED:
+            case State.ASKED | State.ANSWERING | State.UPGRADED:
                 self._buffer += data
                 self._hold()
                 self._pause()
-                if self._state is _State.UPGRADED:
+                if self._state is State.UPGRADED:
                     self._shared.pacer.queue(self, Work.READ)
 
     def eof_received(self) -> bool:
         """See ``asyncio.Protocol``; who says nothing more may still be told the answer."""
-        if self._state is _State.CALLER or self._state is _State.UPGRADED:
+        if self._state is State.CALLER or self._state is State.UPGRADED:
             return bool(cast("asyncio.Protocol", self._inner).eof_received())
         self._finished = True
-        return self._shared.tls is None and self._state in {_State.ASKED, _State.ANSWERING, _State.BODY}
+        return self._shared.tls is None and self._state in {State.ASKED, State.ANSWERING, State.BODY}
 
     def _read_on(self, *, in_turn: bool) -> None:
         """Look at what has come. If no request is there yet, read more: at once, or in a turn of its own."""
-        begun = self._shared.pacer.now()
+        begun, is_further = self._shared.pacer.now(), in_turn and self._is_kept_alive
         found = self._look()
-        self._shared.pacer.charge(Work.READ, begun)
+        if not in_turn:
+            self._shared.pacer.charge(Work.READ, begun)
         if found is not None:
-            self._serve(*found)
-        elif self._state is _State.READING:
+            had_turn, self._turn_for = self._turn_for is not None, None
+            work = self._take_request(*found)
+            if work is None:
+                return
+            if is_further:
+                self._answer()
+            elif had_turn:
+                begun = self._shared.pacer.now()
+                self._answer()
+                self._shared.pacer.charge(work, begun)
+            else:
+                self._shared.pacer.ask(self, work)
+        elif self._state is State.READING:
             if in_turn or self._shared.pacer.is_free():
                 self._resume()
             else:
@@ -384,38 +379,42 @@ class AdminConnection(asyncio.Protocol):
             self._complain(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
             return None
 
-    def _serve(self, head: RequestHead, data: bytes) -> None:
+    def _take_request(self, head: RequestHead, data: bytes) -> Work | None:
+        """Tell what a request wants of the time of strangers; None if it is that of a caller, who is served at once."""
         places = self._shared.places
         places.begin(self)
         self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
-        self._asked = (head, data)
         if self._is_callers(head):
-            self._asked = None
-            inner = self._aiohttp()
-            inner.data_received(data)
+            self._aiohttp().data_received(data)
             self.promote()
-            return
-        self._state = _State.ASKED
+            return None
+        self._asked = (head, data)
+        self._state = State.ASKED
         self._hold(len(data))
-        work, _ = self._shared.pages.pages.get(head.path, (Work.OTHER, None))
-        self._shared.pacer.ask(self, work)
+        return self._work_of(head.path)
+
+    def _work_of(self, path: bytes) -> Work:
+        return self._shared.pages.pages.get(path, (Work.OTHER, None))[0]
 
     # --- Turns --------------------------------------------------------------------------------------------------------
 
-    def take_turn(self) -> None:
+    def take_turn(self) -> int:
         """See ``Paced``."""
         match self._state:
-            case _State.PROBED:
+            case State.PROBED:
                 self._answer_probe()
-            case _State.OPENING:
+            case State.OPENING:
+                if self._turn_for is not None:
+                    self._shared.pacer.charge(Work.OPEN, self._shared.pacer.now())
                 self._opening = self._loop.create_task(self._open(), name="open-admin-connection")
                 self._opening.add_done_callback(self._opened)
-            case _State.READING:
+            case State.READING:
                 self._read_on(in_turn=True)
-            case _State.ASKED:
+            case State.ASKED:
                 self._answer()
-            case _State.UPGRADED:
+            case State.UPGRADED:
                 self._pass_slice()
+        return 1
 
     def _answer(self) -> None:
         asked, self._asked = self._asked, None
@@ -427,7 +426,7 @@ class AdminConnection(asyncio.Protocol):
         if page is None:
             self._give_to_aiohttp(head, data)
             return
-        self._state = _State.ANSWERING
+        self._state = State.ANSWERING
         # A health check is answered once for each connection, so that of many the newest can be answered first.
         keep_alive = head.keeps_alive and not self._finished and head.path not in HEALTH_PATHS
         answer = page.response(with_body=head.method != b"HEAD", keep_alive=keep_alive, said_so=head.version != "1.1")
@@ -453,16 +452,16 @@ class AdminConnection(asyncio.Protocol):
         self._hold()
         self._passed = 0
         if head.upgrade:
-            self._state = _State.UPGRADED
+            self._state = State.UPGRADED
             self._wait(UPGRADE_SECONDS, AdminRefusal.SLOW)
             self._resume()
         elif head.has_body:
-            self._state = _State.BODY
+            self._state = State.BODY
             self._resume()
         else:
-            self._state = _State.ANSWERING
+            self._state = State.ANSWERING
         inner.data_received(data)
-        if self._state is _State.BODY:
+        if self._state is State.BODY:
             rest, self._buffer = bytes(self._buffer), bytearray()
             self._hold()
             self._pass_body(rest)
@@ -529,7 +528,7 @@ class AdminConnection(asyncio.Protocol):
         if self._finished:
             self._close()
             return
-        self._state = _State.READING
+        self._state = State.READING
         self._shared.places.rest(self)
         if self._shared.tls is None:
             self._hold()
@@ -537,14 +536,14 @@ class AdminConnection(asyncio.Protocol):
         self._is_kept_alive = True
         self._wait(KEEP_ALIVE_SECONDS, None)
         if self._buffer:
-            # Not at once: who has sent many requests together has one answered at a time, like anybody else.
+            # Not at once: who has sent many requests together has one answered at a time, after those of others.
             self._pause()
-            self._shared.pacer.queue(self, Work.READ)
+            self._shared.pacer.queue(self, Work.FURTHER)
         else:
             self._resume()
 
     def _close(self) -> None:
-        self._state = _State.CLOSING
+        self._state = State.CLOSING
         self._shared.places.rest(self)
         self._wait(CLOSE_SECONDS if not self._stuck else ANSWER_SECONDS, AdminRefusal.SLOW if self._stuck else None)
         if self._transport is not None:
@@ -578,7 +577,7 @@ class AdminConnection(asyncio.Protocol):
         self._timer = None
         if reason is not None:
             self.refuse(reason)
-        elif self._state is _State.CLOSING:
+        elif self._state is State.CLOSING:
             self.abort()
         else:
             self._close()

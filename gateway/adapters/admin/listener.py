@@ -22,12 +22,14 @@ from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import AdminRefusal
 from gateway.ports import EventLog, Metrics
 
-BACKLOG: Final = 1024
-"""Connections that the kernel may hold while others are accepted. They wait for a third of a second then, as 3,000 are
-accepted in a second at least; HAProxy waits for a second for the answer to a health check."""
+BACKLOG: Final = 4096
+"""Connections that the kernel may hold while others are accepted; it holds no more than ``net.core.somaxconn``. Beside
+a crowd that wants pages some 5,000 are accepted in a second, so the last of them waits for less than the second that
+HAProxy gives a health check. Whoever finds no room here is only tried again by its kernel after a second."""
 
 ACCEPTED_AT_ONCE: Final = 16
-"""Connections accepted before the rest of the node gets its turn: less than a millisecond of work."""
+"""Connections accepted in one go: less than a millisecond of work. Then whatever else strangers want has its turn, if
+it has had less of the time."""
 
 ACCEPT_PAUSE: Final = 0.05
 """Seconds before accepting is tried again after the system had no descriptor left for a connection."""
@@ -136,11 +138,9 @@ class AdminListener:
 
     # --- Accepting ----------------------------------------------------------------------------------------------------
 
-    def take_turn(self) -> None:
-        """See ``Paced``: accept again."""
-        for listener in self._listeners:
-            self._watch(listener)
-            self.pacer.charge(Work.ACCEPT, self.pacer.now(), times=self._accept(listener))
+    def take_turn(self) -> int:
+        """See ``Paced``: accept some; as long as there are more, go on in a turn of its own."""
+        return sum(map(self._accept, self._listeners))
 
     def _watch(self, listener: socket.socket) -> None:
         if listener in self._listeners and listener not in self._watched:
@@ -156,10 +156,7 @@ class AdminListener:
         if not self.pacer.is_free():
             # They wait in the kernel, each in its turn.
             self._unwatch(listener)
-            self.pacer.queue(self, Work.ACCEPT)
-            return
-        begun = self.pacer.now()
-        self.pacer.charge(Work.ACCEPT, begun, times=self._accept(listener))
+        self.pacer.ask(self, Work.ACCEPT)
 
     def _accept(self, listener: socket.socket) -> int:
         accepted = 0
@@ -169,9 +166,14 @@ class AdminListener:
                 accepted += 1
                 self._begin(connection, str(peer[0]))
         except (BlockingIOError, ConnectionAbortedError):
-            pass  # there are no more, or the loop tells of them
+            self._watch(listener)  # there are no more, or the loop tells of them
         except OSError as error:
             self._cannot_accept(listener, error)
+        else:
+            # There may be more. To wait until the loop tells of them would be one portion in each turn of the loop,
+            # however much of the turn is left, while others go on with what they have sent together.
+            self._unwatch(listener)
+            self.pacer.queue(self, Work.ACCEPT)
         return accepted
 
     def _begin(self, accepted: socket.socket, address: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -15,6 +16,8 @@ import pytest
 import uvloop
 
 from gateway.adapters.admin import AdminServer, connection, listener, patience, places
+from gateway.adapters.admin.listener import ACCEPTED_AT_ONCE
+from gateway.adapters.admin.pacing import Pacer, Work
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.tls import ServerTls
 from gateway.catalogue import log_events as events
@@ -198,6 +201,71 @@ async def test_whatever_a_crowd_does_health_metrics_and_administrators_are_answe
         assert site.listener.places.held_bytes <= places.STRANGERS_BYTES + BODY_BYTES + 1024
     keeper.close()
     await eventually(lambda: site.strangers == 0)
+
+
+class Counted(Pacer):
+    """Counts turns of the loop, and work; knows no time but the constants, and never has too little of it.
+
+    So it is as on a machine so busy that the node does not get the share of time that strangers have at most.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(share=1e6, worked=lambda: 0.0)
+        self.turns = 0
+        self.done: Counter[Work] = Counter()
+        self.at_check: tuple[int, Counter[Work]] | None = None
+        self._handle = asyncio.get_running_loop().call_soon(self._count)
+
+    def _count(self) -> None:
+        self.turns += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._count)
+
+    def charge(self, work: Work, begun: float, *, times: int = 1) -> None:
+        self.done[work] += times
+        if work is Work.HEALTH:
+            self.at_check = self.turns, self.done.copy()
+        super().charge(work, begun, times=times)
+
+    def close(self) -> None:
+        self._handle.cancel()
+        super().close()
+
+
+AHEAD = 900
+"""Connections that wait in the kernel's queue ahead of a health check: fewer than it has room for."""
+
+CHECK = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("said", [b"", MISSING * 50, METRICS * 50], ids=["nothing", "pages", "metrics"])
+async def test_a_health_check_behind_a_crowd_is_answered_in_a_few_turns(
+    monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """All of the crowd are accepted before it, and it goes before what they have sent together."""
+    monkeypatch.setattr(listener, "Pacer", Counted)
+    site = Site()
+    await site.server.start()
+    pacer = site.listener.pacer
+    assert isinstance(pacer, Counted)
+    with ExitStack() as stack:
+        # A crowd that has places, is being answered and has asked for more.
+        for _ in range(places.STRANGERS):
+            stack.enter_context(plain(site, said))
+            await asyncio.sleep(0)
+        before, turn = pacer.done.copy(), pacer.turns
+        # And one in the kernel's queue, all of it between two turns of the loop.
+        for _ in range(AHEAD):
+            stack.enter_context(plain(site, said))
+        check = stack.enter_context(plain(site, CHECK))
+        await eventually(lambda: pacer.at_check is not None)
+        assert check.recv(4096).startswith(b"HTTP/1.1 200 OK")
+
+    assert pacer.at_check is not None
+    turns, done = pacer.at_check[0] - turn, pacer.at_check[1] - before
+    assert turns <= AHEAD // ACCEPTED_AT_ONCE // 2, done
+    assert done[Work.ACCEPT] == AHEAD + 1, "each is charged once"
+    assert done[Work.OTHER] + done[Work.METRICS] <= AHEAD // 3, done
+    await site.server.close()
 
 
 async def test_whoever_was_idle_for_longest_makes_room_and_it_is_told(site: Site) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.adapters.admin.pacing import COSTS, Pacer, Work
+from gateway.adapters.admin.pacing import COSTS, TURN_SECONDS, WEIGHTS, Pacer, Work
 from tests.support.clock import VirtualClock, eventually
 
 
@@ -20,17 +20,20 @@ class Stranger:
         clock: is moved by its work.
         seconds: of each turn.
         turns: where each is written down.
+        times: how often it does in a turn what it asked for.
     """
 
-    def __init__(self, name: str, clock: VirtualClock, seconds: float, turns: list[str]) -> None:
+    def __init__(self, name: str, clock: VirtualClock, seconds: float, turns: list[str], times: int = 1) -> None:
         self.name = name
+        self.times = times
         self._clock = clock
         self._seconds = seconds
         self._turns = turns
 
-    def take_turn(self) -> None:
+    def take_turn(self) -> int:
         self._turns.append(self.name)
         self._clock.advance(self._seconds)
+        return self.times
 
 
 @pytest.fixture
@@ -63,10 +66,53 @@ async def pacer(clock: VirtualClock) -> AsyncIterator[Pacer]:
 async def test_what_there_is_time_for_is_done_at_once(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     for _ in range(3):
-        pacer.ask(Stranger("a", clock, 0.01, turns), Work.HEALTH)
+        pacer.ask(Stranger("a", clock, TURN_SECONDS / 4, turns), Work.HEALTH)
 
     assert turns == ["a"] * 3
     assert pacer.queued == 0
+
+
+async def test_what_is_done_at_once_ends_with_the_turn(clock: VirtualClock, pacer: Pacer) -> None:
+    """However much time strangers have left: they come together, and everybody else has a turn in between."""
+    turns: list[str] = []
+    for number in range(20):
+        pacer.ask(Stranger(str(number), clock, TURN_SECONDS / 4, turns), Work.OTHER)
+    at_once = len(turns)
+    assert 2 <= at_once <= 4
+
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert at_once < len(turns) <= 3 * at_once
+    await eventually(lambda: turns == [str(number) for number in range(20)])
+    pacer.ask(Stranger("later", clock, 0.0, turns), Work.OTHER)
+    await eventually(lambda: turns[-1] == "later")
+
+
+async def test_work_is_charged_once_however_it_is_told_of(clock: VirtualClock, pacer: Pacer) -> None:
+    class Reader(Stranger):
+        def take_turn(self) -> int:
+            begun = pacer.now()
+            clock.advance(0.001)
+            pacer.charge(Work.READ, begun, times=2)
+            return super().take_turn()
+
+    pacer.ask(Reader("many", clock, 0.001, [], times=16), Work.ACCEPT)
+
+    assert pacer._turn_spent == pytest.approx(0.002 + 2 * COSTS[Work.READ] + 16 * COSTS[Work.ACCEPT])
+
+
+async def test_what_is_asked_for_in_a_turn_has_one_of_its_own(clock: VirtualClock, pacer: Pacer) -> None:
+    turns: list[str] = []
+
+    class Accepting(Stranger):
+        def take_turn(self) -> int:
+            pacer.ask(Stranger("health", clock, 0.0, turns), Work.HEALTH)
+            return super().take_turn()
+
+    pacer.ask(Accepting("accept", clock, 0.0, turns), Work.ACCEPT)
+
+    assert turns == ["accept"]
+    await eventually(lambda: turns == ["accept", "health"])
 
 
 async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClock, pacer: Pacer) -> None:
@@ -93,16 +139,37 @@ async def test_a_flood_of_one_kind_does_not_hold_up_another(clock: VirtualClock,
     assert turns.index("health") - before <= 5
 
 
-async def test_kinds_share_evenly_by_time(clock: VirtualClock, pacer: Pacer) -> None:
+async def test_what_a_kind_took_while_no_other_waited_is_not_held_against_it(clock: VirtualClock, pacer: Pacer) -> None:
+    """A load balancer has asked for hours; then a crowd wants pages, and it is answered as soon as on the first day."""
+    turns: list[str] = []
+    for _ in range(50):
+        pacer.ask(Stranger("health", clock, 0.02, turns), Work.HEALTH)
+        await eventually(lambda: not pacer.queued)
+    for _ in range(500):
+        pacer.queue(Stranger("page", clock, 0.001, turns), Work.OTHER)
+    del turns[:]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert pacer.queued > 0
+    del turns[:]
+    pacer.ask(Stranger("health", clock, 0.001, turns), Work.HEALTH)
+
+    await eventually(lambda: "health" in turns)
+    assert turns.index("health") <= 5
+
+
+async def test_kinds_share_the_time_by_their_weights(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
     for _ in range(300):
         pacer.queue(Stranger("page", clock, 0.003 - COSTS[Work.OTHER], turns), Work.OTHER)
-        pacer.queue(Stranger("scrape", clock, 0.001 - COSTS[Work.METRICS], turns), Work.METRICS)
+        pacer.queue(Stranger("more", clock, 0.001 - COSTS[Work.FURTHER], turns), Work.FURTHER)
+        pacer.queue(Stranger("check", clock, 0.001 - COSTS[Work.HEALTH], turns), Work.HEALTH)
 
     await eventually(lambda: len(turns) > 200)
     found = Counter(turns[1:201])
-    assert found["scrape"] / found["page"] == pytest.approx(3, rel=0.1)
+    assert found["more"] / found["page"] == pytest.approx(3, rel=0.15)
+    assert found["check"] / found["more"] == pytest.approx(WEIGHTS[Work.HEALTH], rel=0.15)
 
 
 async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer: Pacer) -> None:
