@@ -17,7 +17,7 @@ from ssl import SSLContext
 from typing import Final, cast
 
 from gateway.adapters.admin.connection_states import State
-from gateway.adapters.admin.pacing import Pacer, Work
+from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import Page, PublicPages
 from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, path_of, read_head
@@ -106,7 +106,7 @@ class AdminConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._searched = 0
         self._asked: tuple[RequestHead, bytes] | None = None
-        self._turn_for: Work | None = None
+        self._turn_for: ServiceClass | None = None
         self._passed = 0
         self._is_written = False
         self._is_kept_alive = False
@@ -200,20 +200,20 @@ class AdminConnection(asyncio.Protocol):
         self._loop.remove_reader(self._socket.fileno())
         self._state = State.OPENING
         if self._shared.tls is not None:
-            self._shared.pacer.ask(self, Work.OPEN_TLS)
+            self._shared.pacer.ask(self, ServiceClass.OPEN_TLS)
         elif seen.startswith(HEALTH_LINES) and seen.endswith(HEAD_END):
             self._state = State.PROBED
-            self._shared.pacer.ask(self, Work.HEALTH)
+            self._shared.pacer.ask(self, ServiceClass.HEALTH)
         elif self._holds_token(seen):
             # Callers wait for no stranger, and from now on make room for none.
             self._make_caller()
             self.take_turn()
         elif HEAD_END in seen:
             # Nothing is opened for a request whose turn does not come: in a crowd, most make room for others before.
-            self._turn_for = self._work_of(path_of(seen))
+            self._turn_for = self._class_of(path_of(seen))
             self._shared.pacer.ask(self, self._turn_for)
         else:
-            self._shared.pacer.ask(self, Work.OPEN)
+            self._shared.pacer.ask(self, ServiceClass.OPEN)
 
     def _holds_token(self, seen: bytes) -> bool:
         """Tell whether a request with a valid token has come in one piece."""
@@ -223,7 +223,7 @@ class AdminConnection(asyncio.Protocol):
         with suppress(BadHead):
             known = self._is_callers(read_head(seen[: seen.find(HEAD_END) + len(HEAD_END)]))
         if not known:
-            self._shared.pacer.charge(Work.READ, begun)
+            self._shared.pacer.charge(ServiceClass.READ, begun)
         return known
 
     def _is_callers(self, head: RequestHead) -> bool:
@@ -245,7 +245,7 @@ class AdminConnection(asyncio.Protocol):
                 page = self._page(head)
         if page is None:
             self._state = State.OPENING
-            self._shared.pacer.queue(self, Work.OPEN)
+            self._shared.pacer.queue(self, ServiceClass.OPEN)
             return
         with suppress(OSError):
             # A kernel that has taken nothing of this connection yet has room for it.
@@ -315,7 +315,7 @@ class AdminConnection(asyncio.Protocol):
                 self._hold()
                 self._pause()
                 if self._state is State.UPGRADED:
-                    self._shared.pacer.queue(self, Work.READ)
+                    self._shared.pacer.queue(self, ServiceClass.READ)
 
     def eof_received(self) -> bool:
         """See ``asyncio.Protocol``; who says nothing more may still be told the answer."""
@@ -329,26 +329,26 @@ class AdminConnection(asyncio.Protocol):
         begun, is_further = self._shared.pacer.now(), in_turn and self._is_kept_alive
         found = self._look()
         if not in_turn:
-            self._shared.pacer.charge(Work.READ, begun)
+            self._shared.pacer.charge(ServiceClass.READ, begun)
         if found is not None:
             had_turn, self._turn_for = self._turn_for is not None, None
-            work = self._take_request(*found)
-            if work is None:
+            service = self._take_request(*found)
+            if service is None:
                 return
             if is_further:
                 self._answer()
             elif had_turn:
                 begun = self._shared.pacer.now()
                 self._answer()
-                self._shared.pacer.charge(work, begun)
+                self._shared.pacer.charge(service, begun)
             else:
-                self._shared.pacer.ask(self, work)
+                self._shared.pacer.ask(self, service)
         elif self._state is State.READING:
             if in_turn or self._shared.pacer.is_free():
                 self._resume()
             else:
                 self._pause()
-                self._shared.pacer.queue(self, Work.READ)
+                self._shared.pacer.queue(self, ServiceClass.READ)
 
     def _look(self) -> tuple[RequestHead, bytes] | None:
         """See whether the head of a request is there."""
@@ -379,7 +379,7 @@ class AdminConnection(asyncio.Protocol):
             self._complain(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
             return None
 
-    def _take_request(self, head: RequestHead, data: bytes) -> Work | None:
+    def _take_request(self, head: RequestHead, data: bytes) -> ServiceClass | None:
         """Tell what a request wants of the time of strangers; None if it is that of a caller, who is served at once."""
         places = self._shared.places
         places.begin(self)
@@ -391,10 +391,10 @@ class AdminConnection(asyncio.Protocol):
         self._asked = (head, data)
         self._state = State.ASKED
         self._hold(len(data))
-        return self._work_of(head.path)
+        return self._class_of(head.path)
 
-    def _work_of(self, path: bytes) -> Work:
-        return self._shared.pages.pages.get(path, (Work.OTHER, None))[0]
+    def _class_of(self, path: bytes) -> ServiceClass:
+        return self._shared.pages.pages.get(path, (ServiceClass.OTHER, None))[0]
 
     # --- Turns --------------------------------------------------------------------------------------------------------
 
@@ -405,7 +405,7 @@ class AdminConnection(asyncio.Protocol):
                 self._answer_probe()
             case State.OPENING:
                 if self._turn_for is not None:
-                    self._shared.pacer.charge(Work.OPEN, self._shared.pacer.now())
+                    self._shared.pacer.charge(ServiceClass.OPEN, self._shared.pacer.now())
                 self._opening = self._loop.create_task(self._open(), name="open-admin-connection")
                 self._opening.add_done_callback(self._opened)
             case State.READING:
@@ -439,7 +439,7 @@ class AdminConnection(asyncio.Protocol):
 
     def _page(self, head: RequestHead) -> Page | None:
         """Make the answer, if it is made here; what goes wrong with it is told and logged by the other way."""
-        _, make = self._shared.pages.pages.get(head.path, (Work.OTHER, None))
+        _, make = self._shared.pages.pages.get(head.path, (ServiceClass.OTHER, None))
         if make is None or head.method not in {b"GET", b"HEAD"} or head.has_body:
             return None
         try:
@@ -484,7 +484,7 @@ class AdminConnection(asyncio.Protocol):
         if self._inner is not None:
             self._inner.data_received(data)
         if self._buffer:
-            self._shared.pacer.queue(self, Work.READ)
+            self._shared.pacer.queue(self, ServiceClass.READ)
         else:
             self._resume()
 
@@ -538,7 +538,7 @@ class AdminConnection(asyncio.Protocol):
         if self._buffer:
             # Not at once: who has sent many requests together has one answered at a time, after those of others.
             self._pause()
-            self._shared.pacer.queue(self, Work.FURTHER)
+            self._shared.pacer.queue(self, ServiceClass.FURTHER)
         else:
             self._resume()
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.adapters.admin.connection import AdminConnection, Shared
-from gateway.adapters.admin.pacing import Pacer, Work
+from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import PublicPages
 from gateway.catalogue import log_events as events
@@ -156,7 +156,7 @@ class AdminListener:
         if not self.pacer.is_free():
             # They wait in the kernel, each in its turn.
             self._unwatch(listener)
-        self.pacer.ask(self, Work.ACCEPT)
+        self.pacer.ask(self, ServiceClass.ACCEPT)
 
     def _accept(self, listener: socket.socket) -> int:
         accepted = 0
@@ -173,7 +173,7 @@ class AdminListener:
             # There may be more. To wait until the loop tells of them would be one portion in each turn of the loop,
             # however much of the turn is left, while others go on with what they have sent together.
             self._unwatch(listener)
-            self.pacer.queue(self, Work.ACCEPT)
+            self.pacer.queue(self, ServiceClass.ACCEPT)
         return accepted
 
     def _begin(self, accepted: socket.socket, address: str) -> None:

@@ -23,8 +23,8 @@ TURN_SECONDS: Final = 0.003
 time on the wall: on a busy machine little is done in that, and what aiohttp does for a request comes after it."""
 
 
-class Work(Enum):
-    """What strangers want."""
+class ServiceClass(Enum):
+    """What strangers want; each kind has a queue and a weight of its own."""
 
     ACCEPT = auto()
     """To be accepted, one after another as they came."""
@@ -45,23 +45,23 @@ class Work(Enum):
 
 
 COSTS: Final = {
-    Work.ACCEPT: 20e-6,
-    Work.OPEN: 60e-6,
-    Work.OPEN_TLS: 1.5e-3,
-    Work.READ: 20e-6,
-    Work.HEALTH: 30e-6,
-    Work.METRICS: 50e-6,
-    Work.OTHER: 300e-6,
-    Work.FURTHER: 320e-6,
+    ServiceClass.ACCEPT: 20e-6,
+    ServiceClass.OPEN: 60e-6,
+    ServiceClass.OPEN_TLS: 1.5e-3,
+    ServiceClass.READ: 20e-6,
+    ServiceClass.HEALTH: 30e-6,
+    ServiceClass.METRICS: 50e-6,
+    ServiceClass.OTHER: 300e-6,
+    ServiceClass.FURTHER: 320e-6,
 }
 """Seconds that each takes besides what can be measured here, which is the loop's own part: waiting for a descriptor,
 reading and writing, making and ending a task. Estimated on the high side."""
 
-WEIGHTS: Final = {Work.ACCEPT: 4.0, Work.HEALTH: 4.0, Work.METRICS: 2.0}
-"""Kinds that get so many times the time of another. Nobody is answered who is not accepted, and the queue of the kernel
-knows no order but that of arrival. What a crowd asks for, and asks for again, gets the smallest part."""
+WEIGHTS: Final = {ServiceClass.ACCEPT: 4.0, ServiceClass.HEALTH: 4.0, ServiceClass.METRICS: 2.0}
+"""Classes that get so many times the time of another. Nobody is answered who is not accepted, and the queue of the
+kernel knows no order but that of arrival. What a crowd asks for, and asks for again, gets the smallest part."""
 
-NEWEST_FIRST: Final = frozenset({Work.OPEN, Work.OPEN_TLS, Work.HEALTH})
+NEWEST_FIRST: Final = frozenset({ServiceClass.OPEN, ServiceClass.OPEN_TLS, ServiceClass.HEALTH})
 """Where the newest comes first. In a flood more connections begin than can be opened in useful time; whoever began one
 in earnest has just come, and those that the newest keep waiting are closed in time. Nobody comes to these twice with
 one connection."""
@@ -81,9 +81,9 @@ class Paced(Protocol):
 class Pacer:
     """Lets strangers have their turns, in a bounded share of the time.
 
-    Whatever is asked for while there is time left is done at once, as far as a turn goes. Else it queues, each kind of
-    work by itself, and the kinds share the time by their weights: floods of one kind hold up that kind alone. That is
-    start-time fair queueing (Goyal, Vin, Cheng 1996): a kind that begins to wait is as far as the one served last.
+    Whatever is asked for while there is time left is done at once, as far as a turn goes. Else it queues, each
+    class by itself, and the classes share the time by their weights: floods of one hold up that one alone. That is
+    start-time fair queueing (Goyal, Vin, Cheng 1996): a class that begins to wait is as far as the one served last.
 
     Args:
         share: of the time.
@@ -106,8 +106,10 @@ class Pacer:
         self._clock = clock
         self._worked = worked
         self._later = later or asyncio.get_running_loop().call_later
-        self._queues: dict[Work, OrderedDict[Paced, None]] = {work: OrderedDict() for work in Work}
-        self._spent = dict.fromkeys(Work, 0.0)
+        self._queues: dict[ServiceClass, OrderedDict[Paced, None]] = {
+            service: OrderedDict() for service in ServiceClass
+        }
+        self._spent = dict.fromkeys(ServiceClass, 0.0)
         self._virtual_time = 0.0
         self._free_at = clock()
         self._turn_spent = 0.0
@@ -126,21 +128,21 @@ class Pacer:
             return False
         return self._turn_spent < TURN_SECONDS and self._clock() >= self._free_at
 
-    def ask(self, who: Paced, work: Work) -> None:
-        """Have *who* take its turn: at once, or when there is time. Nobody queues twice for the same work."""
+    def ask(self, who: Paced, service: ServiceClass) -> None:
+        """Have *who* take its turn: at once, or when there is time. Nobody queues twice for the same."""
         if self.is_free():
-            self._work(who, work)
+            self._work(who, service)
         else:
-            self.queue(who, work)
+            self.queue(who, service)
 
-    def queue(self, who: Paced, work: Work) -> None:
+    def queue(self, who: Paced, service: ServiceClass) -> None:
         """Have *who* take its turn later, behind those who have asked already."""
         if self._closed:
             return
-        queue = self._queues[work]
+        queue = self._queues[service]
         if not queue:
-            # Time that a kind of work did not take is not kept for it: it must not hold up all others with it.
-            self._spent[work] = max(self._spent[work], self._virtual_time)
+            # Time that a class did not take is not kept for it: it must not hold up all others with it.
+            self._spent[service] = max(self._spent[service], self._virtual_time)
         queue[who] = None
         self._schedule()
 
@@ -149,21 +151,21 @@ class Pacer:
         for queue in self._queues.values():
             queue.pop(who, None)
 
-    def charge(self, work: Work, begun: float, *, times: int = 1) -> None:
+    def charge(self, service: ServiceClass, begun: float, *, times: int = 1) -> None:
         """Tell of work that was done outside a turn; within one, its time is measured with the turn.
 
         Args:
-            work: what it was.
+            service: what was done.
             begun: when, as ``now`` told.
             times: how often it was done since.
         """
         now = self._clock()
         measured = 0.0 if self._is_working else self._worked() - begun
-        seconds = measured + COSTS[work] * times
-        self._spent[work] += seconds / WEIGHTS.get(work, 1.0)
+        seconds = measured + COSTS[service] * times
+        self._spent[service] += seconds / WEIGHTS.get(service, 1.0)
         if not any(self._queues.values()):
-            # What a kind took while no other waited is not held against it either.
-            self._virtual_time = max(self._virtual_time, self._spent[work])
+            # What a class took while no other waited is not held against it either.
+            self._virtual_time = max(self._virtual_time, self._spent[service])
         self._free_at = now + self._bucket.charge(now, seconds)
         self._turn_spent += seconds
         if self._turn_spent >= TURN_SECONDS:
@@ -183,14 +185,14 @@ class Pacer:
             self._timer.cancel()
             self._timer = None
 
-    def _work(self, who: Paced, work: Work) -> None:
+    def _work(self, who: Paced, service: ServiceClass) -> None:
         begun, times = self._worked(), 1
         self._is_working = True  # what is asked for meanwhile is no part of this work, and is charged by itself
         try:
             times = who.take_turn()
         finally:
             self._is_working = False
-            self.charge(work, begun, times=times)
+            self.charge(service, begun, times=times)
 
     def _schedule(self) -> None:
         if self._timer is None and not self._closed:
@@ -200,13 +202,13 @@ class Pacer:
     def _turns(self) -> None:
         self._turn_spent = 0.0
         while self._turn_spent < TURN_SECONDS and self._clock() >= self._free_at:
-            waiting = [work for work, queue in self._queues.items() if queue]
+            waiting = [service for service, queue in self._queues.items() if queue]
             if not waiting:
                 break
-            work = min(waiting, key=self._spent.__getitem__)
-            self._virtual_time = max(self._virtual_time, self._spent[work])
-            who, _ = self._queues[work].popitem(last=work in NEWEST_FIRST)
-            self._work(who, work)
+            service = min(waiting, key=self._spent.__getitem__)
+            self._virtual_time = max(self._virtual_time, self._spent[service])
+            who, _ = self._queues[service].popitem(last=service in NEWEST_FIRST)
+            self._work(who, service)
         self._timer = None
         if any(self._queues.values()) or self._turn_spent >= TURN_SECONDS:
             self._schedule()

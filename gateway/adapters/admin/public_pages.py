@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from gateway.adapters.admin.pacing import Work
+from gateway.adapters.admin.pacing import ServiceClass
 from gateway.adapters.admin.problems import HEADERS
 from gateway.core.rates import TokenBucket
 
@@ -88,10 +88,10 @@ class PublicPages:
         self._clock = clock
         self._renderings = TokenBucket(RENDERINGS_PER_SECOND, RENDERINGS_AT_ONCE)
         self._rendered: bytes | None = None
-        self.pages: Final[Mapping[bytes, tuple[Work, Callable[[], Page]]]] = {
-            b"/healthz": (Work.HEALTH, self.healthz),
-            b"/readyz": (Work.HEALTH, self.readyz),
-            b"/metrics": (Work.METRICS, self.metrics),
+        self.pages: Final[Mapping[bytes, tuple[ServiceClass, Callable[[], Page]]]] = {
+            b"/healthz": (ServiceClass.HEALTH, self.healthz),
+            b"/readyz": (ServiceClass.HEALTH, self.readyz),
+            b"/metrics": (ServiceClass.METRICS, self.metrics),
         }
 
     def healthz(self) -> Page:

@@ -16,7 +16,7 @@ from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.connections import Connection, TlsConnection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
 from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.turns import PacedReader, Share, Turns
+from gateway.adapters.websocket.read_scheduling import PacedReader, ReadScheduler, Share
 from gateway.adapters.websocket.upgrade import Refusal, Request, accept, comes_back, refusal_of
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -94,7 +94,7 @@ class WebSocketServer:
         self._tls = tls
         self._origins = frozenset(origins)
         self._addresses = ClientAddresses(trusted_proxies)
-        self._turns: Turns | None = None
+        self._scheduler: ReadScheduler | None = None
         self._listeners: dict[socket.socket, PacedReader] = {}
         self._told: dict[LogEvent, float] = {}
         self._requests = PendingRequests(most_requests)
@@ -119,7 +119,7 @@ class WebSocketServer:
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        turns = self._turns = Turns(
+        scheduler = self._scheduler = ReadScheduler(
             is_paced=self._admission.is_paced,
             deferred=lambda share: self._metrics.add(catalogue.READING_DEFERRED, label=share),
         )
@@ -128,7 +128,10 @@ class WebSocketServer:
                 # A name may have several addresses; a port that the system has chosen for the first is that of all.
                 listener = _listen(family, (address[0], self.port, *address[2:]))
                 self._listeners[listener] = PacedReader(
-                    turns.strangers, listener.fileno(), LISTENER, partial(self._accept, listener, turns.strangers)
+                    scheduler.strangers,
+                    listener.fileno(),
+                    LISTENER,
+                    partial(self._accept, listener, scheduler.strangers),
                 )
         except OSError:
             self._stop_listening()
@@ -155,8 +158,8 @@ class WebSocketServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=SHUTDOWN_TIMEOUT)
-        if self._turns is not None:
-            self._turns.close()
+        if self._scheduler is not None:
+            self._scheduler.close()
 
     # --- Connections --------------------------------------------------------------------------------------------------
 
@@ -269,13 +272,13 @@ class WebSocketServer:
             self._admission.withdraw(asking)
 
     def _link(self, kind: type[WebSocketLink], connection: Connection, asking: Asking) -> WebSocketLink:
-        if self._turns is None:
+        if self._scheduler is None:
             raise AssertionError("nobody is accepted before there are turns")
         return kind(
             connection,
             asking.address,
             reading=asking.reading,
-            sessions=self._turns.sessions,
+            sessions=self._scheduler.sessions,
             message_bytes=self._message_bytes,
             violated=self._violated,
             slowed=self._slowed,

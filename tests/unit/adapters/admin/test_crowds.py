@@ -17,7 +17,7 @@ import uvloop
 
 from gateway.adapters.admin import AdminServer, connection, listener, patience, places
 from gateway.adapters.admin.listener import ACCEPTED_AT_ONCE
-from gateway.adapters.admin.pacing import Pacer, Work
+from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.tls import ServerTls
 from gateway.catalogue import log_events as events
@@ -212,19 +212,19 @@ class Counted(Pacer):
     def __init__(self) -> None:
         super().__init__(share=1e6, worked=lambda: 0.0)
         self.turns = 0
-        self.done: Counter[Work] = Counter()
-        self.at_check: tuple[int, Counter[Work]] | None = None
+        self.done: Counter[ServiceClass] = Counter()
+        self.at_check: tuple[int, Counter[ServiceClass]] | None = None
         self._handle = asyncio.get_running_loop().call_soon(self._count)
 
     def _count(self) -> None:
         self.turns += 1
         self._handle = asyncio.get_running_loop().call_soon(self._count)
 
-    def charge(self, work: Work, begun: float, *, times: int = 1) -> None:
-        self.done[work] += times
-        if work is Work.HEALTH:
+    def charge(self, service: ServiceClass, begun: float, *, times: int = 1) -> None:
+        self.done[service] += times
+        if service is ServiceClass.HEALTH:
             self.at_check = self.turns, self.done.copy()
-        super().charge(work, begun, times=times)
+        super().charge(service, begun, times=times)
 
     def close(self) -> None:
         self._handle.cancel()
@@ -263,8 +263,8 @@ async def test_a_health_check_behind_a_crowd_is_answered_in_a_few_turns(
     assert pacer.at_check is not None
     turns, done = pacer.at_check[0] - turn, pacer.at_check[1] - before
     assert turns <= AHEAD // ACCEPTED_AT_ONCE // 2, done
-    assert done[Work.ACCEPT] == AHEAD + 1, "each is charged once"
-    assert done[Work.OTHER] + done[Work.METRICS] <= AHEAD // 3, done
+    assert done[ServiceClass.ACCEPT] == AHEAD + 1, "each is charged once"
+    assert done[ServiceClass.OTHER] + done[ServiceClass.METRICS] <= AHEAD // 3, done
     await site.server.close()
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.adapters.admin.pacing import COSTS, TURN_SECONDS, WEIGHTS, Pacer, Work
+from gateway.adapters.admin.pacing import COSTS, TURN_SECONDS, WEIGHTS, Pacer, ServiceClass
 from tests.support.clock import VirtualClock, eventually
 
 
@@ -66,7 +66,7 @@ async def pacer(clock: VirtualClock) -> AsyncIterator[Pacer]:
 async def test_what_there_is_time_for_is_done_at_once(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     for _ in range(3):
-        pacer.ask(Stranger("a", clock, TURN_SECONDS / 4, turns), Work.HEALTH)
+        pacer.ask(Stranger("a", clock, TURN_SECONDS / 4, turns), ServiceClass.HEALTH)
 
     assert turns == ["a"] * 3
     assert pacer.queued == 0
@@ -76,7 +76,7 @@ async def test_what_is_done_at_once_ends_with_the_turn(clock: VirtualClock, pace
     """However much time strangers have left: they come together, and everybody else has a turn in between."""
     turns: list[str] = []
     for number in range(20):
-        pacer.ask(Stranger(str(number), clock, TURN_SECONDS / 4, turns), Work.OTHER)
+        pacer.ask(Stranger(str(number), clock, TURN_SECONDS / 4, turns), ServiceClass.OTHER)
     at_once = len(turns)
     assert 2 <= at_once <= 4
 
@@ -84,7 +84,7 @@ async def test_what_is_done_at_once_ends_with_the_turn(clock: VirtualClock, pace
     await asyncio.sleep(0)
     assert at_once < len(turns) <= 3 * at_once
     await eventually(lambda: turns == [str(number) for number in range(20)])
-    pacer.ask(Stranger("later", clock, 0.0, turns), Work.OTHER)
+    pacer.ask(Stranger("later", clock, 0.0, turns), ServiceClass.OTHER)
     await eventually(lambda: turns[-1] == "later")
 
 
@@ -93,12 +93,12 @@ async def test_work_is_charged_once_however_it_is_told_of(clock: VirtualClock, p
         def take_turn(self) -> int:
             begun = pacer.now()
             clock.advance(0.001)
-            pacer.charge(Work.READ, begun, times=2)
+            pacer.charge(ServiceClass.READ, begun, times=2)
             return super().take_turn()
 
-    pacer.ask(Reader("many", clock, 0.001, [], times=16), Work.ACCEPT)
+    pacer.ask(Reader("many", clock, 0.001, [], times=16), ServiceClass.ACCEPT)
 
-    assert pacer._turn_spent == pytest.approx(0.002 + 2 * COSTS[Work.READ] + 16 * COSTS[Work.ACCEPT])
+    assert pacer._turn_spent == pytest.approx(0.002 + 2 * COSTS[ServiceClass.READ] + 16 * COSTS[ServiceClass.ACCEPT])
 
 
 async def test_what_is_asked_for_in_a_turn_has_one_of_its_own(clock: VirtualClock, pacer: Pacer) -> None:
@@ -106,10 +106,10 @@ async def test_what_is_asked_for_in_a_turn_has_one_of_its_own(clock: VirtualCloc
 
     class Accepting(Stranger):
         def take_turn(self) -> int:
-            pacer.ask(Stranger("health", clock, 0.0, turns), Work.HEALTH)
+            pacer.ask(Stranger("health", clock, 0.0, turns), ServiceClass.HEALTH)
             return super().take_turn()
 
-    pacer.ask(Accepting("accept", clock, 0.0, turns), Work.ACCEPT)
+    pacer.ask(Accepting("accept", clock, 0.0, turns), ServiceClass.ACCEPT)
 
     assert turns == ["accept"]
     await eventually(lambda: turns == ["accept", "health"])
@@ -119,21 +119,21 @@ async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClo
     turns: list[str] = []
     begun = clock()
     for number in range(1000):
-        pacer.ask(Stranger(str(number), clock, 0.001, turns), Work.METRICS)
+        pacer.ask(Stranger(str(number), clock, 0.001, turns), ServiceClass.METRICS)
     assert pacer.queued > 0
 
     await eventually(lambda: len(turns) == 1000)
     assert turns == [str(number) for number in range(1000)]
-    work = 1000 * (0.001 + COSTS[Work.METRICS])
+    work = 1000 * (0.001 + COSTS[ServiceClass.METRICS])
     assert clock() - begun >= (work - 0.1) / 0.5 * 0.95
 
 
 async def test_a_flood_of_one_kind_does_not_hold_up_another(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     for _ in range(1000):
-        pacer.ask(Stranger("page", clock, 0.001, turns), Work.OTHER)
+        pacer.ask(Stranger("page", clock, 0.001, turns), ServiceClass.OTHER)
     before = len(turns)
-    pacer.ask(Stranger("health", clock, 0.0, turns), Work.HEALTH)
+    pacer.ask(Stranger("health", clock, 0.0, turns), ServiceClass.HEALTH)
 
     await eventually(lambda: "health" in turns)
     assert turns.index("health") - before <= 5
@@ -143,16 +143,16 @@ async def test_what_a_kind_took_while_no_other_waited_is_not_held_against_it(clo
     """A load balancer has asked for hours; then a crowd wants pages, and it is answered as soon as on the first day."""
     turns: list[str] = []
     for _ in range(50):
-        pacer.ask(Stranger("health", clock, 0.02, turns), Work.HEALTH)
+        pacer.ask(Stranger("health", clock, 0.02, turns), ServiceClass.HEALTH)
         await eventually(lambda: not pacer.queued)
     for _ in range(500):
-        pacer.queue(Stranger("page", clock, 0.001, turns), Work.OTHER)
+        pacer.queue(Stranger("page", clock, 0.001, turns), ServiceClass.OTHER)
     del turns[:]
     for _ in range(10):
         await asyncio.sleep(0)
     assert pacer.queued > 0
     del turns[:]
-    pacer.ask(Stranger("health", clock, 0.001, turns), Work.HEALTH)
+    pacer.ask(Stranger("health", clock, 0.001, turns), ServiceClass.HEALTH)
 
     await eventually(lambda: "health" in turns)
     assert turns.index("health") <= 5
@@ -160,23 +160,23 @@ async def test_what_a_kind_took_while_no_other_waited_is_not_held_against_it(clo
 
 async def test_kinds_share_the_time_by_their_weights(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
     for _ in range(300):
-        pacer.queue(Stranger("page", clock, 0.003 - COSTS[Work.OTHER], turns), Work.OTHER)
-        pacer.queue(Stranger("more", clock, 0.001 - COSTS[Work.FURTHER], turns), Work.FURTHER)
-        pacer.queue(Stranger("check", clock, 0.001 - COSTS[Work.HEALTH], turns), Work.HEALTH)
+        pacer.queue(Stranger("page", clock, 0.003 - COSTS[ServiceClass.OTHER], turns), ServiceClass.OTHER)
+        pacer.queue(Stranger("more", clock, 0.001 - COSTS[ServiceClass.FURTHER], turns), ServiceClass.FURTHER)
+        pacer.queue(Stranger("check", clock, 0.001 - COSTS[ServiceClass.HEALTH], turns), ServiceClass.HEALTH)
 
     await eventually(lambda: len(turns) > 200)
     found = Counter(turns[1:201])
     assert found["more"] / found["page"] == pytest.approx(3, rel=0.15)
-    assert found["check"] / found["more"] == pytest.approx(WEIGHTS[Work.HEALTH], rel=0.15)
+    assert found["check"] / found["more"] == pytest.approx(WEIGHTS[ServiceClass.HEALTH], rel=0.15)
 
 
 async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
     for name in "abc":
-        pacer.ask(Stranger(name, clock, 0.0, turns), Work.OPEN)
+        pacer.ask(Stranger(name, clock, 0.0, turns), ServiceClass.OPEN)
 
     await eventually(lambda: len(turns) == 4)
     assert turns == ["first", "c", "b", "a"]
@@ -184,10 +184,10 @@ async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer:
 
 async def test_who_is_gone_gets_no_turn(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
     gone, here = Stranger("gone", clock, 0.0, turns), Stranger("here", clock, 0.0, turns)
-    pacer.ask(gone, Work.HEALTH)
-    pacer.ask(here, Work.HEALTH)
+    pacer.ask(gone, ServiceClass.HEALTH)
+    pacer.ask(here, ServiceClass.HEALTH)
     pacer.forget(gone)
 
     await eventually(lambda: len(turns) == 2)
@@ -196,9 +196,9 @@ async def test_who_is_gone_gets_no_turn(clock: VirtualClock, pacer: Pacer) -> No
 
 async def test_everybody_else_has_a_turn_in_between(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), Work.HEALTH)
+    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
     for _ in range(100):
-        pacer.queue(Stranger("a", clock, 0.001, turns), Work.HEALTH)
+        pacer.queue(Stranger("a", clock, 0.001, turns), ServiceClass.HEALTH)
     seen: list[int] = []
     while len(turns) < 101:
         await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from websockets.frames import Frame, Opcode
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import FRAMES_AT_ONCE, Breach, FrameReader
 from gateway.adapters.websocket.link import READ_BYTES, READS_AT_ONCE, WebSocketLink
-from gateway.adapters.websocket.turns import PacedReader
+from gateway.adapters.websocket.read_scheduling import PacedReader
 from gateway.adapters.websocket.work import WorkLimits
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -204,8 +204,8 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
     floods = [await joined(port) for _ in range(40)]
     link, ear, witness = await joined(port)
     clock = MovedClock()
-    assert port.server._turns is not None
-    port.server._turns.sessions.clock = clock
+    assert port.server._scheduler is not None
+    port.server._scheduler.sessions.clock = clock
     served: list[WebSocketLink] = []
     original = WebSocketLink._take_in
 
@@ -239,7 +239,7 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
 
     assert ear.heard == numbers
     assert max(waits) <= 1, "whoever it is that floods has no more of the queue than it has"
-    assert turns.most <= ceil(port.server._turns.sessions.time / COST)
+    assert turns.most <= ceil(port.server._scheduler.sessions.time / COST)
     assert len(set(served)) == 41
     assert port.metrics.count(catalogue.READING_DEFERRED, label="sessions") > 0
 
@@ -247,7 +247,7 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
 async def test_strangers_have_a_share_of_their_own(port: Port) -> None:
     """What strangers have used up of a turn takes nothing from those who have a session."""
     _, ear, peer = await joined(port)
-    turns = port.server._turns
+    turns = port.server._scheduler
     assert turns is not None
     turns._rest = asyncio.get_running_loop().call_later(3600.0, lambda: None)
     turns.strangers.spent = turns.strangers.time
@@ -264,7 +264,7 @@ async def test_strangers_have_a_share_of_their_own(port: Port) -> None:
 
 async def test_strangers_rest_when_a_node_has_others_to_serve(port: Port) -> None:
     """All strangers together have half of its time then; by the clock here each turn takes them more than that."""
-    turns = port.server._turns
+    turns = port.server._scheduler
     assert turns is not None
     port.door.paced = True
     clock = MovedClock()

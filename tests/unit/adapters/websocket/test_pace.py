@@ -24,8 +24,10 @@ async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, mon
 
     monkeypatch.setattr(port.door, "accepted", count)
     port.door.together = 20
-    assert port.server._turns is not None
-    port.server._turns.strangers.clock = lambda: 0.0  # else a turn might end earlier, on a machine that has other work
+    assert port.server._scheduler is not None
+    port.server._scheduler.strangers.clock = lambda: (
+        0.0
+    )  # else a turn might end earlier, on a machine that has other work
     (listening,) = port.server._listeners.values()
     listening.stop()
     peers = [await port.dial() for _ in range(40)]

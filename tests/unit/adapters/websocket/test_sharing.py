@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.adapters.websocket.addresses import network_of
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.turns import FairQueue, PacedReader
+from gateway.adapters.websocket.read_scheduling import FairQueue, PacedReader
 from gateway.adapters.websocket.work import WorkBudget, WorkLimits
 
 LIMITS = WorkLimits(rate=0.1, burst=0.1, idle_rate=0.01, idle_burst=0.5)

@@ -12,7 +12,7 @@ import pytest
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.connections import TlsConnection
 from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.turns import STRANGERS_TIME
+from gateway.adapters.websocket.read_scheduling import STRANGERS_TIME
 from gateway.ports import TurnedAway
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
@@ -44,8 +44,8 @@ async def port(authority: Authority) -> AsyncIterator[SecurePort]:
 async def handshakes(port: SecurePort, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TurnCounter]:
     """Counts by the turn how many handshakes are computed, each of which takes its time by the clock."""
     counter, clock = TurnCounter(), MovedClock()
-    assert port.server._turns is not None
-    port.server._turns.strangers.clock = port.server._turns._clock = clock
+    assert port.server._scheduler is not None
+    port.server._scheduler.strangers.clock = port.server._scheduler._clock = clock
     original = TlsConnection.shake_hands
 
     def shake_hands(self: TlsConnection) -> None:

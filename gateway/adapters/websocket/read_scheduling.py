@@ -40,8 +40,8 @@ Read: TypeAlias = Callable[[], bool]
 """Reads some of what has come; returns whether there may be more, which nobody but the caller would tell of."""
 
 
-class Turns:
-    """The turns of the loop that runs, as far as the client port takes part in them.
+class ReadScheduler:
+    """Decides who is read in which turn of the loop that runs.
 
     Args:
         is_paced: whether the node has others to serve, so that strangers are bounded in their share of the time.
@@ -106,8 +106,8 @@ class Share:
         name: for those who count.
         time: seconds.
         ask: has ``begin`` called in the next turn.
-        deferred: see ``Turns``.
-        clock: see ``Turns``.
+        deferred: see ``ReadScheduler``.
+        clock: see ``ReadScheduler``.
 
     Attributes:
         clock: as given.
