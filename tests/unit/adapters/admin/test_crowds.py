@@ -24,7 +24,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
-from tests.support.times import time_limit
+from tests.support.times import PATIENCE, scaled, time_limit
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -176,7 +176,12 @@ CROWDS = {
 
 
 @pytest.mark.parametrize("said", CROWDS.values(), ids=CROWDS)
-async def test_whatever_a_crowd_does_health_metrics_and_administrators_are_answered(site: Site, said: bytes) -> None:
+async def test_whatever_a_crowd_does_health_metrics_and_administrators_are_answered(
+    site: Site, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those are tried below. Here they would only end, on a machine that has no time for the test, what it waits for.
+    for deadline in ("REQUEST_SECONDS", "ANSWER_SECONDS", "KEEP_ALIVE_SECONDS"):
+        monkeypatch.setattr(connection, deadline, scaled(PATIENCE))
     kept, keeper = await site.dial()
     assert await answer_to(kept, keeper, TOKEN) == b"HTTP/1.1 404 Not Found"
     if said.startswith(METRICS * 2):
@@ -264,7 +269,7 @@ async def test_a_health_check_behind_a_crowd_is_answered_in_a_few_turns(
     turns, done = pacer.at_check[0] - turn, pacer.at_check[1] - before
     assert turns <= AHEAD // ACCEPTED_AT_ONCE // 2, done
     assert done[ServiceClass.ACCEPT] == AHEAD + 1, "each is charged once"
-    assert done[ServiceClass.OTHER] + done[ServiceClass.METRICS] <= AHEAD // 3, done
+    assert done[ServiceClass.FURTHER] <= AHEAD // 10, done
     await site.server.close()
 
 
