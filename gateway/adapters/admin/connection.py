@@ -16,10 +16,12 @@ from http import HTTPStatus
 from ssl import SSLContext
 from typing import Final, cast
 
+from gateway.adapters.admin.accepted_socket import AcceptedSocket
 from gateway.adapters.admin.connection_states import State
 from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import Page, PublicPages
+from gateway.adapters.admin.request_buffer import HeadTooLong, RequestBuffer
 from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, path_of, read_head
 from gateway.catalogue.refusals import AdminRefusal
 
@@ -46,9 +48,6 @@ SLICE_BYTES: Final = 1024
 CLOSE_SECONDS: Final = 2.0
 """How long a connection that is closed may take for it: the last bytes of an answer, and the end of TLS."""
 
-
-PEEK_BYTES: Final = 2048
-"""A health check is shorter than that: a line, a host, and what a load balancer says of itself."""
 
 HEALTH_PATHS: Final = (b"/healthz", b"/readyz")
 """What load balancers ask for, over a connection of its own each time."""
@@ -95,7 +94,7 @@ class AdminConnection(asyncio.Protocol):
 
     def __init__(self, accepted: socket.socket, address: str, shared: Shared) -> None:
         self.address = address
-        self._socket = accepted
+        self._socket = AcceptedSocket(accepted)
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._state = State.SILENT
@@ -103,8 +102,7 @@ class AdminConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._inner: asyncio.Protocol | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._buffer = bytearray()
-        self._searched = 0
+        self._buffer = RequestBuffer()
         self._asked: tuple[RequestHead, bytes] | None = None
         self._turn_for: ServiceClass | None = None
         self._passed = 0
@@ -124,7 +122,7 @@ class AdminConnection(asyncio.Protocol):
         self._wait(REQUEST_SECONDS, AdminRefusal.SILENT)
         self._first_byte()
         if self._state is State.SILENT:
-            self._loop.add_reader(self._socket.fileno(), self._first_byte)
+            self._socket.watch(self._first_byte)
 
     def refuse(self, reason: AdminRefusal) -> None:
         """Turn it away: end it now, and have that counted."""
@@ -134,15 +132,13 @@ class AdminConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End it now."""
-        state, self._state = self._state, State.OVER
+        self._state = State.OVER
         self._leave()
         if self._transport is not None:
             self._transport.abort()
         elif self._opening is not None:
             self._opening.cancel()
         else:
-            if state is State.SILENT:
-                self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
 
     def promote(self) -> None:
@@ -153,7 +149,7 @@ class AdminConnection(asyncio.Protocol):
         self._state = State.CALLER
         self._stop_waiting()
         self._resume()
-        rest, self._buffer = bytes(self._buffer), bytearray()
+        rest = self._buffer.take_all()
         if rest and self._inner is not None:
             self._inner.data_received(rest)
 
@@ -189,15 +185,13 @@ class AdminConnection(asyncio.Protocol):
 
     def _first_byte(self) -> None:
         try:
-            seen = self._socket.recv(PEEK_BYTES, socket.MSG_PEEK)
-            if not seen:
-                raise ConnectionAbortedError
-        except BlockingIOError:
-            return
+            seen = self._socket.look()
         except OSError:
             self.abort()
             return
-        self._loop.remove_reader(self._socket.fileno())
+        if seen is None:
+            return
+        self._socket.unwatch()
         self._state = State.OPENING
         if self._shared.tls is not None:
             self._shared.pacer.ask(self, ServiceClass.OPEN_TLS)
@@ -239,7 +233,7 @@ class AdminConnection(asyncio.Protocol):
         """Answer a health check that came in one piece, by the socket alone; whatever is special about it, do not."""
         data, page = b"", None
         with suppress(BadHead, OSError):
-            data = self._socket.recv(PEEK_BYTES, socket.MSG_PEEK)
+            data = self._socket.look() or b""
             head = read_head(data)
             if not head.authorization and data.count(HEAD_END) == 1:
                 page = self._page(head)
@@ -247,25 +241,13 @@ class AdminConnection(asyncio.Protocol):
             self._state = State.OPENING
             self._shared.pacer.queue(self, ServiceClass.OPEN)
             return
-        with suppress(OSError):
-            # A kernel that has taken nothing of this connection yet has room for it.
-            self._socket.recv(len(data))
-            self._socket.send(page.response(keep_alive=False))
-            self._socket.shutdown(socket.SHUT_WR)
+        self._socket.answer(len(data), page.response(keep_alive=False))
         self.abort()
 
     async def _open(self) -> None:
-        context = None if self._shared.tls is None else self._shared.tls()
-        seconds = None if context is None else REQUEST_SECONDS
-        closing = None if context is None else CLOSE_SECONDS
+        tls = None if self._shared.tls is None else self._shared.tls()
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: self,
-                self._socket,
-                ssl=context,
-                ssl_handshake_timeout=seconds,
-                ssl_shutdown_timeout=closing,
-            )
+            await self._socket.open(self, tls, handshake_seconds=REQUEST_SECONDS, closing_seconds=CLOSE_SECONDS)
         except OSError:
             # It is gone, or it does not speak TLS.
             if self._transport is None:
@@ -308,10 +290,10 @@ class AdminConnection(asyncio.Protocol):
             case State.BODY:
                 self._pass_body(data)
             case State.READING:
-                self._buffer += data
+                self._buffer.add(data)
                 self._read_on(in_turn=False)
             case State.ASKED | State.ANSWERING | State.UPGRADED:
-                self._buffer += data
+                self._buffer.add(data)
                 self._hold()
                 self._pause()
                 if self._state is State.UPGRADED:
@@ -352,27 +334,22 @@ class AdminConnection(asyncio.Protocol):
 
     def _look(self) -> tuple[RequestHead, bytes] | None:
         """See whether the head of a request is there."""
-        while self._buffer.startswith(b"\r\n"):
-            del self._buffer[:2]  # some send an empty line behind a request (RFC 9112 section 2.2)
-        if not self._buffer:
-            return None
-        end = self._buffer.find(HEAD_END, max(0, self._searched - len(HEAD_END) + 1))
-        if end < 0 and len(self._buffer) <= HEAD_BYTES:
-            if self._is_kept_alive:
-                self._is_kept_alive = False
-                self._wait(REQUEST_SECONDS, AdminRefusal.SILENT)
-            self._searched = len(self._buffer)
-            self._hold()
-            return None
-        self._searched = 0
-        self._pause()
-        if end < 0 or end > HEAD_BYTES:
+        try:
+            data = self._buffer.take_head()
+        except HeadTooLong:
+            self._pause()
             self._shared.refused(self, AdminRefusal.TOO_MUCH)
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self._complain(status, f"the head of a request has at most {HEAD_BYTES} bytes")
             return None
-        data = bytes(self._buffer[: end + len(HEAD_END)])
-        del self._buffer[: len(data)]
+        if data is None:
+            if self._buffer:
+                if self._is_kept_alive:
+                    self._is_kept_alive = False
+                    self._wait(REQUEST_SECONDS, AdminRefusal.SILENT)
+                self._hold()
+            return None
+        self._pause()
         try:
             return read_head(data), data
         except BadHead:
@@ -462,7 +439,7 @@ class AdminConnection(asyncio.Protocol):
             self._state = State.ANSWERING
         inner.data_received(data)
         if self._state is State.BODY:
-            rest, self._buffer = bytes(self._buffer), bytearray()
+            rest = self._buffer.take_all()
             self._hold()
             self._pass_body(rest)
 
@@ -474,8 +451,7 @@ class AdminConnection(asyncio.Protocol):
             self._inner.data_received(data)
 
     def _pass_slice(self) -> None:
-        data = bytes(self._buffer[:SLICE_BYTES])
-        del self._buffer[: len(data)]
+        data = self._buffer.take(SLICE_BYTES)
         self._passed += len(data)
         self._hold()
         if self._passed > UPGRADED_BYTES:
@@ -553,7 +529,7 @@ class AdminConnection(asyncio.Protocol):
         self._stop_waiting()
         self._shared.pacer.forget(self)
         self._shared.places.leave(self)
-        self._buffer = bytearray()
+        self._buffer.take_all()
         self._asked = None
 
     # --- Details ------------------------------------------------------------------------------------------------------
