@@ -197,7 +197,8 @@ GRID_WRITE_REFUSED = LogEvent(
 GRID_FOREIGN_DATA = LogEvent(
     "grid_foreign_data",
     Level.ERROR,
-    "Something in the grid is not the gateway's, or broken, and was skipped. Told at most every ten seconds.",
+    "Something in the grid is not the gateway's, or broken, and was skipped or deleted. Told at most every ten "
+    "seconds.",
     ("key", "what", "error"),
 )
 GRID_RESTORED = LogEvent(

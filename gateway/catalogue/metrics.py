@@ -260,7 +260,7 @@ GRID_EVICTED_KEYS = Metric(
 GRID_FOREIGN_DATA = Metric(
     "gateway_grid_foreign_data_total",
     Kind.COUNTER,
-    "Entries of streams and values in the grid that are not the gateway's, or broken, and were skipped: must stay 0.",
+    "Entries, fields and keys in the grid that are not the gateway's, or broken, and were skipped: must stay 0.",
 )
 STREAM_UPDATES = Metric("gateway_stream_updates_total", Kind.COUNTER, "Updates read from the grid's streams.")
 TOPIC_UPDATES = Metric(

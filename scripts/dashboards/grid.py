@@ -109,6 +109,13 @@ GRID: Final = Dashboard(
                     ),
                     unit=Unit.PER_SECOND,
                 ),
+                Panel(
+                    title="Foreign data",
+                    meaning="Entries, fields and keys that are not the gateway's, or broken, within ten minutes; they "
+                    "were skipped. None, unless another program writes below our prefix.",
+                    queries=(Query(f"increase(gateway_grid_foreign_data_total{{{CLUSTER}}}[10m])", "{{node}}"),),
+                    alarm=1,
+                ),
             ),
         ),
         Section(

@@ -273,6 +273,7 @@ class Batcher(Executor):
         metrics: where pipelines are measured.
         broken: called once when the connection is of no more use; expected to call ``shut``.
         refused: called with each reply by which Redis refuses a single write.
+        wrong_type: called with the first key of each command that Redis refuses because a key is of another type.
         redirected: given each group of which commands were redirected, and answers it; None if its caller is told.
         pipeline_bytes: packed bytes after which a pipeline is closed; see ``bytes_for_each``.
     """
@@ -285,6 +286,7 @@ class Batcher(Executor):
         metrics: Metrics,
         broken: Callable[[Exception], None],
         refused: Callable[[str], None],
+        wrong_type: Callable[[str], None] = lambda _: None,
         redirected: Callable[[Group], None] | None = None,
         pipeline_bytes: int = PIPELINE_BYTES,
     ) -> None:
@@ -294,6 +296,7 @@ class Batcher(Executor):
         self._metrics = metrics
         self._broken = broken
         self._refused = refused
+        self._wrong_type = wrong_type
         self._redirected = redirected or Group.succeed
         self._pending: deque[Group] = deque()
         self._patient: deque[Group] = deque()
@@ -481,6 +484,8 @@ class Batcher(Executor):
                     reply = self._judge(error)
                     if isinstance(reply, Redirected) and self._awaited:
                         self._awaited[0].redirected = True
+                    if str(error).startswith("WRONGTYPE") and self._awaited:
+                        self._wrong_type(_first_key(self._awaited[0]))
                 if not self._awaited:
                     raise ConnectionError("Redis answered what nobody asked")
                 group = self._awaited[0]
@@ -549,6 +554,15 @@ class Batcher(Executor):
             for group in waiting:
                 group.fail(GridUnavailable("more is asked of the grid than it can do in time"))
         self._arm(max(overdue, _SHORTEST_LOOK))
+
+
+def _first_key(group: Group) -> str:
+    """Name the first key of the command that is answered next."""
+    command = group.commands[len(group.replies)]
+    # EVALSHA has the name of the script and the number of keys before the first key; of the rest, the key is next.
+    place = 3 if command[0] == b"EVALSHA" else 1
+    key = command[place] if len(command) > place else command[0]
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
 
 
 def bytes_for_each(masters: int) -> int:

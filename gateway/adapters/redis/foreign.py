@@ -23,6 +23,10 @@ LOG_INTERVAL: Final = 10.0
 """Seconds between two log events: whoever writes foreign data may do so at full speed. The metric counts all."""
 
 
+_SHOWN: Final = 200
+"""Characters of foreign data, and of what is wrong with it, in a log event: it may be of any size."""
+
+
 class ForeignData:
     """Tells of data that is not the gateway's.
 
@@ -36,19 +40,30 @@ class ForeignData:
         self._log = log
         self._told = -math.inf
 
-    def skipped(self, key: str, what: str, why: Exception | str) -> None:
+    def skipped(self, key: str, what: str, why: Exception | str, *, amount: int = 1) -> None:
         """Something was skipped.
 
         Args:
             key: where it is.
             what: which part of it; an id or a name as it can be shown.
             why: how it is known to be foreign.
+            amount: how many such parts were skipped; nothing is told of none.
         """
-        self._metrics.add(GRID_FOREIGN_DATA)
+        if not amount:
+            return
+        self._metrics.add(GRID_FOREIGN_DATA, amount)
         now = asyncio.get_running_loop().time()
         if now - self._told >= LOG_INTERVAL:
             self._told = now
-            self._log.emit(log_events.GRID_FOREIGN_DATA, key=key, what=what, error=str(why))
+            self._log.emit(log_events.GRID_FOREIGN_DATA, key=key, what=what[:_SHOWN], error=str(why)[:_SHOWN])
+
+    def wrong_type(self, key: str) -> None:
+        """A whole key is of a type that the gateway does not write there."""
+        self.skipped(key, "the whole key", "it is of another type; delete it, and nodes write what belongs there")
+
+    def swept(self, key: str, amount: int) -> None:
+        """Entries that stood in the way of the gateway's own were deleted; none is no news."""
+        self.skipped(key, "entries behind the newest", "their ids are not ones that the gateway gives", amount=amount)
 
 
 def read_topic(raw: bytes) -> TopicPath:

@@ -88,6 +88,7 @@ class RedisGrid:
         except Unfit as unfit:
             raise ValueError(f"the URL of the grid {unfit}") from None
         dialer = Dialer(place, name=f"gateway-{node.node}", timeout=timeout, remap=remap)
+        foreign = ForeignData(metrics, log)
         self._link = Link(
             finder=_finder(place, dialer, timeout, remap),
             dialer=dialer,
@@ -97,18 +98,28 @@ class RedisGrid:
             timeout=timeout,
             leases=leases,
             clock=GridClock(clock),
+            foreign=foreign,
             metrics=metrics,
             log=log,
         )
-        self._tail = RedisTail(dialer=dialer, link=self._link, keys=keys, timeout=timeout, metrics=metrics, log=log)
-        self._gauges = ServerGauges(self._link, metrics)
-        self._sessions = RedisSessions(self._link, keys, leases)
-        self._nodes = RedisNodes(
-            node=node, link=self._link, keys=keys, leases=leases, tail=self._tail, metrics=metrics, log=log
+        self._tail = RedisTail(
+            dialer=dialer, link=self._link, keys=keys, timeout=timeout, foreign=foreign, metrics=metrics, log=log
         )
-        self._topics = RedisTopics(link=self._link, keys=keys, foreign=ForeignData(metrics, log), depth=topic_depth)
-        self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail)
-        self._journal = RedisJournal(node=node, link=self._link, keys=keys, length=journal_length)
+        self._gauges = ServerGauges(self._link, metrics)
+        self._sessions = RedisSessions(self._link, keys, leases, foreign)
+        self._nodes = RedisNodes(
+            node=node,
+            link=self._link,
+            keys=keys,
+            leases=leases,
+            tail=self._tail,
+            foreign=foreign,
+            metrics=metrics,
+            log=log,
+        )
+        self._topics = RedisTopics(link=self._link, keys=keys, foreign=foreign, depth=topic_depth)
+        self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail, foreign=foreign)
+        self._journal = RedisJournal(node=node, link=self._link, keys=keys, foreign=foreign, length=journal_length)
 
     @property
     def sessions(self) -> RedisSessions:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.core.types import NodeRef
@@ -35,13 +36,15 @@ class RedisJournal:
         node: the node this process is, whose batches are numbered.
         link: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
+        foreign: told of entries of other programs that stood in the way.
         length: entries that each partition keeps.
     """
 
-    def __init__(self, *, node: NodeRef, link: Link, keys: Keys, length: int) -> None:
+    def __init__(self, *, node: NodeRef, link: Link, keys: Keys, foreign: ForeignData, length: int) -> None:
         self._producer = node.incarnation
         self._link = link
         self._keys = keys
+        self._foreign = foreign
         self._length = length
 
     async def append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
@@ -75,6 +78,9 @@ class RedisJournal:
         )
         if b"stale" in replies:
             raise self._link.stale()
+        for batch, reply in zip(batches, replies, strict=True):
+            if not isinstance(reply, Exception):
+                self._foreign.swept(keys.journal[batch.partition], reply[3])
         return [
             reply if isinstance(reply, Exception) else Appended(reply[0] == 0, reply[1], reply[2]) for reply in replies
         ]

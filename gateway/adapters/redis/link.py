@@ -26,6 +26,7 @@ from gateway.adapters.redis.batcher import Batcher, abandon, bytes_for_each
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.router import Router
@@ -90,6 +91,7 @@ class Link:
         timeout: seconds for each step, connecting included.
         leases: gate of the batchers.
         clock: what this node knows of the time of the grid.
+        foreign: told of what is not the gateway's.
         metrics: where it is measured.
         log: where it is told.
 
@@ -111,6 +113,7 @@ class Link:
         timeout: float,
         leases: Leases,
         clock: GridClock,
+        foreign: ForeignData,
         metrics: Metrics,
         log: EventLog,
     ) -> None:
@@ -124,6 +127,7 @@ class Link:
         self._leases = leases
         self._metrics = metrics
         self._log = log
+        self._foreign = foreign
         self.batcher = Router(timeout=timeout, redirected=self.follow_slots)
         self.attachment = 0
         self._generation = GridGeneration(0)
@@ -490,6 +494,7 @@ class Link:
             metrics=self._metrics,
             broken=broken,
             refused=self._write_refused,
+            wrong_type=self._foreign.wrong_type,
             redirected=self.batcher.redirected,
             pipeline_bytes=bytes_for_each(len(attached.members)),
         )

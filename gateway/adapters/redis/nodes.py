@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.clock import TOLERANCE_MS
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.link import Link
@@ -19,11 +20,24 @@ from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
 from gateway.core.types import NodeRef
 from gateway.ports import EventLog, LapsedLease, LeaseLost, LeaseTable, Metrics, NodeEntry, NodeReport, Ownership
 
-_REPORTED: Final = frozenset(each.name for each in dataclasses.fields(NodeReport))
+_REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("listen", "admin", "version"), str),
+    **dict.fromkeys(("started", "lag"), (int, float)),
+    **dict.fromkeys(("connected", "disconnected"), int),
+    "draining": bool,
+    "reasons": list,
+}
+"""What a report tells, and of what types that is in JSON."""
+
+if wrong := _REPORTED.keys() ^ {each.name for each in dataclasses.fields(NodeReport)}:
+    raise AssertionError(f"not in both the report and its types: {sorted(wrong)}")
 
 _RECORDED: Final = 1
 _CONTRADICTED: Final = -1
 """What ``clock_set.lua`` answers."""
+
+_SHOWN_BYTES: Final = 60
+"""Of what should be the name of a node and is none, in a log event."""
 
 INBOX_MESSAGES: Final = 1_000
 """Messages that an inbox keeps, about; a node that reads so late that more were written learns the rest by fencing."""
@@ -38,6 +52,7 @@ class RedisNodes:
         keys: names of all keys.
         leases: the lease of *node*, as the gate sees it.
         tail: reads the inbox.
+        foreign: told of what is not the gateway's.
         metrics: where it is counted that the clock of Redis was set.
         log: where that is told.
     """
@@ -50,6 +65,7 @@ class RedisNodes:
         keys: Keys,
         leases: Leases,
         tail: RedisTail,
+        foreign: ForeignData,
         metrics: Metrics,
         log: EventLog,
     ) -> None:
@@ -63,6 +79,7 @@ class RedisNodes:
         self._keys = keys
         self._leases = leases
         self._tail = tail
+        self._foreign = foreign
 
     async def join(self, node: NodeRef, *, lease: float) -> None:
         """See ``NodeDirectory.join``."""
@@ -104,7 +121,7 @@ class RedisNodes:
         if not looked:
             raise LeaseLost(f"the lease of {node} has lapsed")
         alive, lapsed, _, watched = looked
-        return LeaseTable(_nodes(alive), _nodes(lapsed), watched=bool(watched))
+        return LeaseTable(self._nodes(alive), self._nodes(lapsed), watched=bool(watched))
 
     async def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""
@@ -173,9 +190,9 @@ class RedisNodes:
         reports = dict(zip(told[::2], told[1::2], strict=True))
         return sorted(
             [
-                NodeEntry(NodeRef.parse(name.decode()), names is alive, _report(reports.get(name)))
+                NodeEntry(node, names is alive, self._report(node, reports.get(str(node).encode())))
                 for names in (alive, lapsed)
-                for name in names
+                for node in self._nodes(names)
             ],
             key=lambda entry: entry.node,
         )
@@ -193,6 +210,23 @@ class RedisNodes:
     def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
         """See ``NodeDirectory.claimed_elsewhere``."""
         return self._tail.inbox(self._keys.inbox(node))
+
+    def _nodes(self, names: Iterable[bytes]) -> tuple[NodeRef, ...]:
+        """Read names of nodes with a lease; what is none is left out."""
+        nodes: list[NodeRef] = []
+        for name in names:
+            try:
+                nodes.append(NodeRef.parse(name.decode()))
+            except ValueError as error:
+                self._foreign.skipped(self._keys.leases, repr(name[:_SHOWN_BYTES]), error)
+        return tuple(sorted(nodes))
+
+    def _report(self, node: NodeRef, stored: bytes | None) -> NodeReport | None:
+        try:
+            return None if stored is None else _report(stored)
+        except ValueError as error:
+            self._foreign.skipped(self._keys.reports, str(node), error)
+            return None
 
     async def _see_to_clock(self, said: int, shift: int, asked: float, answered: float) -> None:
         """Follow the clock of Redis; should it have been set, record that in the grid, unless another node was first.
@@ -220,11 +254,20 @@ class RedisNodes:
             clock.read(said, in_force, asked=asked, answered=answered)
 
 
-def _report(stored: bytes | None) -> NodeReport | None:
-    """Read a report; nodes of other versions may tell more, or too little to make one."""
-    if stored is None:
-        return None
-    told: dict[str, Any] = orjson.loads(stored)
+def _report(stored: bytes) -> NodeReport | None:
+    """Read a report; nodes of other versions may tell more, or too little to make one.
+
+    Raises:
+        ValueError: no node can have written it.
+    """
+    told: Any = orjson.loads(stored)
+    if not isinstance(told, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - what is read is wrong, not who reads it
+    for name, kinds in _REPORTED.items():
+        if name in told and (not isinstance(told[name], kinds) or (type(told[name]) is bool and kinds is not bool)):
+            raise ValueError(f"{name!r} is of another type")
+    if not all(isinstance(each, str) for each in told.get("reasons", ())):
+        raise ValueError("'reasons' are no texts")
     try:
         report = NodeReport(**{name: told[name] for name in _REPORTED if name in told})
     except TypeError:
@@ -234,7 +277,3 @@ def _report(stored: bytes | None) -> NodeReport | None:
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _nodes(names: list[bytes]) -> tuple[NodeRef, ...]:
-    return tuple(sorted(NodeRef.parse(each.decode()) for each in names))

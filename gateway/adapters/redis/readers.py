@@ -14,7 +14,7 @@ import asyncio
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from hiredis import PushNotification
@@ -47,6 +47,12 @@ session of its own, and a turn costs about as much as an entry."""
 _WAKE_INTERVAL: Final = 0.02
 """Seconds between two tries to wake a reader that waits inside Redis."""
 
+_WRONG_TYPE: Final = "WRONGTYPE"
+"""How an error of Redis begins that says that a key is of another type."""
+
+_WRONG_TYPE_PAUSE: Final = 1.0
+"""Seconds for which a key that is no stream is left out of the reads, as one such key refuses the read of all."""
+
 _BEING_MOVED: Final = 0.05
 """Seconds between two reads of a stream whose slot is being moved to another node of the cluster; that takes
 milliseconds, if the slot is not huge."""
@@ -77,6 +83,9 @@ class Source(Protocol):
 
     def take(self, reading: Any, entries: Sequence[Any]) -> None:
         """Take entries of a stream."""
+
+    def wrong_type(self, reading: Any) -> None:
+        """What is there in the place of a stream is of another type; it is not read for a while."""
 
 
 class Reader(ABC):
@@ -159,7 +168,7 @@ class Reader(ABC):
         size = taken = 0
         for reading, entries in found:
             for _, fields in entries:
-                size += len(fields[1])
+                size += len(fields[1])  # an entry has one field at least, and its value
             self._source.take(reading, entries)
             taken += len(entries)
             if taken >= _TURN_ENTRIES:
@@ -192,6 +201,8 @@ class BlockingReader(Reader):
         self._streams: dict[bytes, Reading] = {}
         """What is wanted, as of ``_listed``, by key."""
         self._listed = -1
+        self._left_out: dict[bytes, float] = {}
+        """Keys that are no streams, and until when they are not read, by the loop's clock."""
 
     def wake(self) -> None:
         """See ``Reader.wake``."""
@@ -235,6 +246,8 @@ class BlockingReader(Reader):
             self._listed = self._wanted
             self._streams = {each.key.encode(): each for each in self._readings()}
         streams = self._streams
+        if self._left_out:
+            streams = await self._without_left_out(streams)
         if not streams:
             self._interest.clear()
             self.heard = math.inf
@@ -249,10 +262,40 @@ class BlockingReader(Reader):
                 (reply,) = await converse(
                     connection, [("XREAD", "COUNT", self._count, "BLOCK", block, "STREAMS", *streams, *after)]
                 )
+        except ResponseError as error:
+            if not str(error).startswith(_WRONG_TYPE):
+                raise
+            self._blocking = None
+            await self._leave_out(connection, streams)
+            return
         finally:
             self._blocking = None
         self.heard = asyncio.get_running_loop().time()
         await self._take([(streams[key], entries) for key, entries in reply or ()])
+
+    async def _leave_out(self, connection: AbstractConnection, streams: Mapping[bytes, Reading]) -> None:
+        """Find out which keys are no streams, and read them no more for a while."""
+        until = asyncio.get_running_loop().time() + _WRONG_TYPE_PAUSE
+        for key, reading in streams.items():
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await converse(connection, [("XREAD", "COUNT", 1, "STREAMS", key, "$")])
+            except ResponseError as error:
+                if not str(error).startswith(_WRONG_TYPE):
+                    raise
+                self._left_out[key] = until
+                self._source.wrong_type(reading)
+
+    async def _without_left_out(self, streams: dict[bytes, Reading]) -> dict[bytes, Reading]:
+        """Leave out what was found to be no stream a moment ago; waits if nothing else is wanted."""
+        now = asyncio.get_running_loop().time()
+        self._left_out = {key: until for key, until in self._left_out.items() if until > now}
+        rest = {key: reading for key, reading in streams.items() if key not in self._left_out}
+        if streams and not rest:
+            await asyncio.sleep(_WRONG_TYPE_PAUSE)
+            self._left_out.clear()
+            return streams
+        return rest
 
 
 class _Broken:
@@ -332,7 +375,10 @@ class TrackingReader(Reader):
         count = self._count
         found: list[tuple[Reading, Sequence[Any]]] = []
         for reading, reply in zip(due, replies, strict=True):
-            if isinstance(reply, ResponseError):
+            if isinstance(reply, ResponseError) and str(reply).startswith(_WRONG_TYPE):
+                # Redis tells when somebody changes it; besides, all are read again after a while of silence.
+                self._source.wrong_type(reading)
+            elif isinstance(reply, ResponseError):
                 self._judge(reply)
                 self._changed.add(reading.key)
             elif reply:

@@ -2,21 +2,24 @@
 
 A follower reads all pages, then the stream of changes from the revision of the first page on, by the blocking read
 that the node has anyway. Revisions follow without a hole; where one shows, because the stream was trimmed past the
-reader, and after the grid may have lost writes, all is read again.
+reader, and after the grid may have lost writes, all is read again. So it is where an entry is not the gateway's: the
+first page of what is read then deletes whatever stands behind the newest revision; see ``revisions.lua``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Script
 from gateway.adapters.redis.tail import RedisTail
-from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, Revocation, RevocationKind
 from gateway.core.types import GridGeneration
 from gateway.ports import AllRevocations, GridUnavailable, Lifted, RevocationChanges, RevocationNews
 
@@ -26,30 +29,44 @@ CHANGES_KEPT: Final = 1_000
 PAGE: Final = 500
 """Revocations that are read or written in one step: well below a millisecond of the grid's time."""
 
+_SHOWN_BYTES: Final = 60
+"""Of the name of a revocation that cannot be read, in a log event."""
+
 NO_END: Final = "-"
 """In place of the end of a revocation that has none."""
 
 READ_AGAIN: Final = 0.2
-"""Seconds before reading begins again after it failed although the grid counts as up."""
+"""Seconds before reading begins again after it failed although the grid counts as up, or met foreign data, which may be
+written at full speed."""
+
+LARGEST_REVISION: Final = 2**40
+"""More changes than any cluster sees; ids that Redis makes up begin with a time, which is above. ``revisions.lua`` has
+the same number."""
 
 
 class _Changes:
     """The reading of the stream of changes; of no more use once it is ``lost``.
 
+    Args:
+        foreign: told of what nobody here can have written.
+
     Attributes:
         key: of the stream.
         revision: of the last change that was read.
         lost: a change was missed, or may have been.
+        tampered: it was, because another program writes to the stream.
         news: changes that nobody has fetched yet, in order.
         arrived: set when there are any, or when it is lost.
     """
 
-    __slots__ = ("arrived", "key", "lost", "news", "revision")
+    __slots__ = ("_foreign", "arrived", "key", "lost", "news", "revision", "tampered")
 
-    def __init__(self, key: str, revision: int) -> None:
+    def __init__(self, key: str, revision: int, foreign: ForeignData) -> None:
+        self._foreign = foreign
         self.key = key
         self.revision = revision
         self.lost = False
+        self.tampered = False
         self.news: list[Revocation | Lifted] = []
         self.arrived = asyncio.Event()
 
@@ -59,18 +76,31 @@ class _Changes:
         return f"{self.revision}-0"
 
     def take_in(self, entries: Sequence[Any]) -> None:
-        """Take what was read; nothing that follows a hole."""
-        for number, (name, held) in entries:
-            revision = int(number.partition(b"-")[0])
-            if self.lost or revision != self.revision + 1:
+        """Take what was read; nothing that follows a hole, or what is not the gateway's."""
+        for number, fields in entries:
+            if self.lost:
+                return
+            first, _, second = number.partition(b"-")
+            revision = int(first)
+            try:
+                if revision > LARGEST_REVISION or second != b"0":
+                    raise ValueError("its id is not one that the gateway gives")
+                if revision != self.revision + 1:
+                    self.lose()
+                    return
+                name, held = fields
+                change = _read(name, held) if held else Lifted(name.decode())
+            except ValueError as error:
+                self._foreign.skipped(self.key, number.decode(), error)
+                self.tampered = True
                 self.lose()
                 return
             self.revision = revision
-            self.news.append(_read(name, held) if held else Lifted(name.decode()))
+            self.news.append(change)
         self.arrived.set()
 
     def lose(self) -> None:
-        """Nothing more can be read from where it was."""
+        """Nothing more can be read from where it was; see ``OtherReading``."""
         self.lost = True
         self.arrived.set()
 
@@ -82,13 +112,15 @@ class RedisRevocations:
         link: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
         tail: reads the changes.
+        foreign: told of what is not the gateway's.
     """
 
-    def __init__(self, *, link: Link, keys: Keys, tail: RedisTail) -> None:
+    def __init__(self, *, link: Link, keys: Keys, tail: RedisTail, foreign: ForeignData) -> None:
         self._link = link
         self._keys = keys
         self._tail = tail
-        self._changes = _Changes(keys.revisions, 0)
+        self._foreign = foreign
+        self._changes = _Changes(keys.revisions, 0, foreign)
         self._read_from = GridGeneration(0)
         link.when_writes_are_lost(self._lose)
 
@@ -129,6 +161,8 @@ class RedisRevocations:
                         await changes.arrived.wait()
             finally:
                 self._tail.detach(changes)
+            if changes.tampered:
+                await asyncio.sleep(READ_AGAIN)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -138,17 +172,21 @@ class RedisRevocations:
     async def _read_all(self) -> tuple[AllRevocations, _Changes]:
         keys, generation = self._keys, self._link.generation
         # Lost, should the grid be another one before the last page was read.
-        changes = self._changes = _Changes(keys.revisions, 0)
+        changes = self._changes = _Changes(keys.revisions, 0, self._foreign)
         held: list[Revocation] = []
         last, first_page = b"", True
         while True:
-            page = scripts.REVOCATION_PAGE(keys.grid, keys.revocations, keys.revoked, generation, last, PAGE)
-            revision, *rows = await self._link.batcher.call(page)
+            page = scripts.REVOCATION_PAGE(
+                *(keys.grid, keys.revocations, keys.revoked, keys.revisions, generation, last, PAGE)
+            )
+            revision, swept, *rows = await self._link.batcher.call(page)
             self._check(revision)
+            self._foreign.swept(keys.revisions, swept)
             if first_page:
                 changes.revision, first_page = revision, False
             names = rows[::2]
-            held += [_read(name, value) for name, value in zip(names, rows[1::2], strict=True) if value]
+            read = [self._held(name, value) for name, value in zip(names, rows[1::2], strict=True) if value]
+            held += [each for each in read if each is not None]
             if len(names) < PAGE:
                 break
             last = names[-1]
@@ -166,15 +204,23 @@ class RedisRevocations:
 
     async def _write(self, script: Script, *arguments: Argument) -> int:
         keys, generation = self._keys, self._link.generation
-        reply: int = await self._link.batcher.call(
+        written, swept = await self._link.batcher.call(
             script(
                 *(keys.grid, keys.revocations, keys.revoked, keys.revisions),
                 *(generation, CHANGES_KEPT),
                 *arguments,
             )
         )
-        self._check(reply)
-        return reply
+        self._check(written)
+        self._foreign.swept(keys.revisions, swept)
+        return int(written)
+
+    def _held(self, name: bytes, value: bytes) -> Revocation | None:
+        try:
+            return _read(name, value)
+        except ValueError as error:
+            self._foreign.skipped(self._keys.revocations, repr(name[:_SHOWN_BYTES]), error)
+            return None
 
     def _check(self, reply: int) -> None:
         if reply < 0:
@@ -187,8 +233,17 @@ def _written(revocation: Revocation) -> str:
 
 
 def _read(name: bytes, held: bytes) -> Revocation:
+    """Read a revocation.
+
+    Raises:
+        ValueError: it is none.
+    """
     kind, _, value = name.decode().partition(":")
     made, until, reason = held.decode().split(" ", 2)
+    if len(value) > MAX_REVOKED_VALUE or len(reason) > MAX_REVOCATION_REASON:
+        raise ValueError("it is longer than any that the gateway writes")
+    if not (math.isfinite(float(made)) and (until == NO_END or math.isfinite(float(until)))):
+        raise ValueError("a time in it is none")
     return Revocation(
         kind=RevocationKind(kind),
         value=value,

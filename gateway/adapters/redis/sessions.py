@@ -8,6 +8,8 @@ from typing import Any, Final
 import orjson
 
 from gateway.adapters.redis import scripts
+from gateway.adapters.redis.batcher import ScriptFailed, fresh
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.lease import ANY_TERM, Leases
 from gateway.adapters.redis.link import Link
@@ -56,9 +58,11 @@ class RedisSessions:
         link: executes commands, and is told of a grid that lost sessions.
         keys: names of all keys.
         leases: this node's lease, and what it knows of those it takes over.
+        foreign: told of what is not the gateway's.
     """
 
-    def __init__(self, link: Link, keys: Keys, leases: Leases) -> None:
+    def __init__(self, link: Link, keys: Keys, leases: Leases, foreign: ForeignData) -> None:
+        self._foreign = foreign
         self._link = link
         self._batcher = link.batcher
         self._keys = keys
@@ -113,7 +117,12 @@ class RedisSessions:
         )
         stored = dict(zip(names, reply[2:], strict=True))
         stored |= {"owner": str(by).encode(), "connected": b"1"}
-        return Claimed(_record(session, stored, _listed(stored["selections"])), NodeRef.parse(reply[1].decode()))
+        try:
+            return Claimed(_record(session, stored, _listed(stored["selections"])), NodeRef.parse(reply[1].decode()))
+        except _UNREADABLE as error:
+            # What is left of it cannot be served; its client is told so, and may open another one.
+            self._foreign.skipped(self._keys.session(session), "its fields", error)
+            return ClaimRefused(ErrorCode.SESSION_UNKNOWN)
 
     async def why_not_claimable(
         self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
@@ -229,11 +238,14 @@ class RedisSessions:
         )
         if not due:
             return []
-        sessions, clock = [SessionId(each.decode()) for each in due], self._link.clock.argument()
+        sessions, clock = await self._named(partition, keys.deadlines[partition], due), self._link.clock.argument()
         replies = await self._batcher.call_all(
             [scripts.SESSION_EXPIRE(*self._all_keys(each)[:3], clock, each, ENDING_GRACE_MS) for each in sessions]
         )
-        marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if reply != b"alive"]
+        for session, reply in zip(sessions, replies, strict=True):
+            if reply == b"foreign":
+                self._foreign.skipped(keys.session(session), "its fields", "they are not those of a session")
+        marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if type(reply) is list]
         deleted = await self._delete([(session, *reply[1:3]) for session, reply in marked])
         return [
             Ended(session, NodeRef.parse(reply[3].decode()), Epoch(int(reply[5])))
@@ -244,17 +256,25 @@ class RedisSessions:
 
     async def find(self, session: SessionId) -> SessionRecord | None:
         """See ``SessionStore.find``."""
-        reply = await self._batcher.call(("HGETALL", self._keys.session(session)))
-        return _read(session, reply)
+        (reply,) = await self._batcher.submit((("HGETALL", self._keys.session(session)),))
+        return self._readable(session, reply)
 
     async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
         """See ``SessionStore.page``."""
         beginning = "-" if after is None else f"({after}"
-        names = await self._batcher.call(("ZRANGEBYLEX", self._keys.ids[partition], beginning, "+", "LIMIT", 0, limit))
-        found = [SessionId(each.decode()) for each in names]
-        replies = await self._batcher.call_all([("HGETALL", self._keys.session(each)) for each in found])
-        records = [_read(session, reply) for session, reply in zip(found, replies, strict=True)]
-        return SessionPage([each for each in records if each is not None], found[-1] if len(found) == limit else None)
+        names: list[bytes] = []
+        found: list[SessionId] = []
+        while not found:
+            names = await self._batcher.call(
+                ("ZRANGEBYLEX", self._keys.ids[partition], beginning, "+", "LIMIT", 0, limit)
+            )
+            found = await self._named(partition, self._keys.ids[partition], names)
+            if len(found) == len(names):
+                break
+        replies = await self._batcher.submit([("HGETALL", self._keys.session(each)) for each in found]) if found else []
+        records = [self._readable(session, reply) for session, reply in zip(found, replies, strict=True)]
+        last = found[-1] if len(names) == limit else None
+        return SessionPage([each for each in records if each is not None], last)
 
     async def owned(self, owner: NodeRef, partition: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""
@@ -265,7 +285,13 @@ class RedisSessions:
     async def owners(self, partition: int) -> list[NodeRef]:
         """See ``SessionStore.owners``."""
         names = await self._batcher.call(scripts.SESSION_OWNERS(self._keys.owned[partition]))
-        return [NodeRef.parse(each.decode()) for each in names]
+        owners: list[NodeRef] = []
+        for name in names:
+            try:
+                owners.append(NodeRef.parse(name.decode()))
+            except ValueError as error:
+                self._foreign.skipped(self._keys.owned[partition], repr(name[:_SHOWN_BYTES]), error)
+        return owners
 
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
@@ -277,6 +303,35 @@ class RedisSessions:
         return [Epoch(epoch) if epoch else None for epoch in epochs]
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _named(self, partition: int, key: str, names: Sequence[bytes]) -> list[SessionId]:
+        """Read ids of sessions out of a sorted set; what is none is taken out of it, as it would be met for ever."""
+        sessions: list[SessionId] = []
+        foreign: list[bytes] = []
+        for name in names:
+            try:
+                session = SessionId(name.decode())
+                if session_partition(session) != partition:
+                    raise ValueError("no session of this name is in this partition")
+                sessions.append(session)
+            except ValueError as error:
+                foreign.append(name)
+                self._foreign.skipped(key, repr(name[:_SHOWN_BYTES]), error)
+        if foreign:
+            await self._batcher.call(("ZREM", key, *foreign))
+        return sessions
+
+    def _readable(self, session: SessionId, reply: Any) -> SessionRecord | None:
+        """Read the hash of a session; None if there is none, or none that can be read."""
+        if isinstance(reply, ScriptFailed):
+            return None  # of another type, which was told already
+        if isinstance(reply, Exception):
+            raise fresh(reply)
+        try:
+            return _read(session, reply)
+        except _UNREADABLE as error:
+            self._foreign.skipped(self._keys.session(session), "its fields", error)
+            return None
 
     async def _delete(self, marked: Sequence[tuple[SessionId, bytes, bytes]]) -> list[bool]:
         """Delete sessions marked as ended, with their receipts.
@@ -410,6 +465,14 @@ def _credentials(
 
 _OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires", "credential")
 """Fields that came after the first release; a session that an older node wrote does not have them."""
+
+
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""What reading the fields of a session raises if the gateway did not write them: a field that is missing, is no number,
+or is JSON of another form."""
+
+_SHOWN_BYTES: Final = 60
+"""Of a name that cannot be read, in a log event."""
 
 
 def _read(session: SessionId, reply: list[bytes]) -> SessionRecord | None:

@@ -75,7 +75,10 @@ class OtherReading(Reading, Protocol):
     """A stream of another kind, such as what others tell this node; read by the same commands."""
 
     def take_in(self, entries: Sequence[Any]) -> None:
-        """Take entries of the stream; must not block."""
+        """Take entries of the stream; must not block, nor raise whatever they hold."""
+
+    def lose(self) -> None:
+        """What is there is no stream: nothing can be read from where it was."""
 
 
 class _Inbox:
@@ -103,12 +106,16 @@ class _Inbox:
         for number, fields in entries:
             self.after = number.decode()
             try:
-                session, epoch, owner = fields[1].decode().split(" ")
+                _, right_text = fields
+                session, epoch, owner = right_text.decode().split(" ")
                 right = Ownership(SessionId(session), NodeRef.parse(owner), Epoch(int(epoch)))
             except ValueError as error:
                 self._foreign.skipped(self.key, self.after, error)
             else:
                 self.messages.put_nowait(right)
+
+    def lose(self) -> None:
+        """See ``OtherReading``. What others will tell comes by a new stream; what they told is learnt by fencing."""
 
 
 class RedisTail:
@@ -119,12 +126,21 @@ class RedisTail:
         link: tells which masters there are, and is told of a grid that does not fit.
         keys: names of all keys.
         timeout: seconds for each step, beyond the time it blocks on purpose.
+        foreign: told of what is not the gateway's.
         metrics: where it is told how long nothing was heard.
         log: where bugs are told.
     """
 
     def __init__(
-        self, *, dialer: Dialer, link: Link, keys: Keys, timeout: float, metrics: Metrics, log: EventLog
+        self,
+        *,
+        dialer: Dialer,
+        link: Link,
+        keys: Keys,
+        timeout: float,
+        foreign: ForeignData,
+        metrics: Metrics,
+        log: EventLog,
     ) -> None:
         self._dialer = dialer
         self._link = link
@@ -143,7 +159,7 @@ class RedisTail:
         self._names: dict[bytes, TopicPath] = {}
         self._name_bytes = 0
         link.when_writes_are_lost(self._lose_all)
-        self._foreign = ForeignData(metrics, log)
+        self._foreign = foreign
         metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
 
     # --- for the application ------------------------------------------------------------------------------------------
@@ -283,6 +299,15 @@ class RedisTail:
                 current.take_in(entries)
         elif self._follows.get(reading.partition) is reading:
             self._take_in(reading, entries)
+
+    def wrong_type(self, reading: Any) -> None:
+        """See ``Source.wrong_type``."""
+        self._foreign.wrong_type(reading.key)
+        if isinstance(reading, _Follow):
+            # Adoption deletes what is there, and declares the loss.
+            self._link.suspect(f"another program has replaced {reading.key}")
+        else:
+            reading.lose()
 
     def _take_in(self, follow: _Follow, entries: Sequence[Any]) -> None:
         """Queue entries if they continue the position without a hole, else declare it lost."""

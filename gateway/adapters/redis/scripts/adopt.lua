@@ -44,7 +44,9 @@ local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'ope
 local generation = tonumber(stored[2]) or 0
 local changed = not stored[1] or not all_among(ARGV[1], stored[1]) or generation < known
   or (generation == known and ARGV[3] ~= '' and stored[5] ~= ARGV[3])
-if changed then
+local broken = stored[3] and not tonumber(stored[3])  -- by another program, and no node could join
+if changed or broken then
+  changed = true
   generation = math.max(generation, known) + 1
   -- Terms of leases rise over generations too, or a session that carries one of a lost grid could never be orphaned.
   local term = math.max(tonumber(stored[3]) or 0, generation * 1048576)
@@ -55,7 +57,7 @@ if changed then
 end
 
 local seal, opened = stored[5], stored[4] == string.format('%.0f', generation)
-if changed or not seal or math.floor(tonumber(seal)) ~= generation then
+if changed or not tonumber(seal or '') or math.floor(tonumber(seal)) ~= generation then
   seal, opened = string.format('%.0f.', generation) .. ARGV[4], false
   redis.call('HSET', KEYS[1], 'seal', seal)
 end
@@ -70,7 +72,7 @@ local extended = false
 for i = 1, #members, 2 do
   local length = tonumber(string.match(members[i + 1], '^%d+'))
   local lapses = redis.call('HEXISTS', KEYS[5], members[i]) == 1
-  if not lapses and (changed or silence > length / 2) then
+  if length and not lapses and (changed or silence > length / 2) then
     redis.call('ZADD', KEYS[2], 'XX', 'GT', now + length, members[i])
     extended = true
   end

@@ -23,7 +23,7 @@ local clocks = redis.call('HGETALL', KEYS[2])
 for index = 1, #clocks, 2 do
   local said, by = string.match(clocks[index + 1], '^(%S+) (%S+)$')
   said = tonumber(said)
-  if clocks[index] ~= ARGV[1] and tonumber(by) == shift then
+  if said and clocks[index] ~= ARGV[1] and tonumber(by) == shift then
     local forward = read > expected and said > expected + ARGV[7]
     local backward = read < expected and said > last and said <= read
     if forward or backward then

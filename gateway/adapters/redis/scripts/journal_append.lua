@@ -11,7 +11,8 @@
 -- ARGV[7] entries to cut in this step at most
 -- ARGV[8] a random text: the partition's incarnation, if it begins one
 -- ARGV[9] milliseconds after which a node incarnation that appended nothing is forgotten
--- Result  {1 appended or 0 it was there before, events cut unread, events cut of which nobody ever read any};
+-- Result  {1 appended or 0 it was there before, events cut unread, events cut of which nobody ever read any, entries of
+--         other programs that were deleted};
 --         or 'stale': the grid is of another generation, and the caller must adopt again; or an error: Redis refuses
 --
 -- Invariant: of one node incarnation numbers rise, and each is appended once. A stream and its state have the same
@@ -22,12 +23,39 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local producer = 'producer:' .. ARGV[2]
 local state = redis.call('HMGET', KEYS[2], 'incarnation', 'committed', producer)
 local begins = not state[1] or redis.call('EXISTS', KEYS[1]) == 0
-if not begins and state[3] and tonumber(string.match(state[3], '^%d+')) >= tonumber(ARGV[3]) then
-  return {0, 0, 0}
+if not begins and state[3] and (tonumber(string.match(state[3], '^%d+')) or 0) >= tonumber(ARGV[3]) then
+  return {0, 0, 0, 0}
 end
 
 -- The first thing that is written, so that nothing was if Redis refuses.
-local entry = redis.pcall('XADD', KEYS[1], ARGV[1] .. '-*', 'events', ARGV[5], 'count', ARGV[4])
+local function append()
+  return redis.pcall('XADD', KEYS[1], ARGV[1] .. '-*', 'events', ARGV[5], 'count', ARGV[4])
+end
+local entry, swept = append(), 0
+if type(entry) == 'table' and string.find(entry.err, 'equal or smaller', 1, true) then
+  -- Ids that Redis made up for another program are of generations that cannot be, and would keep out everything.
+  local LARGEST_GENERATION, PAGE = 1048576, 1000
+  while true do
+    local foreign = {}
+    for _, each in ipairs(redis.call('XREVRANGE', KEYS[1], '+', LARGEST_GENERATION + 1, 'COUNT', PAGE)) do
+      foreign[#foreign + 1] = each[1]
+    end
+    if #foreign == 0 then
+      break
+    end
+    redis.call('XDEL', KEYS[1], unpack(foreign))
+    swept = swept + #foreign
+  end
+  if swept > 0 then
+    local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+    redis.call('XSETID', KEYS[1], last and last[1] or '0-1')
+    entry = append()
+  end
+elseif type(entry) == 'table' and string.find(entry.err, 'WRONGTYPE', 1, true) then
+  redis.call('DEL', KEYS[1])
+  begins, swept = true, 1
+  entry = append()
+end
 if type(entry) == 'table' then
   if string.find(entry.err, 'equal or smaller', 1, true) then
     return 'stale'
@@ -54,7 +82,7 @@ redis.call('HSET', KEYS[2], producer, ARGV[3] .. ' ' .. string.format('%.0f', no
 
 local beyond = math.min(redis.call('XLEN', KEYS[1]) - ARGV[6], tonumber(ARGV[7]))
 if beyond <= 0 then
-  return {1, 0, 0}
+  return {1, 0, 0, swept}
 end
 local function parts(id)
   local generation, sequence = string.match(id, '^(%d+)-(%d+)$')
@@ -63,16 +91,18 @@ end
 local known, read = 0, 0
 if committed then
   known, read = parts(committed)
+  known, read = known or 0, read or 0
 end
 local cut = 0
 for _, old in ipairs(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', beyond)) do
   local generation, sequence = parts(old[1])
   if not committed or generation > known or (generation == known and sequence > read) then
-    cut = cut + old[2][4]
+    -- What another program appended counts for nothing.
+    cut = cut + (tonumber(old[2][4]) or 0)
   end
 end
 redis.call('XTRIM', KEYS[1], 'MAXLEN', '=', redis.call('XLEN', KEYS[1]) - beyond)
 if cut > 0 then
   redis.call('HINCRBY', KEYS[2], committed and 'lost' or 'unclaimed', string.format('%.0f', cut))
 end
-return {1, committed and cut or 0, committed and 0 or cut}
+return {1, committed and cut or 0, committed and 0 or cut, swept}

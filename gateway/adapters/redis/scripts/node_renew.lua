@@ -24,7 +24,11 @@ local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not ends or tonumber(ends) <= now or redis.call('HEXISTS', KEYS[6], ARGV[1]) == 1 then
   return {seal, clock, shift}
 end
-local term = string.match(redis.call('HGET', KEYS[3], ARGV[1]), '%d+$')
+local term = string.match(redis.call('HGET', KEYS[3], ARGV[1]) or '', '%d+$')
+if not term then
+  -- Broken by another program: the caller joins again, and has one.
+  return {seal, clock, shift}
+end
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)
 redis.call('SET', KEYS[4], string.format('%.0f', now))

@@ -18,10 +18,17 @@ end
 local right = redis.call('HGET', KEYS[3], ARGV[1])
 if right then
   local last, by = string.match(right, '^(%d+) (.*)$')
-  if by ~= ARGV[2] and tonumber(last) > now then
+  if last and by ~= ARGV[2] and tonumber(last) > now then
     return {}
   end
 end
+local length, term = string.match(redis.call('HGET', KEYS[2], ARGV[1]) or '', '^(%d+) (%d+)$')
+if not length then
+  -- No node can have joined like this: another program has written, or broken, what is there.
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
+  redis.call('HDEL', KEYS[3], ARGV[1])
+  return {}
+end
 redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', now + ARGV[3]) .. ' ' .. ARGV[2])
-local length, term = string.match(redis.call('HGET', KEYS[2], ARGV[1]), '^(%d+) (%d+)$')
 return {tonumber(term), tonumber(length), now - ends}

@@ -14,6 +14,10 @@ local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not ends or tonumber(ends) <= now then
   return 0
 end
+if type(redis.pcall('XLEN', KEYS[2])) == 'table' then
+  -- What is there in its place cannot have come from the gateway.
+  redis.call('DEL', KEYS[2])
+end
 for index = 3, #ARGV do
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '*', 'claimed', ARGV[index])
 end

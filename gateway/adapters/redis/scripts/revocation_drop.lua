@@ -8,13 +8,16 @@
 -- ARGV[1] generation that the caller has adopted
 -- ARGV[2] changes to keep, about
 -- ARGV[3..] name of each and what must be held for it to be deleted, '' for anything
--- Result  how many were deleted; -1 if the grid is of another generation: the caller must adopt again
+-- Result  {how many were deleted, entries of other programs deleted}; {-1, 0} if the grid is of another generation: the
+--         caller must adopt again
 --
 -- Invariant: as of revocation_put. One that was made anew while it ended is not deleted with its former self.
+-- Needs revisions.lua.
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then
-  return -1
+  return {-1, 0}
 end
 local deleted = 0
+local _, swept = sweep()
 for index = 3, #ARGV, 2 do
   local name, expected = ARGV[index], ARGV[index + 1]
   local held = redis.call('HGET', KEYS[2], name)
@@ -26,4 +29,4 @@ for index = 3, #ARGV, 2 do
     deleted = deleted + 1
   end
 end
-return deleted
+return {deleted, swept}

@@ -4,16 +4,23 @@
 -- KEYS[1] grid   hash  generation, revision
 -- KEYS[2] held   hash  name -> "<made> <until or -> <reason>"
 -- KEYS[3] names  zset  the names, all with score 0
+-- KEYS[4] changes  stream  "<revision>-0" -> [name, what is held, '' for no more]
 -- ARGV[1] generation that the caller has adopted
 -- ARGV[2] the last name of the page before; '' for the first page
 -- ARGV[3] most to read
--- Result  {revision, name, what is held, …}; {-1} if the grid is of another generation: the caller must adopt again
+-- Result  {revision, entries of other programs deleted, name, what is held, …}; {-1, 0} if the grid is of another
+--         generation: the caller must adopt again
 --
 -- Invariant: whoever applies all changes after the revision of his first page to what the pages hold, has it all.
+-- Needs revisions.lua.
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then
-  return {-1}
+  return {-1, 0}
 end
-local result = {tonumber(redis.call('HGET', KEYS[1], 'revision')) or 0}
+local revision, swept = 0, 0
+if ARGV[2] == '' then
+  revision, swept = sweep()
+end
+local result = {revision, swept}
 local start = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 local names = redis.call('ZRANGEBYLEX', KEYS[3], start, '+', 'LIMIT', 0, ARGV[3])
 if #names > 0 then

@@ -8,12 +8,16 @@
 -- Result  the generation that is open now; if it is newer than the caller's, the caller must adopt again; -1 if it was
 --         opened before and is not now: the partition has lost writes that other parts of the grid still have
 --
+-- What is there in the place of a stream cannot have come from the gateway; it is deleted, and was a loss.
 -- What another program appended with an id that Redis made up is of a generation far beyond all that can be. It would
 -- keep out every publish, so it is deleted, and numbering goes on behind what is left.
 --
 -- Invariant: no publish precedes the marker of its generation. So a publish with an older generation is refused by the
 -- stream itself, a reader meets every change of generation, and a stream that begins without marker was emptied.
 local LARGEST_GENERATION, PAGE = 1048576, 1000
+if type(redis.pcall('XLEN', KEYS[1])) == 'table' then
+  redis.call('DEL', KEYS[1])
+end
 local deleted = false
 while true do
   local foreign = {}

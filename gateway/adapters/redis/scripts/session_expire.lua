@@ -6,15 +6,21 @@
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- ARGV[1] id
 -- ARGV[2] how long another reaper leaves the rest to the caller (ms)
--- Result  {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch}, or 'alive' if there is
+-- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch}, or 'alive' if there is
 --         nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
 -- Needs clock.lua.
 local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
-local stored = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch')
+local stored = redis.pcall('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch')
 if not deadline or tonumber(deadline) > now then
   return 'alive'
+end
+local readable = not stored.err
+  and (not stored[1] or (tonumber(stored[4]) and tonumber(stored[6]) and string.find(stored[1], '.:')))
+if not readable then
+  redis.call('ZREM', KEYS[3], ARGV[1])
+  return 'foreign'
 end
 if not stored[1] or (stored[5] == '1' and not stored[2]) then
   redis.call('ZREM', KEYS[3], ARGV[1])

@@ -12,7 +12,7 @@ while true do
     return owners
   end
   -- Neither an owner nor an id holds a space.
-  local owner = string.match(entry, '^[^ ]+')
+  local owner = string.match(entry, '^[^ ]*')
   owners[#owners + 1] = owner
   -- '!' follows the space that ends the owner's name.
   from = '(' .. owner .. '!'

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis.dialer import Dialer
+from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
@@ -43,6 +44,7 @@ def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[lis
         link=cast("Link", link),
         keys=Keys("x"),
         timeout=1,
+        foreign=ForeignData(MemoryMetrics(), MemoryEventLog()),
         metrics=MemoryMetrics(),
         log=MemoryEventLog(),
     )

@@ -1,0 +1,375 @@
+"""Foreign and broken data in all that nodes read besides topics: skipped, counted, and it silences nobody (P20)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from gateway.adapters.memory import MemoryMetrics
+from gateway.adapters.redis import RedisGrid
+from gateway.catalogue import log_events
+from gateway.catalogue.metrics import GRID_FOREIGN_DATA
+from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.topics import session_partition
+from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
+from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord
+from tests.contract.test_revocations import Listener
+from tests.integration.redis.support import (
+    N1,
+    N2,
+    PARTITION,
+    Bench,
+    Publisher,
+    Reader,
+    keep_trying,
+    right_of,
+    session_record,
+    until_up,
+)
+from tests.support.clock import eventually
+
+HUGE: Final = b"x" * (8 * 1024 * 1024)
+"""Twice what a node reads at once from all streams."""
+
+REPORT: Final = NodeReport(listen="10.0.0.1:8101", admin="http://10.0.0.1:9101", version="1", started=1.0)
+
+
+def revocation(value: str) -> Revocation:
+    return Revocation(kind=RevocationKind.PRINCIPAL, value=value, made=1000.0)
+
+
+def skipped(metrics: MemoryMetrics) -> float:
+    return metrics.count(GRID_FOREIGN_DATA)
+
+
+async def measured(bench: Bench) -> tuple[RedisGrid, MemoryMetrics]:
+    metrics = MemoryMetrics()
+    return await bench.grid(metrics=metrics), metrics
+
+
+def key(bench: Bench, name: str, tag: str = "nodes") -> str:
+    return f"{bench.prefix}:{{{tag}}}:{name}"
+
+
+# --- Revocations ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "fields"),
+    [
+        pytest.param("*", ("temperature", "21.5"), id="id-of-redis"),
+        pytest.param("*", ("principal:eve", "1 - "), id="id-of-redis-and-well-formed"),
+        pytest.param("2-0", ("temperature", "21.5"), id="no-revocation"),
+        pytest.param("2-0", ("principal:eve", "1 - ", "b", "c"), id="more-fields"),
+        pytest.param("2-0", ("principal:eve", "yesterday - "), id="time-no-number"),
+        pytest.param("2-0", ("principal:eve", "nan - "), id="time-not-a-number"),
+        pytest.param("2-0", ("principal:eve", "1"), id="field-missing"),
+        pytest.param("2-0", ("realm:eve", "1 - "), id="kind-of-none"),
+        pytest.param("2-0", (b"\xff", "1 - "), id="name-not-utf8"),
+        pytest.param("2-0", (b"\xff", ""), id="lifted-not-utf8"),
+        pytest.param("2-0", ("principal:eve", b"1 - \xff"), id="reason-not-utf8"),
+        pytest.param("2-7", ("principal:eve", "1 - "), id="second-number"),
+        pytest.param("2-0", ("principal:eve", b"1 - " + HUGE), id="huge"),
+    ],
+)
+async def test_a_foreign_change_of_revocations_hides_none_that_follows(
+    bench: Bench, entry: str, fields: tuple[str | bytes, ...]
+) -> None:
+    n1, metrics = await measured(bench)
+    n2 = await bench.grid(N2)
+    async with Listener(n1) as here, Listener(n2) as there:
+        await n1.revocations.add(revocation("first"))
+        await here.holds(revocation("first"))
+        await bench.server.call("XADD", key(bench, "revisions"), entry, *fields)
+        await eventually(lambda: skipped(metrics) >= 1, message="it is counted")
+        for number in range(3):
+            await n2.revocations.add(revocation(f"after-{number}"))
+        wanted = [revocation("first"), *(revocation(f"after-{number}") for number in range(3))]
+        await here.holds(*wanted)
+        await there.holds(*wanted)
+        await n1.revocations.lift(revocation("first").name)
+        await here.holds(*wanted[1:])
+        await there.holds(*wanted[1:])
+    told = [facts for event, facts in bench.log.events if event is log_events.GRID_FOREIGN_DATA]
+    assert told
+    assert all(len(str(facts["error"])) <= 200 for facts in told)
+
+
+async def test_forged_changes_do_not_hide_the_true_ones(bench: Bench) -> None:
+    """Whoever took them for changes meets a hole behind them, and reads all that is held."""
+    grid, _ = await measured(bench)
+    async with Listener(grid) as listener:
+        await grid.revocations.add(revocation("first"))
+        await listener.holds(revocation("first"))
+        for number in range(2, 5):
+            await bench.server.call(
+                "XADD", key(bench, "revisions"), f"{number}-0", f"principal:forged-{number}", "1 - "
+            )
+        await grid.revocations.add(revocation("true"))
+        await listener.holds(revocation("first"), revocation("true"))
+
+
+@pytest.mark.parametrize("followed", [True, False])
+async def test_revocations_go_on_where_their_stream_was_replaced(bench: Bench, followed: bool) -> None:
+    grid, metrics = await measured(bench)
+    async with Listener(grid) as listener:
+        await grid.revocations.add(revocation("first"))
+        await listener.holds(revocation("first"))
+        if not followed:
+            await listener.__aexit__(None, None, None)
+        await bench.server.call("SET", key(bench, "revisions"), "x")
+        if followed:
+            await eventually(lambda: skipped(metrics) >= 1, message="it is counted")
+        await grid.revocations.add(revocation("after"))
+    async with Listener(grid) as listener:
+        await listener.holds(revocation("first"), revocation("after"))
+    assert skipped(metrics) >= 1
+
+
+async def test_a_broken_revocation_that_is_held_is_skipped_and_can_be_made_anew(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    for name in ("good", "bad"):
+        await grid.revocations.add(revocation(name))
+    await bench.server.call("HSET", key(bench, "revocations"), "principal:bad", "x", b"\xff", "1 - ")
+    await bench.server.call("ZADD", key(bench, "revoked"), 0, b"\xff")
+    async with Listener(grid) as listener:
+        await listener.holds(revocation("good"))
+        assert skipped(metrics) >= 2
+        assert await grid.revocations.restore([revocation("bad")]) == 1
+        await listener.holds(revocation("good"), revocation("bad"))
+
+
+async def test_a_broken_count_of_revisions_is_put_right(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    async with Listener(grid) as listener:
+        await grid.revocations.add(revocation("first"))
+        await listener.holds(revocation("first"))
+        await bench.server.call("HSET", key(bench, "grid"), "revision", "many")
+        await grid.revocations.add(revocation("after"))
+        await listener.holds(revocation("first"), revocation("after"))
+    assert skipped(metrics) >= 1
+
+
+# --- Streams of another type ------------------------------------------------------------------------------------------
+
+
+async def test_a_replaced_stream_of_topics_is_opened_anew_and_declared_as_a_loss(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    reader = Reader(grid)
+    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+    await Publisher(grid).publish(1)
+    await eventually(lambda: reader.texts == [b"1"], message="the reader reads")
+    await bench.server.call("SET", key(bench, "stream", f"t{PARTITION}"), "x")
+    await eventually(lambda: reader.lost == [PARTITION], message="the loss is declared")
+    await keep_trying(lambda: grid.state is GridState.UP, message="the grid is adopted anew")
+    assert grid.generation == 2
+    assert skipped(metrics) >= 1
+    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+    await Publisher(grid, session="another").publish(1)
+    await eventually(lambda: len(reader.texts) == 2, message="the topic goes on")
+    await reader.close()
+
+
+@pytest.mark.parametrize("message", [("only", b"\xff"), ("claimed", "s1"), ("claimed", HUGE), ("a", "b", "c", "d")])
+async def test_a_foreign_message_to_a_node_hides_none_that_follows(
+    bench: Bench, message: tuple[str | bytes, ...]
+) -> None:
+    grid, metrics = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    messages = grid.nodes.claimed_elsewhere(N1)
+    first = asyncio.ensure_future(anext(messages))
+    await bench.server.call("XADD", key(bench, f"inbox:{N1}"), "*", *message)
+    right = Ownership(SessionId("s1"), N2, Epoch(2))
+    await grid.nodes.tell_claimed(N1, right)
+    assert await first == right
+    assert skipped(metrics) == 1
+
+
+async def test_a_replaced_inbox_silences_no_topic_and_is_begun_anew(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    reader = Reader(grid)
+    grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+    await grid.nodes.join(N1, lease=60)
+    messages = grid.nodes.claimed_elsewhere(N1)
+    first = asyncio.ensure_future(anext(messages))
+    await bench.server.call("SET", key(bench, f"inbox:{N1}"), "x")
+    await Publisher(grid).publish(3)
+    await eventually(lambda: len(reader.texts) == 3, message="topics go on")
+    await eventually(lambda: skipped(metrics) >= 1, message="it is counted")
+    right = Ownership(SessionId("s1"), N2, Epoch(2))
+    await grid.nodes.tell_claimed(N1, right)
+    assert await first == right
+    await reader.close()
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [b"\xff", "x", HUGE])
+async def test_a_foreign_name_among_the_leases_ends_nobodys_lease(bench: Bench, name: str | bytes) -> None:
+    grid, metrics = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    for score in (0, 2**50):
+        await bench.server.call("ZADD", key(bench, "leases"), score, name)
+        table = await grid.nodes.renew(N1, lease=60)
+        assert (table.alive, table.lapsed) == ((N1,), ())
+        assert [each.node for each in await grid.nodes.entries()] == [N1]
+    assert skipped(metrics) == 4
+
+
+async def test_a_lease_that_no_node_can_have_taken_is_removed_by_who_takes_over(bench: Bench) -> None:
+    grid, _ = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    for members in ((), ("HSET", key(bench, "members"), str(N2), "x")):
+        await bench.server.call("ZADD", key(bench, "leases"), 0, str(N2))
+        if members:
+            await bench.server.call(*members)
+        assert (await grid.nodes.renew(N1, lease=60)).lapsed == (N2,)
+        assert await grid.nodes.take_over(N2, by=N1, within=60) is None
+        assert (await grid.nodes.renew(N1, lease=60)).lapsed == ()
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        *(b"\xff", b"{", b"[]", b"7", b'{"listen": 7}', b'{"listen": "l", "connected": "many"}'),
+        *(b'{"draining": 1}', b'{"connected": true}', b'{"reasons": [1]}', b'{"reasons": 1}', HUGE),
+    ],
+    ids=lambda each: repr(each[:20]),
+)
+async def test_a_broken_report_hides_no_node(bench: Bench, report: bytes) -> None:
+    grid, metrics = await measured(bench)
+    for node in (N1, N2):
+        await grid.nodes.join(node, lease=60)
+        await grid.nodes.report(node, REPORT)
+    await bench.server.call("HSET", key(bench, "reports"), str(N2), report)
+    assert [(each.node, each.report) for each in await grid.nodes.entries()] == [(N1, REPORT), (N2, None)]
+    assert skipped(metrics) == 1
+
+
+async def test_what_is_broken_of_nodes_and_grid_keeps_nobody_from_adopting_and_joining(bench: Bench) -> None:
+    grid, _ = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    for name, field in (("members", str(N2)), ("members", str(N1)), ("clocks", str(N2)), ("takeovers", "x")):
+        await bench.server.call("HSET", key(bench, name), field, "broken")
+    for field in ("seal", "term", "shift", "opened", "watched"):
+        await bench.server.call("HSET", key(bench, "grid"), field, "broken")
+    await bench.server.call("SET", key(bench, "renewed"), "broken")
+    other = await bench.grid(N2)
+    await other.nodes.join(N2, lease=60)
+    await keep_trying(lambda: other.state is GridState.UP, message="the other has adopted it")
+    assert N2 in (await other.nodes.renew(N2, lease=60)).alive
+
+
+# --- Sessions ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broken_session_hides_no_other_and_is_refused(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    good = session_record()
+    partition = session_partition(good.id)
+    same = (session_record() for _ in range(10_000))
+    broken = [next(each for each in same if session_partition(each.id) == partition) for _ in range(4)]
+    for each in (good, *broken):
+        await grid.sessions.create(each)
+    fields: list[tuple[str, str | bytes]] = [("properties", "{"), ("epoch", "x"), ("partitions", b"\xff")]
+    for record, (field, value) in zip(broken, fields, strict=False):
+        await bench.server.call("HSET", key(bench, f"session:{record.id}", f"s{partition}"), field, value)
+    replaced_key = key(bench, f"session:{broken[3].id}", f"s{partition}")
+    await bench.server.call("SET", replaced_key, "x")
+    for name in (b"\xff", b"", b" x", b"no-owner"):
+        await bench.server.call("ZADD", key(bench, "ids", f"s{partition}"), 0, name)
+        await bench.server.call("ZADD", key(bench, "owned", f"s{partition}"), 0, name)
+    listed: list[SessionRecord] = []
+    after: SessionId | None = None
+    while True:
+        page = await grid.sessions.page(partition, after=after, limit=2)
+        listed += page.sessions
+        after = page.last
+        if after is None:
+            break
+    assert [each.id for each in listed] == [good.id]
+    assert await grid.sessions.find(broken[0].id) is None
+    assert await grid.sessions.owners(partition) == [N1]
+    before = skipped(metrics)
+    assert before >= 8
+    refused = await grid.sessions.claim(broken[0].id, by=N1, generation=TokenGeneration(1), attempt=Attempt(9))
+    assert isinstance(refused, ClaimRefused)
+    assert skipped(metrics) > before
+
+
+async def test_what_is_broken_on_the_clock_keeps_no_session_from_its_end(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    good = session_record()
+    partition = session_partition(good.id)
+    deadlines = key(bench, "deadlines", f"s{partition}")
+    await grid.sessions.create(good)
+    await grid.sessions.disconnect(right_of(good))
+    of_partition = (name for name in map(str, range(100_000)) if session_partition(SessionId(name)) == partition)
+    hashed, text, nothing = (next(of_partition) for _ in range(3))
+    foreign = (b"\xff", "of-another-partition", hashed, text, nothing)
+    await bench.server.call("ZADD", deadlines, 1, good.id, *(part for name in foreign for part in (0, name)))
+    await bench.server.call("HSET", key(bench, f"session:{hashed}", f"s{partition}"), "owner", "x", "window", "y")
+    await bench.server.call("SET", key(bench, f"session:{text}", f"s{partition}"), "x")
+    ended: list[SessionId] = []
+    for _ in range(4):
+        ended += [each.session for each in await grid.sessions.expire(partition, limit=2)]
+    assert ended == [good.id]
+    assert await bench.server.call("ZCARD", deadlines) == 0
+    assert skipped(metrics) == 4
+
+
+# --- The journal ------------------------------------------------------------------------------------------------------
+
+
+def batch(number: int) -> JournalBatch:
+    return JournalBatch(partition=0, number=number, count=1, events=b"{}")
+
+
+@pytest.mark.parametrize("entry", ["*", "9999999999999-0"])
+async def test_what_another_program_appends_to_the_journal_keeps_no_event_out(bench: Bench, entry: str) -> None:
+    grid, metrics = await measured(bench)
+    (first,) = await grid.journal.append([batch(1)])
+    for _ in range(3 if entry == "*" else 1):
+        await bench.server.call("XADD", key(bench, "journal", "j0"), entry, "temperature", "21.5")
+    (second,) = await grid.journal.append([batch(2)])
+    assert first == second
+    assert grid.state is GridState.UP
+    assert await bench.server.call("XLEN", key(bench, "journal", "j0")) == 2
+    assert skipped(metrics) == (3 if entry == "*" else 1)
+
+
+async def test_a_foreign_entry_does_not_keep_the_journal_from_being_cut(bench: Bench) -> None:
+    metrics = MemoryMetrics()
+    grid = await bench.grid(metrics=metrics, journal_length=2)
+    await bench.server.call("XADD", key(bench, "journal", "j0"), "0-1", "temperature", "21.5")
+    await bench.server.call("XADD", key(bench, "journal", "j0"), "0-2", "events", "{}", "count", "many")
+    for number in range(1, 6):
+        (result,) = await grid.journal.append([batch(number)])
+        assert not isinstance(result, Exception)
+    assert await bench.server.call("XLEN", key(bench, "journal", "j0")) == 2
+
+
+async def test_a_replaced_journal_is_begun_anew(bench: Bench) -> None:
+    grid, metrics = await measured(bench)
+    await grid.journal.append([batch(1)])
+    await bench.server.call("SET", key(bench, "journal", "j0"), "x")
+    (result,) = await grid.journal.append([batch(2)])
+    assert not isinstance(result, Exception)
+    assert await bench.server.call("XLEN", key(bench, "journal", "j0")) == 1
+    assert skipped(metrics) == 1
+
+
+async def test_a_key_of_another_type_is_counted_wherever_it_is(bench: Bench) -> None:
+    """Nobody can read it; but operators learn of it, and all others go on."""
+    grid, metrics = await measured(bench)
+    await until_up(grid)
+    await bench.server.call("SET", key(bench, "values", f"t{PARTITION}"), "x")
+    with pytest.raises(Exception, match="WRONGTYPE"):
+        await Publisher(grid).publish(1)
+    assert skipped(metrics) >= 1
+    assert grid.state is GridState.UP
