@@ -37,6 +37,8 @@ COMPOSE: Final[dict[str, Any]] = yaml.safe_load((DEPLOY / "compose" / "compose.y
 NODES: Final = {name: each for name, each in COMPOSE["services"].items() if re.fullmatch(r"n\d", name)}
 DRAIN_SECONDS: Final = 30
 """Default of drain_timeout; a stop must be given longer."""
+REDIS_USERS: Final = ("gateway", "pipeline", "operator")
+"""Who has a password at Redis."""
 MOST_EXPOSURE: Final = 1.5
 """What systemd-analyze may find at most, of 10."""
 
@@ -126,26 +128,35 @@ def test_the_nodes_are_those_that_haproxy_and_prometheus_know() -> None:
 
 
 def test_the_secrets_can_be_made(tmp_path: Path) -> None:
-    script = shutil.copy(DEPLOY / "compose" / "make-secrets", tmp_path)
+    (tmp_path / "compose").mkdir()
+    (tmp_path / "redis").mkdir()
+    shutil.copy(DEPLOY / "redis" / "users.acl", tmp_path / "redis")
+    script = shutil.copy(DEPLOY / "compose" / "make-secrets", tmp_path / "compose")
+    secrets = tmp_path / "compose" / "secrets"
     program = {"GATEWAY": f"{sys.executable} -m gateway"}
     before: dict[str, str] = {}
     for _ in range(2):
         made = subprocess.run(
             [script], env=os.environ | program, capture_output=True, text=True, check=True, timeout=scaled(20)
         )
-        assert set(made.stdout.split()) == {*COMPOSE["secrets"], "demo-secret"}
-        now = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+        assert set(made.stdout.split()) == {
+            *COMPOSE["secrets"],
+            "demo-secret",
+            *(f"redis-{user}" for user in REDIS_USERS),
+        }
+        now = {path.name: path.read_text() for path in secrets.iterdir()}
         assert before in ({}, now), "what is there stays"
         before = now
     for name, secret in COMPOSE["secrets"].items():
         assert secret["file"] == f"./secrets/{name}"
-    assert len((tmp_path / "secrets" / "token-keys").read_text().strip()) >= 43
+    assert len((secrets / "token-keys").read_text().strip()) >= 43
     checked = subprocess.run(
         [sys.executable, "-m", "gateway", "check-config"],
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")},
-            "GATEWAY_AUTH": f"static:{tmp_path / 'secrets' / 'users'}",
-            "GATEWAY_TOKEN_KEYS_FILE": str(tmp_path / "secrets" / "token-keys"),
+            "GATEWAY_CONFIG": str(secrets / "grid.toml"),
+            "GATEWAY_AUTH": f"static:{secrets / 'users'}",
+            "GATEWAY_TOKEN_KEYS_FILE": str(secrets / "token-keys"),
         },
         capture_output=True,
         text=True,

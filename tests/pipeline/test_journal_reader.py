@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from gateway.adapters.redis.keys import Keys
 from gateway.core.journal import JOURNAL_PARTITIONS
@@ -20,6 +22,7 @@ from tests.pipeline.feeding import Feeder, ids
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.redis_user import PIPELINE, as_user, pipeline_arguments, pipeline_sentinel_line
 
 pytestmark = pytest.mark.redis
 
@@ -222,14 +225,21 @@ def test_missing_options_are_named() -> None:
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
 def test_sentinels_and_clusters_are_read_and_trimmed_too(kind: str) -> None:
-    with RedisCluster() if kind == "cluster" else RedisSentinels(replicas=0, sentinels=2) as servers:
-        place = JournalPlace(servers.url, "p", 5.0)
-        with Journal(place) as journal:
+    """As the user with least privilege that the how-to gives the pipeline."""
+    users = pipeline_arguments("p")
+    with (
+        RedisCluster(arguments=users)
+        if kind == "cluster"
+        else RedisSentinels(replicas=0, sentinels=2, arguments=users, lines=(pipeline_sentinel_line(),)) as servers
+    ):
+        with Journal(JournalPlace(servers.url, "p", 5.0)) as everything:
             for stream in range(JOURNAL_PARTITIONS):
-                journal._client.hset(state_key("p", stream), "incarnation", "J")
+                everything._client.hset(state_key("p", stream), "incarnation", "J")
                 for _ in range(3):
-                    journal._client.xadd(stream_key("p", stream), {"events": "{}", "count": "1"}, id="1-*")
+                    everything._client.xadd(stream_key("p", stream), {"events": "{}", "count": "1"}, id="1-*")
 
+        place = JournalPlace(as_user(servers.url, PIPELINE), "p", 5.0)
+        with Journal(place) as journal:
             states = journal.states()
             assert {each.last for each in states.values()} == {EntryId(1, 2)}
             assert journal.following(7, EntryId(1, 0)) == EntryId(1, 1)
@@ -238,6 +248,38 @@ def test_sentinels_and_clusters_are_read_and_trimmed_too(kind: str) -> None:
             commit(journal, _ends(states), "r", 0)
 
             assert {journal.holder(stream).reader for stream in states} == {"r"}
+
+
+def test_the_user_of_the_pipeline_may_read_and_trim_the_journal_and_nothing_else() -> None:
+    with RedisServer(arguments=pipeline_arguments("p")) as server, Redis(port=server.port, protocol=2) as everything:
+        Feeder(everything, "p").feed(200)
+        everything.hset("p:{s1}:session:x", "principal", "alice")
+        everything.hset("p:{j0}:journal-states", "x", "y")
+        with Journal(JournalPlace(as_user(server.url, PIPELINE), "p", 5.0)) as journal:
+            states = journal.states()
+            found = [entry for part in ranges(START, _ends(states)) for entry in read_range(_place(server), part)]
+            assert sum(batch.num_rows for batch in found) == 200
+            commit(journal, _ends(states), "r", 0)
+            assert journal.holder(0).reader == "r"
+            execute: Any = journal._client.execute_command
+            for command in (
+                *(
+                    ("HGETALL", "p:{s1}:session:x"),
+                    ("HGET", "p:{s1}:session:x", "principal"),
+                    ("GET", "p:{nodes}:renewed"),
+                ),
+                *(("HGET", "p:{nodes}:revocations", "x"), ("HGET", "p:{j0}:journal-states", "x"), ("KEYS", "*")),
+                *(("XRANGE", "p:{t1}:stream", "-", "+"), ("XADD", "p:{j0}:journal", "*", "events", "{}")),
+                *(("DEL", "p:{j0}:journal"), ("XTRIM", "p:{t1}:stream", "MAXLEN", "0"), ("FLUSHALL",), ("INFO",)),
+                *(("EVAL", "return redis.call('HGET', KEYS[1], 'x')", "1", "p:{s1}:session:x"), ("CONFIG", "GET", "*")),
+                *(("EVAL", "return redis.call('DEL', KEYS[1])", "1", "p:{j0}:journal"), ("PUBLISH", "c", "m")),
+            ):
+                with pytest.raises(ResponseError, match=r"(?i)no.?perm|can't run|ACL"):
+                    execute(*command)
+
+
+def _place(server: RedisServer) -> JournalPlace:
+    return JournalPlace(as_user(server.url, PIPELINE), "p", 5.0)
 
 
 def _ends(states: dict[int, StreamState]) -> dict[int, Position]:

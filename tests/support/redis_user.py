@@ -1,4 +1,4 @@
-"""The users with least privilege that the how-to gives to nodes, for servers of tests."""
+"""The users with least privilege that the how-to gives to nodes and to the pipeline, for servers of tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "restrict-redis.md
 USER: Final = "gateway"
 PASSWORD: Final = "least-privilege"
 
-_RULES: Final = re.findall(r"(?m)^ACL SETUSER gateway (.+)$", PAGE.read_text("utf-8"))
+PIPELINE: Final = "pipeline"
+
+_TEXT: Final = PAGE.read_text("utf-8")
+_RULES: Final = re.findall(r"(?m)^ACL SETUSER gateway (.+)$", _TEXT)
+_PIPELINE_RULES: Final = re.findall(r"(?m)^ACL SETUSER pipeline (.+)$", _TEXT)
 
 
 def node_rules() -> str:
@@ -37,9 +41,26 @@ def sentinel_line() -> str:
     return f"user {USER} {sentinel_rules().replace('PASSWORD', PASSWORD)}"
 
 
-def as_user(url: str) -> str:
+def pipeline_rules() -> str:
+    """Return what the page gives the pipeline at Redis."""
+    rules: str = _PIPELINE_RULES[0]
+    return rules
+
+
+def pipeline_arguments(prefix: str) -> tuple[str, ...]:
+    """Return what makes a redis-server know the user of the pipeline, for keys that begin with *prefix*."""
+    rules = pipeline_rules().replace("PASSWORD", PASSWORD).replace("~gateway:", f"~{prefix}:")
+    return ("--user", PIPELINE, *rules.split())
+
+
+def pipeline_sentinel_line() -> str:
+    """Return the line of a Sentinel's configuration that makes it know the user of the pipeline."""
+    return f"user {PIPELINE} {_PIPELINE_RULES[1].replace('PASSWORD', PASSWORD)}"
+
+
+def as_user(url: str, user: str = USER) -> str:
     """Return the URL of a grid with the credentials of the users."""
-    url = url.replace("://", f"://{USER}:{PASSWORD}@", 1)
+    url = url.replace("://", f"://{user}:{PASSWORD}@", 1)
     if "sentinel" in url.partition("://")[0]:
-        url += f"?sentinel_username={USER}&sentinel_password={PASSWORD}"
+        url += f"?sentinel_username={user}&sentinel_password={PASSWORD}"
     return url
