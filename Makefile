@@ -18,6 +18,8 @@ OPTIONS ?=
 ONLY ?=
 # Where `make bench` writes what it measured.
 BENCH_JSON ?= .local/bench/results.json
+# Where `make sbom` writes.
+SBOM ?= .local/sbom/session-gateway.cdx.json
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Processes for the tests that may run side by side: more than two a core, because they wait half of their time.
 JOBS ?= $(shell echo $$(( 2 * $(CORES) + 2 )))
@@ -34,7 +36,7 @@ LOCAL := $(BIN)/python -m gateway.local
 
 .PHONY: help
 help: ## Tell what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo '  Variables: PORT_BASE=$(PORT_BASE) NODES=$(NODES) VENV=$(VENV) OPTIONS=…'
 
@@ -128,6 +130,23 @@ flames: venv system ## Draw where a node spends its CPU, into docs (about two mi
 .PHONY: dashboards
 dashboards: venv ## Write Grafana's dashboards, which are described in scripts/dashboards
 	@$(BIN)/python -m scripts.dashboards write
+
+.PHONY: requirements
+requirements: venv ## Pin anew what the image installs, with hashes, to the versions of constraints.txt
+	@$(BIN)/python -m scripts.requirements
+
+.PHONY: images check-images
+images: venv ## Pin the images of others to what their tags are in the registry now (needs crane, skopeo or docker)
+	@$(BIN)/python -m scripts.images pin
+check-images: venv ## Compare these pins with the registry
+	@$(BIN)/python -m scripts.images check
+
+.PHONY: sbom
+sbom: venv ## Say what is in the image, as CycloneDX, into SBOM
+	@mkdir -p $(dir $(SBOM))
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --short-PURLs --output-reproducible \
+		--output-format JSON --output-file $(SBOM) deploy/docker/requirements.txt
+	@echo $(SBOM)
 
 .PHONY: lint
 lint: venv ## Check style, formatting, types and import contracts
