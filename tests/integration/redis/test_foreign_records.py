@@ -6,8 +6,9 @@ import asyncio
 from typing import Final
 
 import pytest
+from redis import RedisCluster as RedisClusterClient
 
-from gateway.adapters.memory import MemoryMetrics
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_FOREIGN_DATA
@@ -29,6 +30,9 @@ from tests.integration.redis.support import (
     until_up,
 )
 from tests.support.clock import eventually
+from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_server import unique_prefix
+from tests.support.times import scaled
 
 HUGE: Final = b"x" * (8 * 1024 * 1024)
 """Twice what a node reads at once from all streams."""
@@ -202,6 +206,34 @@ async def test_a_replaced_inbox_silences_no_topic_and_is_begun_anew(bench: Bench
     await grid.nodes.tell_claimed(N1, right)
     assert await first == right
     await reader.close()
+
+
+async def test_a_redis_cluster_silences_nobody_either() -> None:
+    """There each stream is read by a command of its own, when Redis says that it has changed."""
+    metrics, prefix = MemoryMetrics(), unique_prefix()
+    with RedisCluster() as servers:
+        grid = RedisGrid(
+            servers.url, prefix=prefix, node=N1, metrics=metrics, log=MemoryEventLog(), timeout=scaled(3.0)
+        )
+        await grid.start()
+        reader = Reader(grid)
+        grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
+        await grid.nodes.join(N1, lease=60)
+        messages = grid.nodes.claimed_elsewhere(N1)
+        first = asyncio.ensure_future(anext(messages))
+        with RedisClusterClient.from_url(servers.url.replace("redis+cluster", "redis").split(",")[0]) as other:
+            other.set(f"{prefix}:{{nodes}}:inbox:{N1}", "x")
+            await eventually(lambda: skipped(metrics) >= 1, message="it is counted")
+            await Publisher(grid).publish(2)
+            await eventually(lambda: len(reader.texts) == 2, message="topics go on")
+            right = Ownership(SessionId("s1"), N2, Epoch(2))
+            await grid.nodes.tell_claimed(N1, right)
+            assert await first == right
+            other.set(f"{prefix}:{{t{PARTITION}}}:stream", "x")
+            await eventually(lambda: reader.lost == [PARTITION], message="the loss is declared")
+            await keep_trying(lambda: grid.state is GridState.UP, message="the grid is adopted anew")
+        await reader.close()
+        await grid.close()
 
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
