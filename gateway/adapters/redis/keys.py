@@ -19,10 +19,11 @@ key                              type    content
 ``P:{s17}:opened``               string  ``seal`` of the newest generation that was opened here. Written by adoption;
                                          stays. Where it is another one, what is not there was lost and has not ended.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was
-                                         removed. The empty topic → version that those of new topics must be above.
+                                         removed. The empty topic → ``<version>.0<bytes>``: that those of new topics
+                                         must be above, and bytes of all values in 15 digits; ``scripts/sizes.lua``.
                                          Written by publishes and removals; stays.
-``P:{t17}:sizes``                hash    ``values`` and ``block``, bytes of values and of the newest part of the
-                                         stream; ``marks`` of its older parts; ``scripts/sizes.lua``. Written by
+``P:{t17}:sizes``                hash    ``block``, bytes of the newest part of the stream; ``marks`` of its older
+                                         parts; ``values``, bytes of values when that was last looked at. Written by
                                          publishes and removals; stays. Deleted by hand, the values are counted anew.
 ``P:{t17}:removed``              zset    removed topic → when the removal may be forgotten. Written by removals.
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.adapters.redis import RedisGrid
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import ENTRY_BYTES, VALUE_BYTES, NotStored, Published
-from tests.integration.redis.support import PARTITION, TOPIC, Bench, Publisher
+from tests.integration.redis.support import N2, PARTITION, TOPIC, Bench, Publisher
 
 MEBIBYTE = 1024**2
 
@@ -21,7 +21,13 @@ def key_of(bench: Bench, name: str) -> str:
 
 async def held(bench: Bench) -> int:
     """Bytes of values, as the grid has counted them."""
-    return int(await bench.server.call("HGET", key_of(bench, "sizes"), "values"))
+    return int((await bench.server.call("HGET", key_of(bench, "values"), ""))[-15:])
+
+
+async def commands_of(bench: Bench) -> dict[str, int]:
+    """How often Redis executed each command since its counters were reset, within scripts too."""
+    facts: dict[str, Any] = await bench.server.call("INFO", "commandstats")
+    return {name.removeprefix("cmdstat_"): each["calls"] for name, each in facts.items()}
 
 
 async def occupied(bench: Bench, name: str) -> int:
@@ -73,6 +79,92 @@ async def test_values_that_nobody_counted_are_counted_once(bench: Bench) -> None
     assert isinstance(full, NotStored)
     assert isinstance(passed, Published)
     assert await held(bench) == counted + 99
+
+
+async def test_what_is_counted_anew_need_not_be_asked_for_again(bench: Bench) -> None:
+    """Somebody deleted the key, as the runbook says, and the number has drifted: the next block has it counted."""
+    grid = await bench.grid(stream_bytes=MEBIBYTE)
+    await publish(grid, range(1, 2), b"x" * 1000)
+    counted = await held(bench)
+    await bench.server.call("HSET", key_of(bench, "values"), "", "0.0000000000000007")
+    await bench.server.call("DEL", key_of(bench, "sizes"))
+    for number in range(2, 202):
+        await publish(grid, range(number, number + 1), b"x" * 1000)
+    await publish(grid, range(202, 203), b"x" * 1001)
+    assert await held(bench) == counted + 1
+
+
+async def test_a_refused_publish_has_values_counted_once(forgetful: Bench) -> None:
+    """P20: else whoever is refused could have Redis count again and again."""
+    grid = await forgetful.grid()
+    await publish(grid, range(1, 2), b"1")
+    await forgetful.server.call("HSET", key_of(forgetful, "values"), "", "0")
+    await forgetful.server.call("CONFIG", "RESETSTAT")
+    for number in range(2, 7):
+        (refused,) = await publish(grid, range(number, number + 1), b"12", most_bytes=1)
+        assert isinstance(refused, NotStored)
+    assert (await commands_of(forgetful))["hscan"] == 1
+
+
+async def test_sizes_of_the_version_before_are_taken_over(bench: Bench) -> None:
+    """It kept both sizes in a key of their own, which publishes of its nodes go on to change while they live."""
+    grid = await bench.grid(stream_bytes=MEBIBYTE)
+    (published,) = await publish(grid, range(1, 2), b"x" * 1000)
+    counted = await held(bench)
+    await bench.server.call("HDEL", key_of(bench, "values"), "")
+    await bench.server.call("HSET", key_of(bench, "sizes"), "values", 7, "block", 60_000, "marks", f"1-1 {MEBIBYTE};")
+    (again,) = await publish(grid, range(2, 3), b"x" * 6_000)
+    assert again.version == published.version + 1
+    assert await held(bench) == counted + 5_000
+    marks = (await bench.server.call("HGET", key_of(bench, "sizes"), "marks")).decode()
+    assert marks.startswith("1-2 ")
+    assert marks.count(";") == 1
+
+
+async def test_older_nodes_read_the_version_where_the_bytes_are(bench: Bench) -> None:
+    """Their scripts take what the empty topic has for a number, add one, and write it without a fraction."""
+    grid = await bench.grid()
+    await publish(grid, range(1, 2), b"x" * 100_000)
+    await grid.topics.remove(TOPIC, keep=0.001)
+    await publish(grid, range(2, 3), b"x" * 1_000, TopicPath("prices/OTHER"))
+    await grid.topics.remove(TopicPath("prices/OTHER"), keep=1000.0)
+    stored = (await bench.server.call("HGET", key_of(bench, "values"), "")).decode()
+    older = "return string.format('%.0f', math.max(tonumber(redis.call('HGET', KEYS[1], '') or '0'), 0) + 1)"
+    read = await bench.server.call("EVAL", older, 1, key_of(bench, "values"))
+    assert stored.startswith("2.0")
+    assert read == b"3"
+
+
+async def test_sizes_cost_a_publish_no_command(forgetful: Bench) -> None:
+    """Each costs Redis a tenth of a publish."""
+    grid = await forgetful.grid()
+    await publish(grid, range(1, 2), b"1")
+    await forgetful.server.call("CONFIG", "RESETSTAT")
+    publisher = Publisher(grid, session="from-1")
+    for number in range(2, 12):
+        command = publisher.command(number, settled=0)._replace(value=b"x" * number, most_bytes=MEBIBYTE)
+        (published,) = await grid.topics.publish([command])
+        assert isinstance(published, Published)
+    commands = await commands_of(forgetful)
+    needed = {"lindex", "hmget", "xadd", "hset", "rpush", "pexpire", "evalsha"}
+    assert {name: commands[name] for name in needed} == dict.fromkeys(needed, 10)
+    assert not commands.keys() & {"hget", "hincrby", "hscan", "hlen"}
+
+
+async def test_what_is_sent_for_a_stream_is_told_now_and_then_and_whole(forgetful: Bench) -> None:
+    """P20: of a 256th of the bound, by each node for itself; topics count as bytes, whatever they are written in."""
+    nodes = [await forgetful.grid(stream_bytes=MEBIBYTE), await forgetful.grid(N2, stream_bytes=MEBIBYTE)]
+    topic = TopicPath(f"prices/{chr(0x1F600) * 50}")
+    await forgetful.server.call("CONFIG", "RESETSTAT")
+    for number in range(1, 101):
+        for node, grid in enumerate(nodes):
+            await publish(grid, range(1000 * node + number, 1000 * node + number + 1), b"x" * 100, topic)
+    appended = 2 * 100 * (len(topic.encode()) + 100 + ENTRY_BYTES)
+    marks = (await forgetful.server.call("HGET", key_of(forgetful, "sizes"), "marks") or b"").decode()
+    told = int(await forgetful.server.call("HGET", key_of(forgetful, "sizes"), "block"))
+    told += sum(int(each.split()[1]) for each in marks.split(";") if each)
+    assert told >= appended - 2 * MEBIBYTE // 256
+    assert (await commands_of(forgetful))["hincrby"] <= 2 * told // (MEBIBYTE // 256)
 
 
 async def test_counting_asks_first_whether_redis_takes_writes(forgetful: Bench) -> None:

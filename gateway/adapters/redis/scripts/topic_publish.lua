@@ -2,11 +2,12 @@
 --
 -- Five keys for each partition; on a Redis Cluster there is one, as partitions do not share a slot:
 -- KEYS[1] values    hash    topic -> "<version> <generation>-<sequence> <value>"; '' -> a version that versions of new
---                           topics must be above, as they may be those of topics that were removed and forgotten
+--                           topics must be above, as they may be those of topics that were removed and forgotten; and
+--                           bytes that the partition holds; sizes.lua
 -- KEYS[2] stream    stream  entries [topic, "<version> <value>"]
 -- KEYS[3] receipts  list    of the session in this partition: "<epoch> <request> <version> <event> <settled>", by request
 -- KEYS[4] closed    zset    short hashes of ended sessions that published here -> when to forget them (ms)
--- KEYS[5] sizes     hash    bytes that the partition holds; sizes.lua
+-- KEYS[5] sizes     hash    bytes of the older parts of the stream; sizes.lua
 -- ARGV[1] epoch of the session's owner
 -- ARGV[2] settled: receipts up to this request may be forgotten
 -- ARGV[3] generation that the caller has adopted
@@ -17,7 +18,8 @@
 -- ARGV[8] bytes of values that a partition may hold for one to grow or to be added; 0 for no limit
 -- ARGV[9] bytes to keep in a stream, about; 0 for no limit
 -- ARGV[10..] for each partition: previous, the request before the first that was sent to this partition and is not
---         answered yet, 0 if none; how many publishes follow; and of each of these: request, topic, and value as JSON text
+--         answered yet, 0 if none; bytes that the caller has sent for the stream and not told yet, mostly 0, as it tells
+--         them now and then; how many publishes follow; and of each of these: request, topic, and value as JSON text
 -- Result  for each partition one of
 --           {event, answer, ...}  event of the first that was published now, '' if none was, and for each publish
 --             version             published: its event has the next number after that of the one published before it
@@ -38,13 +40,13 @@
 -- Needs sizes.lua. A publish that makes a value no larger is never refused for bytes.
 -- What many publishes have in common is looked at once: half of what a publish would cost alone.
 local epoch, settled, generation, length, hash, life, most, most_bytes, stream_bytes = unpack(ARGV, 1, 9)
-most, most_bytes, stream_bytes = tonumber(most), tonumber(most_bytes), tonumber(stream_bytes)
 -- Versions never fall back, even if the grid lost some: each generation starts above all that came before (P6).
 local least = (generation - 1) * 4294967296
+local ids = generation .. '-*'
 
--- Returns the index of the first receipt of this request or a later one, and that receipt.
-local function find(key, request)
-  local low, high, found = 0, redis.call('LLEN', key) - 1, nil
+-- Returns the index of the first receipt of this request or a later one, of so many, and that receipt.
+local function find(key, request, count)
+  local low, high, found = 0, count - 1, nil
   while low <= high do
     local middle = math.floor((low + high) / 2)
     local receipt = redis.call('LINDEX', key, middle)
@@ -57,129 +59,147 @@ local function find(key, request)
   return low, found
 end
 
--- Stores what the stream has already.
-local function write(values, key, fields, receipts, sizes)
-  local count = #receipts
-  if count == 0 then
+-- Stores what the stream has already: so many fields, receipts, and what the values have for the empty topic, if that
+-- changes.
+local function write(values, key, fields, written, receipts, received, floor)
+  if received == 0 then
     return
   end
-  -- Of topics that were not created there is a receipt and nothing else.
-  if #fields > 0 then
-    redis.call('HSET', values, unpack(fields))
-    write_sizes(sizes)
+  if floor then
+    fields[written + 1], fields[written + 2] = '', floor
+    written = written + 2
   end
-  local kept = redis.call('RPUSH', key, unpack(receipts))
+  -- Of topics that were not created there is a receipt and nothing else.
+  if written > 0 then
+    redis.call('HSET', values, unpack(fields, 1, written))
+  end
+  local kept = redis.call('RPUSH', key, unpack(receipts, 1, received))
   redis.call('PEXPIRE', key, life)
   -- Forgetting in bunches costs a fraction of forgetting one by one; a settled receipt that is still here is not used.
-  if kept % 16 < count then
-    local forget = math.min(find(key, tonumber(settled) + 1), kept - 1)
+  if kept % 16 < received then
+    local forget = math.min(find(key, tonumber(settled) + 1, kept), kept - 1)
     if forget > 0 then
       redis.call('LTRIM', key, forget, -1)
     end
   end
 end
 
--- Publishes in one partition, from ARGV[first] up to ARGV[final]. Returns its result and whether that ends everything.
-local function publish(values, stream, key, closed, size, previous, first, final)
-  local newest, forgotten = 0, 0
+-- Publishes in one partition, from ARGV[first] up to ARGV[final]. Returns its result, whether that ends everything, and
+-- the last event.
+-- Reading numbers, and tables that grow, are much of what Lua costs here: what is seldom compared stays text, and tables
+-- begin with places for one publish.
+local function publish(values, stream, key, closed, sizes, previous, first, final)
+  local newest, newest_text, forgotten = 0, '0', '0'
   local last = redis.call('LINDEX', key, -1)
   if last then
-    local owner, request, done = string.match(last, '^(%d+) (%d+) %d+ %S+ (%d+)$')
-    if tonumber(epoch) < tonumber(owner) then
+    local owner
+    owner, newest_text, forgotten = string.match(last, '^(%d+) (%d+) %d+ %S+ (%d+)$')
+    if owner ~= epoch and tonumber(epoch) < tonumber(owner) then
       return 'fenced'
     end
-    newest, forgotten = tonumber(request), tonumber(done)
+    newest = tonumber(newest_text)
   elseif redis.call('ZSCORE', closed, hash) then
     return 'fenced'
   end
-  if tonumber(ARGV[first]) > newest and tonumber(previous) > newest then
+  if previous ~= '0' and previous ~= newest_text and tonumber(ARGV[first]) > newest and tonumber(previous) > newest then
     return 'broken'
   end
 
-  local topics = {}
-  for at = first + 1, final, 3 do
-    topics[#topics + 1] = ARGV[at]
+  local asked, count = {ARGV[first + 1], ''}, 1
+  for at = first + 4, final, 3 do
+    count = count + 1
+    asked[count] = ARGV[at]
   end
-  local stored = redis.call('HMGET', values, unpack(topics))
-  local versions, fields, receipts, result = {}, {}, {}, {''}
-  local held, sizes
-  local lengths = {}
-  local function may_create()
-    if most > 0 then
-      held = held or redis.call('HLEN', values) - redis.call('HEXISTS', values, '')
-    end
-    return most == 0 or (most > 0 and held < most)
+  asked[count + 1] = ''
+  local stored = redis.call('HMGET', values, unpack(asked))
+  local fields, written, receipts, received, result = {'', '', '', ''}, 0, {''}, 0, {'', 0}
+  local versions, lengths, held, floor, total, grown, newest_event
+  if count > 1 then
+    versions, lengths = {}, {}
   end
-  -- Returns by how many bytes the partition grows.
-  local function growth(number, topic, value)
-    local length = lengths[topic] or (stored[number] and value_bytes(stored[number]))
-    return length and #value - length or #topic + #value + VALUE_BYTES
-  end
-  for number, topic in ipairs(topics) do
-    local at = first + 3 * (number - 1)
+  for number = 1, count do
+    local topic, at = asked[number], first + 3 * (number - 1)
     local request = tonumber(ARGV[at])
-    local more = 0
     if request > newest then
-      if not sizes then
-        local refusal
-        sizes, refusal = read_sizes(size, values)
-        if not sizes then
-          return redis.error_reply(refusal.err), true
+      local value, version, old = ARGV[at + 2], nil, nil
+      if versions then
+        version, old = versions[topic], lengths[topic]
+      end
+      local is_new = not version and not stored[number]
+      if not version and not is_new then
+        version, old = read_value(stored[number])
+      end
+      -- By how many bytes the partition grows.
+      local more = old and #value - old or #topic + #value + VALUE_BYTES
+      local refused, refusal
+      if not total and (more ~= 0 or not version) then
+        floor, total = read_floor(stored[count + 1])
+        if not total then
+          -- What this step has published already has not changed in size.
+          total, refusal = count_values(sizes, values)
+          grown = true
         end
       end
-      more = growth(number, topic, ARGV[at + 2])
-    end
-    if request > newest and not stored[number] and not versions[topic] and not may_create() then
-      receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' 0 - ' .. settled
-      newest, forgotten = request, tonumber(settled)
-      result[number + 1] = {0, '+'}
-    elseif request > newest and more > 0 and most_bytes > 0 and sizes.total + more > most_bytes then
-      receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' 1 - ' .. settled
-      newest, forgotten = request, tonumber(settled)
-      result[number + 1] = {1, '+'}
-    elseif request > newest then
-      local version = versions[topic]
-      local is_new = not stored[number] and not version
-      if not version then
-        local known = stored[number] and string.match(stored[number], '^%d+') or redis.call('HGET', values, '')
-        version = math.max(version_of(known), least)
+      if is_new and most ~= '0' then
+        held = held or redis.call('HLEN', values) - (stored[count + 1] and 1 or 0)
+        refused = held >= tonumber(most) and '0'
       end
-      version = version + 1
-      local text = string.format('%.0f', version)
-      local value = ARGV[at + 2]
-      local event = redis.pcall('XADD', stream, 'MAXLEN', '~', length, generation .. '-*', topic, text .. ' ' .. value)
-      if type(event) == 'table' then
-        write(values, key, fields, receipts, sizes)
-        if string.find(event.err, 'equal or smaller', 1, true) then
-          return 'stale', true
+      if total and more > 0 and not refused and most_bytes ~= '0' and total + more > tonumber(most_bytes) then
+        if redis.call('HEXISTS', sizes, 'values') == 0 then
+          -- Somebody deleted sizes, to have the values counted anew.
+          write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+          total, refusal = count_values(sizes, values)
+          written, received, grown = 0, 0, true
         end
-        return redis.error_reply(event.err), true
+        refused = total and total + more > tonumber(most_bytes) and '1'
       end
-      if string.sub(event, -2) == '-0' then
-        -- The marker is missing: the stream was deleted under a running process.
-        redis.call('DEL', stream, size)
-        return 'emptied', true
+      if refusal then
+        return redis.error_reply(refusal.err), true
+      elseif refused then
+        received = received + 1
+        receipts[received] = epoch .. ' ' .. ARGV[at] .. ' ' .. refused .. ' - ' .. settled
+        result[number + 1] = {tonumber(refused), '+'}
+      else
+        version = math.max(version or tonumber(floor), least) + 1
+        local text = string.format('%.0f', version)
+        local event = redis.pcall('XADD', stream, 'MAXLEN', '~', length, ids, topic, text .. ' ' .. value)
+        if type(event) == 'table' then
+          write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+          if string.find(event.err, 'equal or smaller', 1, true) then
+            return 'stale', true
+          end
+          return redis.error_reply(event.err), true
+        end
+        if string.sub(event, -2) == '-0' then
+          -- The marker is missing: the stream was deleted under a running process.
+          redis.call('DEL', stream, sizes)
+          return 'emptied', true
+        end
+        newest_event = event
+        if more ~= 0 then
+          total, grown = total + more, true
+        end
+        if versions then
+          versions[topic], lengths[topic] = version, #value
+        end
+        fields[written + 1], fields[written + 2] = topic, text .. ' ' .. event .. ' ' .. value
+        written, received = written + 2, received + 1
+        receipts[received] = epoch .. ' ' .. ARGV[at] .. ' ' .. text .. ' ' .. event .. ' ' .. settled
+        if is_new then
+          held = held and held + 1
+        end
+        result[number + 1] = is_new and -version or version
+        if result[1] == '' then
+          result[1] = event
+        end
       end
-      versions[topic], lengths[topic] = version, #value
-      sizes.total = sizes.total + more
-      count_entry(sizes, stream, event, topic, value, stream_bytes)
-      fields[#fields + 1] = topic
-      fields[#fields + 1] = text .. ' ' .. event .. ' ' .. value
-      receipts[#receipts + 1] = epoch .. ' ' .. ARGV[at] .. ' ' .. text .. ' ' .. event .. ' ' .. settled
-      newest, forgotten = request, tonumber(settled)
-      if is_new then
-        held = held and held + 1
-      end
-      result[number + 1] = is_new and -version or version
-      if result[1] == '' then
-        result[1] = event
-      end
+      newest, forgotten = request, settled
     else
       local answer = {0, ''}
-      if request > forgotten then
-        write(values, key, fields, receipts, sizes)
-        fields, receipts = {}, {}
-        local _, receipt = find(key, request)
+      if request > tonumber(forgotten) then
+        write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+        written, received, grown = 0, 0, false
+        local _, receipt = find(key, request, redis.call('LLEN', key))
         if receipt then
           local done, version, event = string.match(receipt, '^%d+ (%d+) (%d+) (%S+)')
           if done == ARGV[at] then
@@ -190,15 +210,18 @@ local function publish(values, stream, key, closed, size, previous, first, final
       result[number + 1] = answer
     end
   end
-  write(values, key, fields, receipts, sizes)
-  return result
+  write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+  return result, false, newest_event
 end
 
 local results, at = {}, 10
 for number = 1, #KEYS, 5 do
-  local values, stream, key, closed, size = unpack(KEYS, number, number + 4)
-  local following = at + 2 + 3 * ARGV[at + 1]
-  local result, ended = publish(values, stream, key, closed, size, ARGV[at], at + 2, following - 1)
+  local values, stream, key, closed, sizes = unpack(KEYS, number, number + 4)
+  local following = at + 3 + 3 * ARGV[at + 2]
+  local result, ended, event = publish(values, stream, key, closed, sizes, ARGV[at], at + 3, following - 1)
+  if ARGV[at + 1] ~= '0' and result ~= 'emptied' then
+    count_entries(sizes, stream, values, event, ARGV[at + 1], tonumber(stream_bytes))
+  end
   if ended then
     return result
   end

@@ -2,10 +2,10 @@
 -- Remove a topic: put a removal in the place of its value, and forget removals that everybody has heard of.
 --
 -- KEYS[1] values   hash    topic -> "<version> <generation>-<sequence> <value>"; a removal has no value; '' -> a version
---                          that versions of new topics must be above
+--                          that versions of new topics must be above, and bytes that the partition holds; sizes.lua
 -- KEYS[2] stream   stream  entries [topic, "<version> <value>"]
 -- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
--- KEYS[4] sizes    hash    bytes that the partition holds; sizes.lua
+-- KEYS[4] sizes    hash    bytes of the stream; sizes.lua
 -- ARGV[1] topic
 -- ARGV[2] generation that the caller has adopted
 -- ARGV[3] entries to keep in the stream, about
@@ -19,21 +19,23 @@
 -- Needs sizes.lua. It frees memory, so that it runs also where there is none left.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local stored = redis.call('HGET', KEYS[1], ARGV[1])
+local found = redis.call('HMGET', KEYS[1], ARGV[1], '')
+local stored = found[1]
 if not stored then
   return 'none'
 end
 local version, event, value = string.match(stored, '^(%d+) (%S+) (.*)$')
-local is_foreign = not version
-if is_foreign then
-  -- What another program put here has no version, and goes like a value.
-  version, value = redis.call('HGET', KEYS[1], '') or '0', stored
-end
-if value == '' and not is_foreign then
+if version and value == '' then
   return {tonumber(version), event, '1'}
 end
-local sizes = read_sizes(KEYS[4], KEYS[1])
-version = string.format('%.0f', math.max(version_of(version), (ARGV[2] - 1) * 4294967296) + 1)
+local floor, total = read_floor(found[2])
+if not total then
+  -- What cannot be counted where no memory is left is counted by a later step.
+  total = count_values(KEYS[4], KEYS[1])
+end
+-- What another program put here has no version, and goes like a value.
+local known, bytes = read_value(stored)
+version = string.format('%.0f', math.max(known or tonumber(floor), (ARGV[2] - 1) * 4294967296) + 1)
 event = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], ARGV[2] .. '-*', ARGV[1], version .. ' ')
 if type(event) == 'table' then
   if string.find(event.err, 'equal or smaller', 1, true) then
@@ -46,21 +48,20 @@ if string.sub(event, -2) == '-0' then
   return 'emptied'
 end
 redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. event .. ' ')
-sizes.total = sizes.total - #value
-count_entry(sizes, KEYS[2], event, ARGV[1], '', tonumber(ARGV[6]))
+count_entries(KEYS[4], KEYS[2], KEYS[1], event, #ARGV[1] + ENTRY_BYTES, tonumber(ARGV[6]))
 redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
 
-local least = tonumber(redis.call('HGET', KEYS[1], '') or '0')
+local least = tonumber(floor)
 for _, topic in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[5])) do
   local old = redis.call('HGET', KEYS[1], topic)
   local last = old and string.match(old, '^(%d+) %S+ $')
   if last then
     least = math.max(least, tonumber(last))
-    redis.call('HSET', KEYS[1], '', string.format('%.0f', least))
     redis.call('HDEL', KEYS[1], topic)
-    sizes.total = sizes.total - #topic - VALUE_BYTES
+    bytes = bytes + #topic + VALUE_BYTES
   end
   redis.call('ZREM', KEYS[3], topic)
 end
-write_sizes(sizes)
+least = string.format('%.0f', least)
+redis.call('HSET', KEYS[1], '', total and write_floor(least .. '.0', total - bytes) or least)
 return {tonumber(version), event, '0'}

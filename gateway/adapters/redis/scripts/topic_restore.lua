@@ -1,10 +1,11 @@
 -- Put one value back of which a grid that lost writes has an older publish, or none at all.
 --
 -- KEYS[1] values   hash    topic -> "<version> <generation>-<sequence> <value>"
---                          '' -> a version that versions of new topics must be above
+--                          '' -> a version that versions of new topics must be above, and bytes that the partition
+--                          holds; sizes.lua
 -- KEYS[2] stream   stream  entries [topic, "<version> <value>", "event", "<generation>-<sequence> of the publish"]
 -- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
--- KEYS[4] sizes    hash    bytes that the partition holds; sizes.lua
+-- KEYS[4] sizes    hash    bytes of the stream; sizes.lua
 -- ARGV[1] topic
 -- ARGV[2] value, JSON text; empty for a removal
 -- ARGV[3] version
@@ -22,10 +23,12 @@
 -- above it; and not by one, as it is no successor.
 --
 -- Needs sizes.lua. What was accepted before is put back whatever the partition holds.
-local stored = redis.call('HGET', KEYS[1], ARGV[1])
+local found = redis.call('HMGET', KEYS[1], ARGV[1], '')
+local stored = found[1]
+local floor, total = read_floor(found[2])
 local least = (ARGV[5] - 1) * 4294967296
 if not stored then
-  local forgotten = tonumber(redis.call('HGET', KEYS[1], '') or '0')
+  local forgotten = tonumber(floor)
   if ARGV[2] == '' or forgotten >= tonumber(ARGV[3]) then
     return 0
   end
@@ -41,16 +44,19 @@ else
   if generation > mine or (generation == mine and tonumber(sequence) >= tonumber(number)) then
     return 0
   end
-  least = math.max(least, version_of(version))
+  least = math.max(least, read_value(stored) or 0)
 end
 local version = tonumber(ARGV[3])
 if version <= least then
   version = least + 2
 end
 version = string.format('%.0f', version)
-local sizes, refusal = read_sizes(KEYS[4], KEYS[1])
-if not sizes then
-  return redis.error_reply(refusal.err)
+if not total then
+  local refusal
+  total, refusal = count_values(KEYS[4], KEYS[1])
+  if not total then
+    return redis.error_reply(refusal.err)
+  end
 end
 local entry = redis.pcall(
   'XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], ARGV[5] .. '-*', ARGV[1], version .. ' ' .. ARGV[2], 'event', ARGV[4]
@@ -65,10 +71,14 @@ if string.sub(entry, -2) == '-0' then
   redis.call('DEL', KEYS[2], KEYS[4])
   return 'emptied'
 end
-sizes.total = sizes.total + #ARGV[2] + (stored and -value_bytes(stored) or #ARGV[1] + VALUE_BYTES)
-count_entry(sizes, KEYS[2], entry, ARGV[1], ARGV[2], tonumber(ARGV[8]))
-write_sizes(sizes)
-redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
+if stored then
+  local _, bytes = read_value(stored)
+  total = total + #ARGV[2] - bytes
+else
+  total = total + #ARGV[1] + #ARGV[2] + VALUE_BYTES
+end
+redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. ARGV[4] .. ' ' .. ARGV[2], '', write_floor(floor, total))
+count_entries(KEYS[4], KEYS[2], KEYS[1], entry, #ARGV[1] + #ARGV[2] + ENTRY_BYTES, tonumber(ARGV[8]))
 if ARGV[2] == '' then
   local time = redis.call('TIME')
   redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[7], ARGV[1])
