@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -27,6 +27,27 @@ MOST_RULES: Final = 60
 
 MOST_SEGMENTS: Final = 32
 """Of a rule or selector, as the protocol bounds them."""
+
+
+DEEP: Final = "/".join("a" * MOST_SEGMENTS)
+"""A topic that leads through each selector of ``worst_list`` in most ways."""
+
+
+def worst_list(number: int, *, root: str = "") -> Iterator[str]:
+    """Make the selectors that cost a trie of wildcards most when they are matched with one topic.
+
+    They are of one letter, wildcards that stand for it, and a ``**`` in front of all that: so any place of the topic
+    may be where any segment of any selector is met. Which segments are wildcards is another choice for each, made in
+    the first ones, so that hardly two share a way. 1,000 of them fit into 64 KiB (``limit_selection_bytes``).
+
+    Args:
+        number: of them.
+        root: segments in front, with a separator at their end; ``DEEP`` has to begin with them as well.
+    """
+    length = MOST_SEGMENTS - 1 - root.count("/")
+    for choice in range(number):
+        rest = "/".join("*" if choice >> place & 1 else "a" for place in range(length - 2))
+        yield f"{root}**/a/{rest}/a"
 
 
 class Case(NamedTuple):

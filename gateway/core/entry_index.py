@@ -2,7 +2,7 @@
 
 An entry has a *rank*: it grows along the list, and a later entry has a higher one, whatever has gone in between. So an
 entry comes or goes without a look at the others: literal ones stand in a dictionary, those with wildcards, once they
-are many, in a map of selectors as well.
+are many, in a map of selectors, for topics, and in a trie, for the comparison with another selector.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from gateway.core.literal_ranges import matched
+from gateway.core.pattern_trie import PatternTrie
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selectors import ALL_PARTITIONS, Selector, covers, matches, overlaps, partitions
 from gateway.core.topics import TOPIC_PARTITIONS, is_reserved
@@ -20,7 +21,7 @@ from gateway.core.types import TopicPath
 from gateway.core.work import Work
 
 FEW_WILDCARDS: Final = 8
-"""Entries with wildcards that are tried one by one, at about 1 µs each; a map costs 5 µs per question, however many."""
+"""Entries with wildcards that are tried one by one, at 1 µs each; a map and a trie take some µs, and memory."""
 
 
 class Entry(NamedTuple):
@@ -72,6 +73,7 @@ class EntryIndex:
         "_in_order",
         "_literals",
         "_map",
+        "_patterns",
         "_reached",
         "_reached_everywhere",
         "_wildcards",
@@ -89,6 +91,7 @@ class EntryIndex:
         """Whether the dictionaries have their entries in the order of ranks: so it is unless one was put back."""
         # Made when they are first asked for, and kept up from then on.
         self._map: SelectorMap[Ranked] | None = None
+        self._patterns: PatternTrie[Ranked] | None = None
         self._literals: list[str] | None = None
         self._depth = 0
         self._reached: Counter[int] = Counter()
@@ -121,6 +124,8 @@ class EntryIndex:
             self._wildcards[text] = ranked
             if self._map is not None:
                 self._map.setdefault(selector, lambda _: ranked)
+            if self._patterns is not None:
+                self._patterns.add(selector, ranked)
         elif self._literals is not None:
             insort(self._literals, text)
 
@@ -139,6 +144,8 @@ class EntryIndex:
             del self._wildcards[text]
             if self._map is not None:
                 self._map.remove(selector)
+            if self._patterns is not None:
+                self._patterns.remove(selector)
         elif self._literals is not None:
             del self._literals[bisect_left(self._literals, text)]
 
@@ -184,7 +191,7 @@ class EntryIndex:
             WorkSpent: there may be more.
         """
         if self._is_many:
-            yield from self._map_made().covering(pattern, work)
+            yield from self._patterns_made().covering(pattern, work)
             return
         work.take(len(self._wildcards))
         yield from (each for each in self._wildcards.values() if covers(each.entry.selector, pattern))
@@ -197,7 +204,7 @@ class EntryIndex:
         """
         yield from self._matched(pattern, work)
         if self._is_many:
-            yield from self._map_made().covered(pattern, work)
+            yield from self._patterns_made().covered(pattern, work)
             return
         work.take(len(self._wildcards))
         yield from (each for each in self._wildcards.values() if covers(pattern, each.entry.selector))
@@ -214,7 +221,7 @@ class EntryIndex:
                 return True
         meeting: Iterator[Ranked]
         if self._is_many:
-            meeting = self._map_made().meeting(pattern, work)
+            meeting = self._patterns_made().meeting(pattern, work)
         else:
             work.take(len(self._wildcards))
             meeting = (each for each in self._wildcards.values() if overlaps(each.entry.selector, pattern))
@@ -270,6 +277,13 @@ class EntryIndex:
             for each in self._wildcards.values():
                 self._map.setdefault(each.entry.selector, lambda _, made=each: made)  # type: ignore[misc]
         return self._map
+
+    def _patterns_made(self) -> PatternTrie[Ranked]:
+        if self._patterns is None:
+            self._patterns = PatternTrie()
+            for each in self._wildcards.values():
+                self._patterns.add(each.entry.selector, each)
+        return self._patterns
 
     def _matched(self, pattern: Selector, work: Work) -> Iterator[Ranked]:
         """Find the literal entries that *pattern* matches."""

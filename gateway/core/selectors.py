@@ -63,8 +63,8 @@ ANY: Final = "**"
 """The segment that stands for zero or more segments."""
 
 MAX_ANY: Final = 4
-"""Most ``**`` of a canonical selector. It bounds how many paths of the selection index one topic can take through one
-selector; nobody has been seen to need more than two."""
+"""Most ``**`` of a canonical selector. Nobody has been seen to need more than two, and with each it takes more steps to
+compare a selector with others. What it takes to match a topic does not depend on it."""
 
 ALL_PARTITIONS: Final = frozenset(range(TOPIC_PARTITIONS))
 """What a selector reaches whose topics can begin with anything."""

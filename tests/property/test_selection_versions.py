@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gateway.core import entry_index, selections
 from gateway.core.entry_index import Entry
 from gateway.core.literal_ranges import matched
+from gateway.core.pattern_trie import PatternTrie
 from gateway.core.selections import NOTHING, Selections
-from gateway.core.selector_map import SelectorMap
 from gateway.core.selectors import Selector, covers, overlaps, parse_selector
 from gateway.core.topics import parse_topic, topic_partition
 from gateway.core.work import Work
@@ -114,10 +114,10 @@ def test_a_change_says_the_last_word(entries: list[tuple[bool, Selector]], selec
 
 
 @given(st.lists(PATTERNS, max_size=12, unique=True), PATTERNS)
-def test_patterns_are_found_in_the_map_as_by_comparing_two(patterns: list[Selector], asked: Selector) -> None:
-    found: SelectorMap[Selector] = SelectorMap()
+def test_patterns_are_found_in_the_trie_as_by_comparing_two(patterns: list[Selector], asked: Selector) -> None:
+    found: PatternTrie[Selector] = PatternTrie()
     for each in patterns:
-        found.setdefault(each, lambda selector: selector)
+        found.add(each, each)
     work = Work(ENOUGH)
     covering, covered, meeting = (
         sorted(each.text for each in question(asked, work))

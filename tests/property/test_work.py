@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.micro.worst_selectors import MOST_SEGMENTS, random_case, random_selector
+from benchmarks.micro.worst_selectors import DEEP, MOST_SEGMENTS, random_case, random_selector, worst_list
 from gateway.app.authorisation import NAMED
-from gateway.core import selector_map, selector_sets
+from gateway.core import pattern_trie, selector_sets
 from gateway.core.permissions import Permissions
 from gateway.core.selections import Selections
+from gateway.core.selector_map import SelectorMap
 from gateway.core.selector_sets import is_covered
 from gateway.core.selectors import Automaton, parse_selector
+from gateway.core.topics import MAX_SEGMENTS
+from gateway.core.types import TopicPath
 from gateway.core.work import MOST_STEPS, Work
 
 OVERSHOT = 64
 """Operations that may have been made, in a search that is broken off, by a stride that was counted together."""
+
+LIST = 1_000
+"""Entries of the longest list of selections, by default (``limit_selections``)."""
+
+STEPS_OF_A_MATCH = MAX_SEGMENTS * 50
+"""Steps in which any list is matched with any topic: each segment is read once by 17 automata, which are full, and for
+each literal of the topic, of which there are as many as segments, by one that is not."""
+
+
+def steps_of_a_match(selectors: Iterable[str], *topics: str) -> int:
+    """Tell how many steps it takes to find which of *selectors* match a topic, at most."""
+    found: SelectorMap[str] = SelectorMap()
+    for each in selectors:
+        found.setdefault(parse_selector(each), str)
+    most = 0
+    for topic in topics:
+        work = Work(1_000_000)
+        found.match(TopicPath(topic), work)
+        most = max(most, work.taken)
+    return most
 
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
     """Count the operations on sets of states, which are what searches consist of; the count is the only item."""
     count = [0]
-    after, covered, meeting = selector_sets._Together.after, selector_map._covered_step, selector_map._meeting_step
+    after, covered, meeting = selector_sets._Together.after, pattern_trie._covered_step, pattern_trie._meeting_step
 
     def counted_after(together: selector_sets._Together, states: int, symbol: str) -> int:
         count[0] += 1
@@ -43,8 +67,8 @@ def counted() -> Iterator[list[int]]:
 
     with (
         patch.object(selector_sets._Together, "after", counted_after),
-        patch.object(selector_map, "_covered_step", counted_covered),
-        patch.object(selector_map, "_meeting_step", counted_meeting),
+        patch.object(pattern_trie, "_covered_step", counted_covered),
+        patch.object(pattern_trie, "_meeting_step", counted_meeting),
     ):
         yield count
 
@@ -88,3 +112,46 @@ def test_a_usual_change_takes_as_many_steps_in_a_long_list_as_in_a_short_one() -
             assert len(longer) == size + 1
             taken.append(work.taken)
         assert max(taken) <= min(taken) + 2, kind
+
+
+def spread(number: int) -> Iterator[str]:
+    """Make selectors that can be filed under every segment of the topic that has all of them."""
+    random = Random(7)
+    for _ in range(number):
+        ways = sorted(random.sample(range(MAX_SEGMENTS), random.randint(1, 20)))
+        yield "**/" + "/**/".join("/".join(ALL_DIFFERENT[at] for at in part) for part in (ways[:3], ways[3:]) if part)
+
+
+ALL_DIFFERENT = "abcdefghijklmnopqrstuvwxyzABCDEF"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "topic"),
+    [
+        (worst_list, DEEP),
+        (lambda number: (each.replace("/a/", "/a/**/", 1)[:-2] for each in worst_list(number)), DEEP),
+        (lambda number: (each.replace("**/", "") + "/**" for each in worst_list(number)), DEEP),
+        (lambda number: (each[3:] for each in worst_list(number)), DEEP[2:]),
+        (spread, "/".join(ALL_DIFFERENT)),
+    ],
+    ids=["any-in-front", "two-anys", "any-behind", "ones", "spread"],
+)
+def test_a_topic_is_matched_with_the_worst_list_in_few_steps(
+    selectors: Callable[[int], Iterable[str]], topic: str
+) -> None:
+    """P20: a list can be made for the purpose, and every topic that anybody publishes is matched with it."""
+    assert steps_of_a_match(selectors(LIST), topic) <= STEPS_OF_A_MATCH
+
+
+def test_the_lists_of_many_accounts_add_up_and_no_more() -> None:
+    lists = [list(worst_list(LIST, root=root)) for root in ("", *("a/" * depth for depth in range(1, 10)))]
+    alone = max(steps_of_a_match(each, DEEP) for each in lists)
+    together = steps_of_a_match([each for one in lists for each in one], DEEP)
+    assert together <= len(lists) * alone
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 300))
+def test_no_list_and_topic_take_more_steps_than_a_match_may(random: Random, entries: int) -> None:
+    texts = [random_selector(random) for _ in range(entries)]
+    topic = "/".join(random.choices("abc", k=random.randint(1, MAX_SEGMENTS)))
+    assert steps_of_a_match(texts, topic) <= STEPS_OF_A_MATCH

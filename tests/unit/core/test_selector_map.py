@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from benchmarks.micro.worst_selectors import DEEP, worst_list
+from gateway.core import joint_automaton, selector_map
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selectors import Selector, parse_selector
 from gateway.core.topics import parse_topic
+from gateway.core.work import Work
 
 
 def filled(*texts: str) -> SelectorMap[str]:
@@ -35,7 +40,7 @@ def test_a_root_of_the_system_is_found_by_its_name_alone() -> None:
     assert found(selectors, "a/$gateway") == ["**", "a/$gateway/**"]
 
 
-def test_ways_that_meet_are_followed_once() -> None:
+def test_a_selector_that_matches_in_many_ways_is_found_once() -> None:
     assert found(filled("**/a/**/a/**", "**/a/**"), "a/a/a/a/a") == ["**/a/**", "**/a/**/a/**"]
 
 
@@ -72,14 +77,59 @@ def test_what_is_removed_leaves_nothing_behind() -> None:
 
 
 def test_removing_one_keeps_those_below_and_above_it() -> None:
-    selectors = filled("a/*", "a/*/b", "a/*/b/*")
+    selectors = filled("a/*", "a/b/*", "a/b/c/*", "a/*/b", "a/*/b/*")
+    selectors.remove(parse_selector("a/b/*"))
     selectors.remove(parse_selector("a/*/b"))
     assert found(selectors, "a/x") == ["a/*"]
+    assert found(selectors, "a/b/c/y") == ["a/b/c/*"]
     assert found(selectors, "a/x/b/y") == ["a/*/b/*"]
+    selectors.remove(parse_selector("a/b/c/*"))
     selectors.remove(parse_selector("a/*/b/*"))
     assert found(selectors, "a/x") == ["a/*"]
-    assert list(selectors._root.children["a"].children) == ["*"]
-    assert not selectors._root.children["a"].children["*"].children
+    assert list(selectors._root.children) == ["a"]
+    assert not selectors._root.children["a"].children
+    assert not selectors._files
+    assert not selectors._filed
+
+
+def test_selectors_are_filed_where_fewest_are() -> None:
+    """A topic asks for what is filed under its segments: of a thousand symbols below one root it looks at two."""
+    selectors = filled(*(f"prices/*/{number}/bid" for number in range(1_000)))
+    work = Work()
+    assert selectors.match(parse_topic("prices/x/7/bid"), work) == ["prices/*/7/bid"]
+    assert work.taken <= 4 * 4
+
+
+def test_wildcards_at_the_end_differ_in_how_many_segments_they_stand_for() -> None:
+    selectors = filled("a/*", "a/**", "a/*/*", "a/*/**", "a/*/*/**")
+    assert found(selectors, "a") == ["a/**"]
+    assert found(selectors, "a/x") == sorted(["a/*", "a/**", "a/*/**"])
+    assert found(selectors, "a/x/y") == sorted(["a/**", "a/*/*", "a/*/**", "a/*/*/**"])
+    assert found(selectors, "a/x/y/z") == sorted(["a/**", "a/*/**", "a/*/*/**"])
+
+
+def test_what_stays_of_an_automaton_moves_when_most_of_it_is_gone() -> None:
+    """Selectors that came and went leave no automata behind that are read for a few."""
+    texts = list(worst_list(500))
+    for seed in range(5):
+        random = Random(seed)
+        random.shuffle(texts)
+        selectors = filled(*texts)
+        (file,) = selectors._files.values()
+        assert len(file.automata) > 5
+        for number, text in enumerate(texts[10:]):
+            selectors.remove(parse_selector(text))
+            assert all(2 * each.living >= each.taken for each in file.automata if each.taken > selector_map._SPARSE)
+            if not number % 100:
+                assert found(selectors, DEEP) == sorted(texts[:10] + texts[11 + number :])
+        assert len(file.automata) <= 2
+        assert found(selectors, DEEP) == sorted(texts[:10])
+
+
+def test_a_match_never_reads_more_states_than_an_automaton_has() -> None:
+    selectors = filled(*worst_list(1_000))
+    for file in selectors._files.values():
+        assert all(each.taken <= joint_automaton.STATES for each in file.automata)
 
 
 @pytest.mark.parametrize("absent", ["a", "b/*", "a/*"])
