@@ -23,6 +23,7 @@ again costs one or two look-ups, and making it anew costs less than the iteratio
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from sys import getsizeof
@@ -38,8 +39,9 @@ from gateway.core.types import TopicPath
 S = TypeVar("S", bound=Hashable)
 
 MAX_RESOLVED: Final = 65_536
-"""Topics resolved before everything remembered is forgotten. With about 300 bytes each, some 20 MiB; a node with more
-live topics than that still answers, at the cost of one look into the map of selectors per topic and round."""
+"""Topics of which it is remembered what they were resolved to, the latest. With about 300 bytes each, some 20 MiB; a
+node with more live topics than that still answers, at the cost of one look into the map of selectors for a topic whose
+turn comes again after that many others."""
 
 MAX_RESOLVED_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all that, likewise: clients choose how long topics are, and how many selectors match one."""
@@ -48,10 +50,10 @@ _RESOLVED_BYTES: Final = 200
 """Bytes of a resolved topic besides its text: its place, and its share of the merges."""
 
 _REACHED_BYTES: Final = 80
-"""Bytes of each terminal of a merge: its places in a set and a tuple, and that of the merge in the terminal."""
+"""Bytes of each terminal of a merge: its place in a set, and that of the merge in the terminal."""
 
 MAX_MERGED: Final = 1_000_000
-"""Subscribers in all remembered merges together, 8 bytes each, before the merges are forgotten."""
+"""Subscribers in all remembered merges together, 8 bytes each, before the oldest merges are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class _Terminal(Generic[S]):
         selecting: subscribers that select it, with the rank of the entry among the entries of that subscriber.
         deselecting: subscribers that deselect it, likewise. No subscriber is in both.
         members: the answer for topics that reach nothing else, or None if it has to be made.
-        merges: the remembered merges that it is a part of.
+        merges: the merges made since it changed last that it is a part of; some may have been unmade since.
     """
 
     __slots__ = ("deselecting", "members", "merges", "selecting", "selector")
@@ -109,12 +111,14 @@ class _Merge(Generic[S]):
     Attributes:
         terminals: none of them, or at least two.
         members: the answer, or None if it has to be made.
+        resolutions: to it that are not too old.
     """
 
-    __slots__ = ("members", "terminals")
+    __slots__ = ("members", "resolutions", "terminals")
 
-    def __init__(self, terminals: tuple[_Terminal[S], ...]) -> None:
+    def __init__(self, terminals: frozenset[_Terminal[S]]) -> None:
         self.terminals = terminals
+        self.resolutions = 0
         # No terminals select nobody, for good.
         self.members: tuple[S, ...] | None = None if terminals else ()
 
@@ -124,11 +128,13 @@ class _Merge(Generic[S]):
         for each in self.terminals:
             for subscriber, rank in each.deselecting.items():
                 against[subscriber] = max(rank, against.get(subscriber, -1))
-        dropped = {
-            subscriber
-            for subscriber, last in against.items()
-            if all(each.selecting.get(subscriber, -1) < last for each in self.terminals)
-        }
+        dropped = set(against)
+        if against:
+            for each in self.terminals:
+                # It looks at the fewer of both.
+                for subscriber in each.selecting.keys() & against.keys():
+                    if each.selecting[subscriber] > against[subscriber]:
+                        dropped.discard(subscriber)
         union = self._union()
         self.members = tuple([each for each in union if each not in dropped]) if dropped else union
         return self.members
@@ -177,10 +183,11 @@ class SelectionIndex(Generic[S]):
         self._terminals: SelectorMap[_Terminal[S]] = SelectorMap()
         # What topics were resolved to: by first segment, then by topic, so that a whole subtree is forgotten in one go.
         self._resolved: dict[str, dict[str, _Terminal[S] | _Merge[S]]] = {}
-        self._resolutions = 0
+        self._order: deque[tuple[TopicPath, _Terminal[S] | _Merge[S]]] = deque()
+        """All resolutions that are not too old, also those forgotten since then because a selector came or went."""
         self._resolved_bytes = 0
         self._merges: dict[frozenset[_Terminal[S]], _Merge[S]] = {}
-        self._made: dict[_Merge[S], int] = {}
+        self._made: OrderedDict[_Merge[S], int] = OrderedDict()
         self._made_members = 0
         # Selected selectors per partition, those that reach every partition counted apart.
         self._interest_counts = [0] * TOPIC_PARTITIONS
@@ -321,8 +328,12 @@ class SelectionIndex(Generic[S]):
     def _changed(self, terminal: _Terminal[S], *, was_selected: bool) -> None:
         """Drop the answers made from a terminal, and count it if it has begun or ceased to be selected."""
         terminal.members = None
-        for merge in tuple(terminal.merges):
-            self._unmake(merge)
+        if terminal.merges:
+            # The others of their terminals find out when they change themselves.
+            merges, terminal.merges = terminal.merges, set()
+            for merge in merges:
+                if merge.members is not None:
+                    self._unmake(merge)
         if bool(terminal.selecting) != was_selected:
             self._count_interest(terminal.selector, -1 if was_selected else 1)
 
@@ -345,10 +356,8 @@ class SelectionIndex(Generic[S]):
 
     def _resolve(self, topic: TopicPath) -> _Terminal[S] | _Merge[S]:
         """Find what answers for a topic, and remember it."""
-        if self._resolutions >= MAX_RESOLVED or self._resolved_bytes >= MAX_RESOLVED_BYTES:
-            self._forget_everything()
-        self._resolutions += 1
-        self._resolved_bytes += _RESOLVED_BYTES + getsizeof(topic)
+        while len(self._order) >= MAX_RESOLVED or (self._order and self._resolved_bytes >= MAX_RESOLVED_BYTES):
+            self._forget_oldest()
         reached = self._terminals.match(topic)
         found: _Terminal[S] | _Merge[S]
         if len(reached) == 1:
@@ -357,9 +366,12 @@ class SelectionIndex(Generic[S]):
             key = frozenset(reached)
             known = self._merges.get(key)
             if known is None:
-                known = self._merges[key] = _Merge(tuple(reached))
-                self._resolved_bytes += _REACHED_BYTES * len(reached)
+                known = self._merges[key] = _Merge(key)
+                self._resolved_bytes += _REACHED_BYTES * len(key)
+            known.resolutions += 1
             found = known
+        self._order.append((topic, found))
+        self._resolved_bytes += _RESOLVED_BYTES + getsizeof(topic)
         self._resolved.setdefault(topic.partition(SEPARATOR)[0], {})[topic] = found
         return found
 
@@ -374,17 +386,37 @@ class SelectionIndex(Generic[S]):
         else:
             self._resolved.pop(first, None)
 
-    def _forget_everything(self) -> None:
-        """Start afresh, so that topics that are gone and merges of terminals that are gone do not pile up."""
-        self._unmake_all()
-        self._merges.clear()
-        self._resolved.clear()
-        self._resolutions = self._resolved_bytes = 0
+    def _forget_oldest(self) -> None:
+        """Forget the oldest resolution, and its merge with the last of its topics.
+
+        Not all at once: that takes a tenth of a second where there are many.
+        """
+        topic, found = self._order.popleft()
+        self._resolved_bytes -= _RESOLVED_BYTES + getsizeof(topic)
+        first = topic.partition(SEPARATOR)[0]
+        below = self._resolved.get(first)
+        if below is not None and below.get(topic) is found:
+            del below[topic]
+            if not below:
+                del self._resolved[first]
+        if isinstance(found, _Merge):
+            found.resolutions -= 1
+            if not found.resolutions:
+                self._drop(found)
+
+    def _drop(self, merge: _Merge[S]) -> None:
+        """Forget a merge to which no topic was resolved lately."""
+        del self._merges[merge.terminals]
+        self._resolved_bytes -= _REACHED_BYTES * len(merge.terminals)
+        if merge in self._made:
+            self._unmake(merge)
+        for each in merge.terminals:
+            each.merges.discard(merge)
 
     def _keep(self, merge: _Merge[S], members: int) -> None:
         """Note that a merge has been made, so that its terminals can unmake it."""
-        if self._made_members + members > MAX_MERGED:
-            self._unmake_all()
+        while self._made and self._made_members + members > MAX_MERGED:
+            self._unmake(next(iter(self._made)))
         self._made[merge] = members
         self._made_members += members
         for each in merge.terminals:
@@ -394,9 +426,3 @@ class SelectionIndex(Generic[S]):
         """Drop a merge's answer: it would be wrong now, and would keep subscribers in memory that are gone."""
         merge.members = None
         self._made_members -= self._made.pop(merge)
-        for each in merge.terminals:
-            each.merges.discard(merge)
-
-    def _unmake_all(self) -> None:
-        for merge in tuple(self._made):
-            self._unmake(merge)

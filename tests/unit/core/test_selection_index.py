@@ -192,6 +192,56 @@ def test_topics_that_were_published_once_do_not_pile_up(monkeypatch: pytest.Monk
         assert len(index._merges) <= 10
 
 
+def test_what_is_remembered_is_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P20: to forget all of it at once, when it is full, would take a tenth of a second of everybody's time."""
+    monkeypatch.setattr(selection_index, "MAX_RESOLVED", 10)
+    monkeypatch.setattr(selection_index, "MAX_MERGED", 16)
+    index = indexed(ann="+prices/**", **{f"s{n}": f"+prices/{n}" for n in range(100)})
+    for n in range(100):
+        assert matched(index, f"prices/{n}") == ["ann", f"s{n}"]
+        assert sum(map(len, index._resolved.values())) == min(n + 1, 10)
+        assert len(index._merges) == min(n + 1, 10)
+        assert len(index._made) == min(n + 1, 8)
+        assert index._resolved_bytes == pytest.approx(min(n + 1, 10) * (2 * 80 + 200 + 58), rel=0.02)
+
+
+def test_a_topic_resolved_anew_is_remembered_as_long_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A selector that comes makes topics be resolved again; the resolution before must not take the new one along."""
+    monkeypatch.setattr(selection_index, "MAX_RESOLVED", 4)
+    index = indexed(ann="+prices/**")
+    for n in range(20):
+        for topic in ("prices/x", "prices/y", f"prices/{n}"):
+            assert matched(index, topic) == sorted(["ann", *(f"s{each}" for each in range(n))])
+        index.set(f"s{n}", wire(f"+*/{'*/' * n}**", "+prices/*"))
+        assert sum(map(len, index._resolved.values())) <= len(index._order) <= 4
+        assert {id(each) for each in index._merges.values()} == {
+            id(found) for _, found in index._order if isinstance(found, selection_index._Merge)
+        }
+
+
+def test_who_deselects_is_compared_with_who_selects_and_not_with_every_selector() -> None:
+    """P20: many sessions of one account deselect a topic that many selectors of another match."""
+
+    class Subscriber:
+        hashed = 0
+
+        def __hash__(self) -> int:
+            Subscriber.hashed += 1
+            return id(self)
+
+    index: SelectionIndex[Subscriber] = SelectionIndex()
+    everything = Subscriber()
+    index.set(everything, wire(*(f"+a/**/b/{'*/' * ones}**" for ones in range(20)), "+a/**"))
+    deselecting = [Subscriber() for _ in range(100)]
+    for each in deselecting:
+        index.set(each, wire("+a/**", "-a/b/**"))
+    back = Subscriber()
+    index.set(back, wire("+a/**", "-a/b/**", "+a/**/b/**"))
+    Subscriber.hashed = 0
+    assert set(index.match(parse_topic(f"a/b{'/x' * 20}"))) == {everything, back}
+    assert Subscriber.hashed <= 10 * len(deselecting)
+
+
 def test_merges_are_bounded_by_the_subscribers_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection_index, "MAX_MERGED", 5)
     index = indexed(ann="+prices/** +a/*", bob="+prices/** +*/y", cat="+*/x")
