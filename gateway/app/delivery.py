@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.app.context import Context
 from gateway.app.gathering import Gathering
 from gateway.app.lag import TailLag
+from gateway.app.matching import Matching
 from gateway.app.operations.watchers import Watchers
 from gateway.app.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
 from gateway.app.roots import RootCounts
@@ -92,6 +93,7 @@ class Delivery:
         self.replicas = Replicas(
             context.grid.topics,
             context.grid.tail,
+            matching=Matching(self._index, context.clock),
             changed=self._changed,
             failed=lambda error: context.log.emit(
                 events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)
@@ -113,7 +115,7 @@ class Delivery:
             else:
                 arrived = self._clock.monotonic()
                 try:
-                    self.replicas.take_in(item)
+                    await self.replicas.take_in(item)
                 except Exception as bug:  # noqa: BLE001 - the rest of the batch must not be lost in silence
                     self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
                     self._position_lost(item.partition)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from gateway.app.matching import Matching
 from gateway.core import codec
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selectors import Selector, matches
@@ -50,9 +51,10 @@ class Partition:
         values: the newest value of each topic.
         holders: sessions and pending subscriptions that need it.
         complete: set once all values have been read; cleared while they are read again.
+        followed: how often its stream was followed anew.
     """
 
-    __slots__ = ("_matching", "complete", "holders", "number", "reader", "snapshots", "values")
+    __slots__ = ("_matching", "complete", "followed", "holders", "number", "reader", "snapshots", "values")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -60,6 +62,7 @@ class Partition:
         self.snapshots: dict[TopicPath, Run] = {}
         self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
         self.holders = 0
+        self.followed = 0
         self.complete = asyncio.Event()
         self.reader: asyncio.Task[None] | None = None
 
@@ -104,7 +107,8 @@ class Replicas:
     Args:
         store: where values are read.
         tail: where streams are followed.
-        changed: called with what has changed, in order; all that came together at once.
+        matching: divides what came together, if it takes long to find who selects it.
+        changed: called with what has changed, in order; each portion of what came together at once.
         failed: told of a bug met while values were read; they are read again.
 
     Attributes:
@@ -116,11 +120,13 @@ class Replicas:
         store: TopicStore,
         tail: TopicTail,
         *,
+        matching: Matching[Any],
         changed: Callable[[Sequence[Change]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._store = store
         self._tail = tail
+        self._matching = matching
         self._changed = changed
         self._failed = failed
         self._partitions: dict[int, Partition] = {}
@@ -166,11 +172,19 @@ class Replicas:
             if partition is not None:
                 await partition.complete.wait()
 
-    def take_in(self, batch: TailBatch) -> None:
-        """Apply what the stream brought."""
+    async def take_in(self, batch: TailBatch) -> None:
+        """Apply what the stream brought. It waits only where it takes long to find who selects the topics."""
         partition = self._partitions.get(batch.partition)
-        if partition is not None:
-            self._apply(partition, batch.values, live=True)
+        if partition is None:
+            return
+        followed = partition.followed
+        for portion in self._matching.portions(batch.values):
+            self._apply(partition, portion, live=True)
+            if self._matching.is_due:
+                await self._matching.pause()
+                if self._partitions.get(batch.partition) is not partition or partition.followed != followed:
+                    # Given up meanwhile, or read anew from a later position: nothing old may come then.
+                    return
 
     def read_again(self, number: int) -> None:
         """The place in a partition's stream is lost: read its values again and follow from a new position."""
@@ -201,11 +215,15 @@ class Replicas:
             try:
                 position = await self._store.position(partition.number)
                 # Following starts before the values are read: what is published meanwhile comes by the stream.
+                partition.followed += 1
                 self._tail.follow(partition.number, position)
                 async for page in self._store.values(partition.number):
                     for value in page:
                         in_grid[value.topic] = value.event
-                    self._apply(partition, page, live=False)
+                    for portion in self._matching.portions(page):
+                        self._apply(partition, portion, live=False)
+                        if self._matching.is_due:
+                            await self._matching.pause()
                 await self._give_back(partition, [each for each in known.values() if _is_missing(each, in_grid)])
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)

@@ -219,6 +219,12 @@ class SelectionIndex(Generic[S]):
             self._keep(found, len(members))
         return members
 
+    def knows(self, topic: TopicPath) -> bool:
+        """Tell whether ``match`` has its answer at hand, and need not look for it."""
+        below = self._resolved.get(topic.partition(SEPARATOR)[0])
+        found = None if below is None else below.get(topic)
+        return found is not None and found.members is not None
+
     @property
     def interest(self) -> frozenset[int]:
         """Topic partitions in which a topic can be that somebody selects."""
