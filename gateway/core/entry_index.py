@@ -18,7 +18,7 @@ from gateway.core.selector_map import SelectorMap
 from gateway.core.selectors import ALL_PARTITIONS, Selector, covers, matches, overlaps, partitions
 from gateway.core.topics import TOPIC_PARTITIONS, is_reserved
 from gateway.core.types import TopicPath
-from gateway.core.work import Work
+from gateway.core.work import Work, steps_to_compare
 
 FEW_WILDCARDS: Final = 8
 """Entries with wildcards that are tried one by one, at 1 µs each; a map and a trie take some µs, and memory."""
@@ -237,7 +237,7 @@ class EntryIndex:
         for each in reversed(self._deselecting.values()):
             if each.rank <= after:
                 return False
-            work.take(1)
+            work.take(steps_to_compare(len(each.entry.selector.segments)))
             if overlaps(each.entry.selector, pattern):
                 return True
         return False

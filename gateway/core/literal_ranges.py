@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gateway.core.selectors import Selector, literal_prefix, matches
 from gateway.core.topics import SEPARATOR
 from gateway.core.types import TopicPath
-from gateway.core.work import Work
+from gateway.core.work import Work, steps_to_compare
 
 _BEHIND_SEPARATOR = chr(ord(SEPARATOR) + 1)
 
@@ -19,7 +19,7 @@ def matched(ordered: Sequence[str], pattern: Selector, work: Work) -> Iterator[s
     Args:
         ordered: topics, sorted.
         pattern: a selector with wildcards.
-        work: to be counted; one step for each topic that is looked at.
+        work: to be counted; for each topic that is looked at as much as it has segments.
 
     Raises:
         WorkSpent: there may be more.
@@ -29,13 +29,13 @@ def matched(ordered: Sequence[str], pattern: Selector, work: Work) -> Iterator[s
     if prefix:
         at = bisect_left(ordered, prefix)
         if at < last and ordered[at] == prefix:
-            work.take(1)
+            work.take(steps_to_compare(1 + prefix.count(SEPARATOR)))
             if matches(pattern, TopicPath(prefix)):
                 yield prefix
         first = bisect_left(ordered, prefix + SEPARATOR)
         last = bisect_left(ordered, prefix + _BEHIND_SEPARATOR)
     for number in range(first, last):
-        work.take(1)
         topic = ordered[number]
+        work.take(steps_to_compare(1 + topic.count(SEPARATOR)))
         if matches(pattern, TopicPath(topic)):
             yield topic

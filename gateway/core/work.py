@@ -1,7 +1,8 @@
 """What one request may cost in thought: steps are counted, and when they are spent the answer errs on the side of less.
 
-Time would depend on the machine, and no test could hold it. A *step* is one segment of one selector looked at, or one
-place of a trie: half a microsecond, or one. Whoever searches takes steps as it goes, and charges its client for them.
+Time would depend on the machine, and no test could hold it. A *step* is one place of a trie, one segment read by a
+joint automaton, or a few segments of one selector or topic compared: half a microsecond, or one. Whoever searches takes
+steps as it goes, and charges its client for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,15 @@ from typing import Final
 MOST_STEPS: Final = 4096
 """Steps of one request in judging, and as many in keeping its list short: two to four milliseconds each, which other
 clients hardly notice. What people write takes some dozens."""
+
+SEGMENTS_PER_STEP: Final = 4
+"""Segments of a topic or selector that one comparison with a selector reads in the time of a step. What people write
+has hardly more, so for them a comparison is a step; with the longest it is eight."""
+
+
+def steps_to_compare(segments: int) -> int:
+    """Tell how many steps it takes to compare a topic or selector of so many segments with a selector."""
+    return 1 + (segments - 1) // SEGMENTS_PER_STEP
 
 
 class WorkSpent(Exception):

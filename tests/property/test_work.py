@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from benchmarks.micro.worst_selectors import DEEP, MOST_SEGMENTS, random_case, random_selector, worst_list
 from gateway.app.authorisation import NAMED
-from gateway.core import pattern_trie, selector_sets
+from gateway.core import entry_index, literal_ranges, pattern_trie, selector_sets
 from gateway.core.permissions import Permissions
 from gateway.core.selections import Selections
 from gateway.core.selector_map import SelectorMap
 from gateway.core.selector_sets import is_covered
-from gateway.core.selectors import Automaton, parse_selector
+from gateway.core.selectors import Automaton, Selector, matches, overlaps, parse_selector
 from gateway.core.topics import MAX_SEGMENTS
 from gateway.core.types import TopicPath
-from gateway.core.work import MOST_STEPS, Work
+from gateway.core.work import MOST_STEPS, SEGMENTS_PER_STEP, Work
 
 OVERSHOT = 64
 """Operations that may have been made, in a search that is broken off, by a stride that was counted together."""
@@ -100,6 +100,31 @@ def test_a_change_of_a_list_is_bounded(random: Random, entries: int, selects: bo
     assert work.taken <= MOST_STEPS
     assert operations[0] <= work.taken + OVERSHOT
     assert len(changed) <= len(selections) + 1
+
+
+@pytest.mark.parametrize("sign", "+-")
+def test_long_entries_count_as_what_it_takes_to_compare_them(sign: str) -> None:
+    """P20: a list may be full of entries of 32 segments, each of which a change has to be compared with."""
+    long = [f"{'a/' * 20}{'/'.join(f'{number:010b}')}" for number in range(999)]
+    selections = Selections.from_wire((*(["+a/**"] if sign == "-" else []), *(f"{sign}{each}" for each in long)))
+    read = [0]
+
+    def counted_matches(selector: Selector, topic: TopicPath) -> bool:
+        read[0] += 1 + topic.count("/")
+        return matches(selector, topic)
+
+    def counted_overlaps(one: Selector, other: Selector) -> bool:
+        read[0] += len(one.segments)
+        return overlaps(one, other)
+
+    work = Work()
+    with (
+        patch.object(literal_ranges, "matches", counted_matches),
+        patch.object(entry_index, "overlaps", counted_overlaps),
+    ):
+        selections.select(parse_selector("a/**/a/**/0/**/z"), work)
+    assert work.taken <= MOST_STEPS
+    assert 0 < read[0] <= SEGMENTS_PER_STEP * work.taken
 
 
 def test_a_usual_change_takes_as_many_steps_in_a_long_list_as_in_a_short_one() -> None:
