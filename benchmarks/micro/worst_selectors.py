@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from itertools import combinations, count, islice
+from math import comb
 from random import Random
 from typing import Final, NamedTuple
 
@@ -33,20 +35,23 @@ DEEP: Final = "/".join("a" * MOST_SEGMENTS)
 """A topic that leads through each selector of ``worst_list`` in most ways."""
 
 
-def worst_list(number: int, *, root: str = "") -> Iterator[str]:
+def worst_list(number: int, *, root: str = "", length: int = MOST_SEGMENTS) -> Iterator[str]:
     """Make the selectors that cost a trie of wildcards most when they are matched with one topic.
 
     They are of one letter, wildcards that stand for it, and a ``**`` in front of all that: so any place of the topic
     may be where any segment of any selector is met. Which segments are wildcards is another choice for each, made in
-    the first ones, so that hardly two share a way. 1,000 of them fit into 64 KiB (``limit_selection_bytes``).
+    the first ones, so that hardly two share a way; they are equally many, so that none covers another. 1,000 of them
+    fit into 64 KiB (``limit_selection_bytes``).
 
     Args:
         number: of them.
-        root: segments in front, with a separator at their end; ``DEEP`` has to begin with them as well.
+        root: segments in front, with a separator at their end; the topic has to begin with them as well.
+        length: segments of each.
     """
-    length = MOST_SEGMENTS - 1 - root.count("/")
-    for choice in range(number):
-        rest = "/".join("*" if choice >> place & 1 else "a" for place in range(length - 2))
+    behind = length - 3 - root.count("/")
+    places = next(each for each in count() if comb(each, each // 2) >= number)
+    for chosen in islice(combinations(range(places), places // 2), number):
+        rest = "/".join("*" if place in chosen else "a" for place in range(behind))
         yield f"{root}**/a/{rest}/a"
 
 
