@@ -11,7 +11,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.cases.growth import index_of
-from gateway.core.selections import NOTHING
+from benchmarks.micro.worst_selectors import DEEP, worst_list
+from gateway.core.selection_index import SelectionIndex
+from gateway.core.selections import NOTHING, Selections
 from gateway.core.selectors import parse_selector
 from gateway.core.types import TopicPath
 
@@ -31,6 +33,16 @@ def test_match_a_topic_seen_before(benchmark: BenchmarkFixture, size: int) -> No
 def test_match_a_new_topic(benchmark: BenchmarkFixture, size: int) -> None:
     index, numbers = index_of(size), count()
     assert benchmark(lambda: index.match(TopicPath(f"root-0/0/new-{next(numbers)}"))) == (0,)
+
+
+def test_match_a_new_topic_with_the_worst_list(benchmark: BenchmarkFixture) -> None:
+    """What one session may select to make every new topic costly."""
+    index: SelectionIndex[int] = SelectionIndex()
+    index.set(0, Selections.from_wire(f"+{each}" for each in worst_list(1_000)))
+    numbers = count()
+    # Each selector is met everywhere but at its end.
+    begin = DEEP[: -len("/a")]
+    assert benchmark(lambda: index.match(TopicPath(f"{begin}/{next(numbers)}"))) == ()
 
 
 @pytest.mark.parametrize("size", SIZES)
