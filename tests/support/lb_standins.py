@@ -16,18 +16,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Mapping
-from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from aiohttp import WSMsgType, web
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import ClientConnection, connect
 
 from lb.agent import AgentServer, AgentState
 from lb.topology import Node
+from tests.support.blocking_websocket import BlockingWebSocket
 from tests.support.haproxy import LOOPBACK, START_DEADLINE, HAProxy
-from tests.support.times import PATIENCE, scaled
 
 SHUTDOWN_SECONDS = 0.05
 """For requests that are being answered. Not 0, which aiohttp takes for "as long as it needs", and a connection that was
@@ -204,30 +201,14 @@ class SeparateStandIn:
                 pipe.close()
 
 
-def dial(proxy: HAProxy, query: str = "", **options: Any) -> ClientConnection:
-    """Connect through HAProxy; *options* are those of ``websockets.sync.client.connect``.
-
-    Over TLS on a busy machine, HAProxy has now and then told a client after 10 s that its request had not come (408).
-    Why is not known. Clients connect again then, and so does this one, once.
-    """
-    try:
-        return _connect(proxy, query, options)
-    except InvalidStatus as refused:
-        if refused.response.status_code != HTTPStatus.REQUEST_TIMEOUT:
-            raise
-    return _connect(proxy, query, options)
+def dial(proxy: HAProxy, query: str = "", **options: Any) -> BlockingWebSocket:
+    """Connect through HAProxy; *options* are those of ``BlockingWebSocket``."""
+    return BlockingWebSocket(proxy.url + query, **options)
 
 
-def _connect(proxy: HAProxy, query: str, options: dict[str, Any]) -> ClientConnection:
-    connection: ClientConnection = connect(
-        proxy.url + query, compression=None, open_timeout=scaled(PATIENCE), close_timeout=scaled(1), **options
-    )
-    return connection
-
-
-def greeting(connection: ClientConnection) -> dict[str, Any]:
+def greeting(connection: BlockingWebSocket) -> dict[str, Any]:
     """Receive a stand-in's first message."""
-    message = json.loads(connection.recv(timeout=scaled(PATIENCE)))
+    message = json.loads(connection.receive())
     assert isinstance(message, dict)
     return message
 
@@ -238,10 +219,10 @@ def node_of(proxy: HAProxy, query: str = "", **options: Any) -> str:
         return str(greeting(connection)["node"])
 
 
-def echoes(connection: ClientConnection) -> bool:
+def echoes(connection: BlockingWebSocket) -> bool:
     """Tell whether a connection still works both ways."""
     connection.send("still there?")
-    return connection.recv(timeout=scaled(PATIENCE)) == "still there?"
+    return connection.receive() == "still there?"
 
 
 async def _serve(name: str) -> None:

@@ -151,7 +151,7 @@ def test_killed_node() -> None:
             victim.signal(signal.SIGKILL)
 
             with pytest.raises(ConnectionClosed):
-                affected.recv(timeout=scaled(5))
+                affected.receive(5)
             for _ in range(20):
                 assert node_of(proxy, "?node=n9") in {"n1", "n2"}
             assert echoes(other)
@@ -172,7 +172,7 @@ def test_stopped_node_is_left_and_its_connections_are_cut() -> None:
             victim.signal(signal.SIGSTOP)
             assert node_of(proxy, "?node=n9") in {"n1", "n2"}
             with pytest.raises(ConnectionClosed):
-                affected.recv(timeout=scaled(10))
+                affected.receive(10)
 
             assert not proxy.node("n9").alive
             assert echoes(other)
@@ -229,7 +229,6 @@ def test_cookie_keeps_a_client_at_its_node_and_follows_it(cluster: StandIns) -> 
     with running_haproxy(cluster.nodes, COOKIE) as proxy:
         proxy.wait_checked()
         with dial(proxy) as connection:
-            assert connection.response is not None
             node = greeting(connection)["node"]
             cookie = connection.response.headers["Set-Cookie"]
         assert cookie == f"GATEWAY_NODE={node}; path=/; HttpOnly; SameSite=Strict"
@@ -241,14 +240,12 @@ def test_cookie_keeps_a_client_at_its_node_and_follows_it(cluster: StandIns) -> 
                 assert seen["node"] == node
                 # The node does not see it, and it is not sent again.
                 assert ["Cookie", "other=1"] in seen["headers"]
-                assert connection.response is not None
                 assert "Set-Cookie" not in connection.response.headers
 
         cluster[node].upgrade = "refuse"
         with dial(proxy, additional_headers=cookies) as connection:
             moved = greeting(connection)["node"]
             assert moved != node
-            assert connection.response is not None
             assert connection.response.headers["Set-Cookie"].startswith(f"GATEWAY_NODE={moved};")
 
 
@@ -257,7 +254,6 @@ def test_hint_goes_before_the_cookie(cluster: StandIns) -> None:
     with running_haproxy(cluster.nodes, COOKIE) as proxy:
         with dial(proxy, "?node=n3") as connection:
             assert greeting(connection)["node"] == "n3"
-            assert connection.response is not None
             assert "Set-Cookie" not in connection.response.headers
         for name in ("n1", "n2", "n3"):
             assert node_of(proxy, f"?node={name}", additional_headers={"Cookie": "GATEWAY_NODE=n2"}) == name
