@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -17,6 +17,7 @@ from gateway.adapters.admin.connection import AdminConnection, Shared
 from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import PublicPages
+from gateway.adapters.listening import listen
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import AdminRefusal
@@ -101,19 +102,8 @@ class AdminListener:
         Raises:
             OSError: the address cannot be used.
         """
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        port = self._port
-        try:
-            for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-                # A name may have several addresses; a port that the system has chosen for the first is that of all.
-                listener = _listen(family, (address[0], port, *address[2:]))
-                self._listeners.append(listener)
-                port = int(listener.getsockname()[1])
-        except OSError:
-            self.stop()
-            raise
-        self._port = port
+        self._listeners = await listen(self._host, self._port, backlog=BACKLOG)
+        self._port = int(self._listeners[0].getsockname()[1])
         for listener in self._listeners:
             self._watch(listener)
 
@@ -212,21 +202,3 @@ class AdminListener:
             held = Counter(each.address for each in self.places if not each.is_caller)
             address, most = held.most_common(1)[0] if held else ("", 0)
             self._log.emit(events.ADMIN_PORT_CROWDED, connections=held.total(), address=address, most=most)
-
-
-def _listen(family: int, address: Any) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # Else it would take the IPv4 port of the same number, for which there is a listener of its own.
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.setblocking(False)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise OSError(
-            error.errno, f"{address[0]}, port {address[1]}, cannot be listened on: {error.strerror}"
-        ) from None
-    return listener

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from ssl import SSLContext
 from typing import Any, Final
 
+from gateway.adapters.listening import listen
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.connections import Connection, TlsConnection
@@ -117,26 +118,15 @@ class WebSocketServer:
         Raises:
             OSError: the address cannot be bound.
         """
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listeners = await listen(self._host, self._port, backlog=LISTEN_BACKLOG)
         scheduler = self._scheduler = ReadScheduler(
             is_paced=self._admission.is_paced,
             deferred=lambda share: self._metrics.add(catalogue.READING_DEFERRED, label=share),
         )
-        try:
-            for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-                # A name may have several addresses; a port that the system has chosen for the first is that of all.
-                listener = _listen(family, (address[0], self.port, *address[2:]))
-                self._listeners[listener] = PacedReader(
-                    scheduler.strangers,
-                    listener.fileno(),
-                    LISTENER,
-                    partial(self._accept, listener, scheduler.strangers),
-                )
-        except OSError:
-            self._stop_listening()
-            raise
-        for reading in self._listeners.values():
+        for listener in listeners:
+            reading = self._listeners[listener] = PacedReader(
+                scheduler.strangers, listener.fileno(), LISTENER, partial(self._accept, listener, scheduler.strangers)
+            )
             reading.start()
 
     async def close(self) -> None:
@@ -304,19 +294,3 @@ class WebSocketServer:
             visit.leave()
         if not self._links:
             self._emptied.set()
-
-
-def _listen(family: int, address: Any) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # Else it would take the IPv4 port of the same number, for which there is a listener of its own.
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.setblocking(False)
-        listener.bind(address)
-        listener.listen(LISTEN_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
