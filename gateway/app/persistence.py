@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
@@ -37,6 +36,10 @@ Proof: TypeAlias = tuple[Ownership, TokenGeneration]
 LOOK_AGAIN: Final = 0.1
 """Seconds between two looks whether the grid is back: short against the time a person notices."""
 
+RESTORE_BATCH: Final = 100
+"""Sessions that are written again, or ended again, in one step: some milliseconds of the grid's time, so that claims
+come through between two steps."""
+
 
 class Persistence:
     """Writes sessions to the grid, if sessions are replicated at all.
@@ -56,6 +59,7 @@ class Persistence:
         self._metrics = context.metrics
         self._lapses = 0
         self._ends = RecentEnds(context.clock.monotonic)
+        self._restore_rate = context.policy.restore_rate
         self.replicated = context.policy.replicated
 
     @property
@@ -242,28 +246,36 @@ class Persistence:
                 return
 
     async def end_again(self) -> None:
-        """End once more what this node has ended lately: a grid that has lost writes may have lost an end (P7)."""
-        for end in self._ends:
+        """End once more what this node has ended lately: a grid that has lost writes may have lost an end (P7).
+
+        Many together, and at the rate at which sessions are written back.
+        """
+        ends = list(self._ends)
+        for start in range(0, len(ends), RESTORE_BATCH):
+            batch = ends[start : start + RESTORE_BATCH]
             while True:
                 try:
-                    await self._end_again(end)
+                    await self._end_again(batch)
                 except GridUnavailable:
                     await self.until_available()
                     continue
                 break
+            await asyncio.sleep(len(batch) / self._restore_rate)
 
-    async def _end_again(self, end: End) -> None:
-        record = end.session
-        if isinstance(record, SessionRecord):
-            # The grid may hold it as it was before its last claim, and would take the end for one of an older owner.
-            (result,) = await self._grid.sessions.restore([record], recreate=False)
-            if result is not Restored.WRITTEN:
-                return  # it has ended, or somebody's newer claim was not lost
-            right = Ownership(record.id, record.owner, record.epoch)
-        else:
-            right = record
-        with suppress(Fenced, SessionGone):
-            await self._grid.sessions.end(right, reason=end.reason)
+    async def _end_again(self, ends: Sequence[End]) -> None:
+        # The grid may hold a session as it was before its last claim, and would take the end for one of an older owner.
+        # One that is not written has ended, or somebody's newer claim was not lost.
+        records = [end.session for end in ends if isinstance(end.session, SessionRecord)]
+        written = iter(await self._grid.sessions.restore(records, recreate=False) if records else ())
+        again: list[tuple[Ownership, ErrorCode]] = []
+        for end in ends:
+            ended = end.session
+            if isinstance(ended, Ownership):
+                again.append((ended, end.reason))
+            elif next(written) is Restored.WRITTEN:
+                again.append((Ownership(ended.id, ended.owner, ended.epoch), end.reason))
+        if again:
+            await self._grid.sessions.end_all(again)
 
     async def restore(self, sessions: Sequence[Session]) -> list[Restored]:
         """Write sessions again as they are here.

@@ -96,7 +96,7 @@ class NodePolicy:
         lease: seconds a node's lease lasts.
         renew: seconds between renewals.
         reap: seconds between two looks for sessions whose window is over.
-        restore_rate: sessions per second written back into a grid that lost them.
+        restore_rate: sessions per second written back into a grid that lost them, and as many ended there again.
         restore_grace: seconds after such a loss in which an unknown session is asked to come again later, not refused.
         backoff: advice to clients.
         drain: how a planned stop goes.

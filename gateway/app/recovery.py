@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.lease import NodeLease
-from gateway.app.persistence import Persistence
+from gateway.app.persistence import RESTORE_BATCH, Persistence
 from gateway.app.session import Session
 from gateway.app.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -17,9 +17,6 @@ from gateway.core.codes import ErrorCode
 from gateway.core.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
 from gateway.ports import Fenced, GridState, GridUnavailable, LeaseLost, Ownership, Restored, SessionGone
-
-RESTORE_BATCH: Final = 100
-"""Sessions per restore step: some milliseconds of the grid's time, so that claims come through between two steps."""
 
 RETRY: Final = 0.2
 """Seconds before restoring is tried again after the grid went away in the middle."""

@@ -277,6 +277,19 @@ class SessionStore(Protocol):
             Fenced, GridUnavailable: as for ``change``. A session that is gone already is no error.
         """
 
+    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+        """End many sessions together, each as ``end`` does; in the same few round trips as one.
+
+        Args:
+            ends: of each session the right by which it is ended, and the reason.
+
+        Returns:
+            For each whether it has ended; False where ``end`` would raise Fenced.
+
+        Raises:
+            GridUnavailable: some may have ended; asking again does no harm.
+        """
+
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """Write sessions that this node serves into a grid that may have lost or suspended them; one result per record.
 

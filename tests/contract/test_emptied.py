@@ -29,6 +29,7 @@ STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "confirm": lambda grid, record: grid.sessions.confirm([(right(record), TokenGeneration(1))]),
     "disconnect": lambda grid, record: grid.sessions.disconnect(right(record)),
     "end": lambda grid, record: grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED),
+    "end all": lambda grid, record: grid.sessions.end_all([(right(record), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid, record: grid.sessions.restore([record], recreate=False),
     "restore anew": lambda grid, record: grid.sessions.restore([record], recreate=True),
     "join": lambda grid, _: grid.nodes.join(N1, lease=LONG),

@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "change": lambda grid: grid.sessions.change(right(session()), SessionChanges()),
     "disconnect": lambda grid: grid.sessions.disconnect(right(session())),
     "end": lambda grid: grid.sessions.end(right(session()), reason=ErrorCode.SESSION_CLOSED),
+    "end_all": lambda grid: grid.sessions.end_all([(right(session()), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid: grid.sessions.restore([session()], recreate=True),
     "expire": lambda grid: grid.sessions.expire(0, limit=1),
     "find": lambda grid: grid.sessions.find(session().id),

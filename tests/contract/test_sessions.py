@@ -437,6 +437,31 @@ async def test_end_asked_again_is_no_error(harness: Harness, *, connected: bool)
     assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
 
 
+async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness) -> None:
+    """For each whether it has ended; False where ``end`` would raise Fenced."""
+    grid = await harness.grid()
+    records = [session(partitions=frozenset({1, each % 3})) for each in range(12)]
+    moved, gone, *_ = records
+    for record in records[:-1]:  # the last one was never there
+        await grid.sessions.create(record)
+    now = claimed(await claim(await harness.grid("n2"), moved, N2, generation=1, attempt=1)).record
+    await grid.sessions.end(right(gone), reason=ErrorCode.SESSION_EXPIRED)
+    ends = [
+        (right(record), ErrorCode.REVOKED if each % 2 else ErrorCode.SESSION_CLOSED)
+        for each, record in enumerate(records)
+    ]
+
+    for _ in range(2):
+        assert await grid.sessions.end_all(ends) == [record is not moved for record in records]
+
+    assert await grid.sessions.find(moved.id) == now
+    for record, (_, reason) in list(zip(records, ends, strict=True))[2:-1]:
+        assert await grid.sessions.find(record.id) is None
+        assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == reason
+    assert refused(await claim(grid, gone, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
+    assert await grid.sessions.end_all([]) == []
+
+
 async def test_a_session_is_gone_for_everyone_once_its_end_began(harness: Harness) -> None:
     """End a session and delete everything that belongs to it: no step between leaves it half alive."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

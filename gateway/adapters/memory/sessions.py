@@ -70,6 +70,10 @@ class MemorySessionStore:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.end(right, reason, now))
 
+    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.end_all(ends, now))
+
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """See the port."""
         return await self._connection.run(

@@ -104,6 +104,18 @@ class GridData:
         self.sessions.end(right, reason, now)
         self.topics.forget(right.session)
 
+    def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]], now: float) -> list[bool]:
+        """End sessions, each one atomic step; tells for each whether its right was accepted."""
+        ended = []
+        for right, reason in ends:
+            try:
+                self.end(right, reason, now)
+            except Fenced:
+                ended.append(False)
+            else:
+                ended.append(True)
+        return ended
+
     def expire(self, partition: int, limit: int, now: float) -> list[Ended]:
         """End sessions whose window is over; their receipts go with them."""
         ended = self.sessions.expire(partition, limit, now)

@@ -192,24 +192,36 @@ class RedisSessions:
         self._check(reply, right)
 
     async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
-        """See ``SessionStore.end``.
+        """See ``SessionStore.end``."""
+        (ended,) = await self.end_all([(right, reason)])
+        if not ended:
+            raise _fenced(right)
 
-        Three steps, as receipts live under other hash tags: mark the session, from which moment it is refused; delete
-        the receipts; delete the session. If this node dies in between, a reaper finishes.
+    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+        """See ``SessionStore.end_all``.
+
+        Three steps, as receipts live under other hash tags: mark the sessions, from which moment they are refused;
+        delete the receipts; delete the sessions. If this node dies in between, a reaper finishes.
         """
-        session = right.session
-        reply = await self._batcher.call(
-            scripts.SESSION_END(
-                *(*self._all_keys(session)[:3], self._opened(session), *self._timed()),
-                *(session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS),
-            ),
+        replies = await self._batcher.call_all(
+            [
+                scripts.SESSION_END(
+                    *(*self._all_keys(right.session)[:3], self._opened(right.session), *self._timed()),
+                    *(right.session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS),
+                )
+                for right, reason in ends
+            ],
             gated=True,
         )
-        self._see_to(reply)
-        if reply == b"fenced":
-            raise _fenced(right)
-        if reply != b"gone":
-            await self._delete([(session, *reply[1:3])])
+        self._see_to(*replies)
+        await self._delete(
+            [
+                (right.session, *reply[1:3])
+                for (right, _), reply in zip(ends, replies, strict=True)
+                if reply not in (b"fenced", b"gone")
+            ]
+        )
+        return [reply != b"fenced" for reply in replies]
 
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """See ``SessionStore.restore``."""

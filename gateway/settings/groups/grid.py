@@ -63,7 +63,7 @@ class GridSettings:
     restore_rate: float = setting(
         Rate("sessions", 1),
         1000.0,
-        "How fast a node writes its live sessions back into a grid that lost them.",
+        "How fast a node writes live sessions back into a grid that lost them, and ends those again that had ended.",
         reason="Ten thousand sessions are safe again in 10 s, while Redis stays below a tenth of what it can take.",
     )
     stream_length: int = setting(

@@ -14,15 +14,24 @@ import pytest
 
 from gateway.app.clock import Clock
 from gateway.app.context import Context
-from gateway.app.persistence import Persistence
+from gateway.app.persistence import RESTORE_BATCH, Persistence
 from gateway.app.session import Saved, Session
+from gateway.core.codes import ErrorCode
 from gateway.core.frozen import SessionPolicy
 from gateway.core.selections import Selections
 from gateway.core.selectors import parse_selector
 from gateway.core.session import SessionMachine
 from gateway.core.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
-from gateway.ports import GridUnavailable, Restored, SelectionChanges, SessionChanges, SessionRecord
+from gateway.ports import (
+    GridState,
+    GridUnavailable,
+    Ownership,
+    Restored,
+    SelectionChanges,
+    SessionChanges,
+    SessionRecord,
+)
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
 POLICY = SessionPolicy(
@@ -54,10 +63,47 @@ class Grid:
         return [Restored.WRITTEN] * len(records)
 
 
+class Ends:
+    """Takes the place of what ends sessions: a grid that holds some of those that were ended, and counts its calls.
+
+    Args:
+        grid: whose stores these are then.
+        answers: what writing a session again comes to, by its id; those that are not here are WRITTEN.
+    """
+
+    def __init__(self, grid: Grid, answers: dict[str, Restored] | None = None) -> None:
+        self.calls: list[int] = []
+        self.ended: dict[SessionId, ErrorCode] = {}
+        self.failing: set[int] = set()
+        self._answers = answers or {}
+        stores: Any = grid
+        stores.restore, stores.end, stores.end_all = self._restore, self._end, self._end_all
+        stores.state = GridState.UP
+
+    def _called(self, sessions: int) -> None:
+        self.calls.append(sessions)
+        if len(self.calls) in self.failing:
+            raise GridUnavailable("it went away once more")
+
+    async def _restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
+        assert not recreate, "what is not there has ended"
+        self._called(len(records))
+        return [self._answers.get(record.id, Restored.WRITTEN) for record in records]
+
+    async def _end(self, right: Ownership, *, reason: ErrorCode) -> None:
+        self._called(1)
+        self.ended[right.session] = reason
+
+    async def _end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+        self._called(len(ends))
+        self.ended |= {right.session: reason for right, reason in ends}
+        return [True] * len(ends)
+
+
 def bench() -> tuple[Grid, Persistence, Session]:
     """Make a grid, what writes to it, and a session that is stored there."""
     grid = Grid()
-    policy = SimpleNamespace(replicated=True)
+    policy = SimpleNamespace(replicated=True, restore_rate=float("inf"))
     context: Any = SimpleNamespace(grid=grid, metrics=None, clock=Clock(), policy=policy)
     persistence = Persistence(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
@@ -121,6 +167,58 @@ async def test_a_change_that_meets_a_restore_has_the_session_written_again() -> 
     stores.change = change
     await persistence.change(session, SessionChanges())
     assert persistence.must_restore(session)
+
+
+# --- Ends, again ------------------------------------------------------------------------------------------------------
+
+
+async def ended(persistence: Persistence, grid: Grid, count: int) -> dict[SessionId, ErrorCode]:
+    """Have so many sessions end, half of them seen and half of them unseen; returns why."""
+    Ends(grid)
+    reasons: dict[SessionId, ErrorCode] = {}
+    for number in range(count):
+        record = SessionRecord(id=SessionId(f"s{number}"), principal="alice", window=60.0, owner=ME, epoch=Epoch(3))
+        reason = reasons[record.id] = ErrorCode.REVOKED if number % 3 else ErrorCode.SESSION_CLOSED
+        if number % 2:
+            await persistence.end(Ownership(record.id, ME, Epoch(3)), reason)
+        else:
+            await persistence.end(Session(record, SessionMachine(Role.SERVER, POLICY), saved=persistence.saved), reason)
+    return reasons
+
+
+async def test_many_ends_are_repeated_in_few_steps() -> None:
+    """After an outage there may be 4,096 of them, and a round trip for each is seconds in which they are alive (P7)."""
+    grid, persistence, _ = bench()
+    reasons = await ended(persistence, grid, 10 * RESTORE_BATCH)
+    again = Ends(grid)
+
+    await persistence.end_again()
+
+    assert again.ended == reasons
+    assert len(again.calls) == 2 * 10, "each step writes the sessions again, then ends them"
+    assert max(again.calls) == RESTORE_BATCH
+
+
+async def test_what_has_ended_or_is_somebody_elses_is_not_ended_again() -> None:
+    grid, persistence, _ = bench()
+    reasons = await ended(persistence, grid, 6)
+    again = Ends(grid, {"s0": Restored.GONE, "s2": Restored.FENCED})
+
+    await persistence.end_again()
+
+    assert again.ended == {session: reason for session, reason in reasons.items() if session not in {"s0", "s2"}}
+
+
+@pytest.mark.parametrize("failing", [{1}, {2}, {3}, {4}, {1, 3, 5}])
+async def test_ends_are_repeated_until_the_grid_has_taken_them(failing: set[int]) -> None:
+    grid, persistence, _ = bench()
+    reasons = await ended(persistence, grid, RESTORE_BATCH + 10)
+    again = Ends(grid)
+    again.failing = failing
+
+    await persistence.end_again()
+
+    assert again.ended == reasons
 
 
 # --- Lists of selections: what changes is written, and in doubt all of it ------------------------------------------
