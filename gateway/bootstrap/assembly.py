@@ -15,7 +15,6 @@ from gateway.adapters.admin import (
     AdminTokens,
     Console,
     ConsoleAuthenticator,
-    FailedTokens,
     Guard,
     built_in,
 )
@@ -48,6 +47,7 @@ from gateway.bootstrap.policy import policy_of
 from gateway.bootstrap.reloading import Reloading
 from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
+from gateway.core.failures import Failures
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import EventLog
 from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of
@@ -104,8 +104,8 @@ class Gateway:
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
         # What roles may do is a matter of the policy, which the node has.
-        failed_tokens = FailedTokens()
-        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to, failed_tokens)
+        failures = Failures()
+        administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to, failures)
         self.node = Node(
             me=self.me,
             policy=policy_of(
@@ -150,7 +150,7 @@ class Gateway:
             trusted_proxies=settings.trusted_proxies,
             most_requests=descriptors.requests,
         )
-        guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings), failed_tokens=failed_tokens)
+        guard = Guard(self._admin_tokens, self._granted_to, hosts=admin_names(settings), failures=failures)
         self._admin = AdminServer(
             settings.admin.host,
             settings.admin.port,

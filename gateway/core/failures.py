@@ -1,4 +1,4 @@
-"""Who failed often recently, in bounded memory: addresses and principals whose credentials were refused.
+"""Who failed often recently, in bounded memory: whose credentials were refused, clients' and administrators'.
 
 Nothing here reads a clock; times are seconds of one that does not go back.
 """
@@ -22,7 +22,7 @@ MOST_REMEMBERED: Final = 4096
 
 
 class Failures:
-    """Counts failures by name. Being known for them refuses nobody; it says who goes behind whom.
+    """Counts failures by name, which is an address or a principal. What becomes of a known one, its user decides.
 
     A success forgives nothing: whoever has one good secret could fail as often as it likes in between. What was failed
     beyond the forgiven ones is not counted either, so that everybody is forgiven a minute after the last failure.
@@ -34,13 +34,21 @@ class Failures:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def failed(self, name: str, now: float) -> None:
-        """Somebody of this name has failed."""
+    def failed(self, name: str, now: float) -> float:
+        """Somebody of this name has failed.
+
+        Args:
+            name: whose failure it is.
+            now: seconds of a clock that does not go back.
+
+        Returns:
+            0 if it is forgiven; else seconds until one would be.
+        """
         bucket = self._buckets.pop(name, None) or TokenBucket(FORGIVEN_PER_SECOND, FORGIVEN)
         self._buckets[name] = bucket
         if len(self._buckets) > MOST_REMEMBERED:
             self._buckets.popitem(last=False)
-        bucket.take(now)
+        return bucket.take(now)
 
     def often(self, name: str, now: float) -> bool:
         """Tell whether one more failure would not be forgiven."""

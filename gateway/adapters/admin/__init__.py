@@ -3,7 +3,6 @@
 from gateway.adapters.admin.actions import Action, GrantedTo, built_in
 from gateway.adapters.admin.api import AdminApi
 from gateway.adapters.admin.console import Console, ConsoleAuthenticator
-from gateway.adapters.admin.failed_tokens import FailedTokens
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.resources import OPERATIONS
 from gateway.adapters.admin.server import AdminServer
@@ -18,7 +17,6 @@ __all__ = [
     "Caller",
     "Console",
     "ConsoleAuthenticator",
-    "FailedTokens",
     "GrantedTo",
     "Guard",
     "TokensFileError",

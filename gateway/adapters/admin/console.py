@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import mimetypes
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -24,9 +25,9 @@ from aiohttp import web
 
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
 from gateway.adapters.admin.console_link import ConsoleLink
-from gateway.adapters.admin.failed_tokens import FailedTokens
 from gateway.adapters.admin.tokens import AdminTokens, Caller
 from gateway.core.codec import SUBPROTOCOL
+from gateway.core.failures import Failures
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.ports import Credentials, CredentialsRefused, Identity, Link, VerificationRefused
 
@@ -77,13 +78,13 @@ class ConsoleAuthenticator:
     Args:
         tokens: the administrators; None if administration is off.
         granted: what roles may do.
-        failed_tokens: counts who fails, here and at the API.
+        failures: counts, by address, those here and at the API together.
     """
 
-    def __init__(self, tokens: AdminTokens | None, granted: GrantedTo, failed_tokens: FailedTokens) -> None:
+    def __init__(self, tokens: AdminTokens | None, granted: GrantedTo, failures: Failures) -> None:
         self._tokens = tokens
         self._granted = granted
-        self._failed_tokens = failed_tokens
+        self._failures = failures
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """See ``Authenticator.authenticate``."""
@@ -93,7 +94,7 @@ class ConsoleAuthenticator:
         if caller is None:
             # Looked up before, so that a valid token gets in whoever failed from its address. Who fails too often is
             # not told whether this one was wrong, too, and fills no log.
-            if wait := self._failed_tokens.failed(credentials.address):
+            if wait := self._failures.failed(credentials.address, time.monotonic()):
                 raise VerificationRefused("too many without a valid token came from this address; try again", wait)
             raise CredentialsRefused("this is no token of the file of administrators")
         identity = self._identity_of(caller)

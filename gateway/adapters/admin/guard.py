@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Collection
 from typing import Final
 
 from aiohttp import web
 
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
-from gateway.adapters.admin.failed_tokens import FailedTokens
 from gateway.adapters.admin.problems import Kind, Problem
 from gateway.adapters.admin.tokens import AdminTokens, Caller
+from gateway.core.failures import Failures
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="gateway admin API"'}
 
@@ -23,7 +24,7 @@ class Guard:
         tokens: the administrators; None if administration is off.
         granted: what roles may do.
         hosts: names by which the admin port may be asked for, besides addresses and localhost; ``*`` is any.
-        failed_tokens: counts who fails.
+        failures: counts those of requests without a valid token by address.
     """
 
     def __init__(
@@ -32,12 +33,12 @@ class Guard:
         granted: GrantedTo,
         *,
         hosts: Collection[str],
-        failed_tokens: FailedTokens,
+        failures: Failures,
     ) -> None:
         self._tokens = tokens
         self._granted = granted
         self._hosts = frozenset(each.lower() for each in hosts)
-        self._failed_tokens = failed_tokens
+        self._failures = failures
 
     def check_host(self, request: web.Request) -> None:
         """Refuse a request that was meant for another host: a page that had its name resolve to this node.
@@ -96,7 +97,7 @@ class Guard:
             raise Problem(Kind.FORBIDDEN, f"{action.value} is not among what {caller.name} may do (roles: {roles})")
 
     def _failed(self, address: str) -> Problem:
-        if wait := self._failed_tokens.failed(address):
+        if wait := self._failures.failed(address, time.monotonic()):
             return Problem(
                 Kind.TOO_MANY_FAILURES,
                 "too many requests without a valid token came from this address; try again later",

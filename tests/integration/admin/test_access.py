@@ -9,8 +9,8 @@ import pytest
 
 from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.actions import Action
-from gateway.adapters.admin.failed_tokens import FAILURES
 from gateway.catalogue import log_events as events
+from gateway.core.failures import FORGIVEN
 from tests.integration.admin.support import Admins, Asker, Pair
 from tests.support.nodes import running_node
 
@@ -46,7 +46,7 @@ async def test_anything_else_than_a_token_is_refused(pair: Pair, said: str) -> N
 
 async def test_who_fails_too_often_is_told_to_wait_and_locks_nobody_out(pair: Pair) -> None:
     wrong = {"Authorization": "Bearer gwadm_wrong"}
-    for _ in range(FAILURES):
+    for _ in range(FORGIVEN):
         answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role=None, headers=wrong)
         assert answer.status == 401
     answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role=None, headers=wrong)
@@ -55,7 +55,7 @@ async def test_who_fails_too_often_is_told_to_wait_and_locks_nobody_out(pair: Pa
     assert int(answer.headers["Retry-After"]) >= 1
     assert (await pair.asker.ask(pair.n1, "GET", "/v1/nodes", role="viewer")).status == 200
     refused = [fields for event, fields in pair.n1.log.events if event is events.ADMIN_REFUSED]
-    assert len(refused) == FAILURES
+    assert len(refused) == FORGIVEN
     assert "gwadm_" not in str(refused)
 
 

@@ -11,7 +11,6 @@ import pytest
 from yarl import URL
 
 from gateway.adapters.admin.console import PAGE, SECURITY_HEADERS
-from gateway.adapters.admin.failed_tokens import FAILURES
 from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.adapters.memory.sessions import MemorySessionStore
 from gateway.catalogue import log_events as events
@@ -19,6 +18,7 @@ from gateway.client import ConnectFailed, Forbidden, SessionRefused, Unauthentic
 from gateway.client.session import Connecting
 from gateway.core.codec import SUBPROTOCOL
 from gateway.core.codes import TRY_LATER, UNAUTHENTICATED, Outcome
+from gateway.core.failures import FORGIVEN
 from gateway.core.revocations import RevocationKind
 from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.types import SessionId
@@ -148,10 +148,10 @@ async def test_who_fails_too_often_is_told_to_wait_and_fills_no_log_and_locks_no
         pair.n1, "GET", "/v1/nodes", role=None, headers={"Authorization": "Bearer gwadm_wrong"}
     )
     assert answer.status == 401
-    for _ in range(FAILURES - 1):
+    for _ in range(FORGIVEN - 1):
         assert await wrong() == ("unauthenticated", 0.0, UNAUTHENTICATED.code)
     logged = len(pair.n1.log.of(events.AUTHENTICATION_REFUSED))
-    for _ in range(FAILURES):
+    for _ in range(FORGIVEN):
         code, retry_after, closed = await wrong()
         assert (code, closed) == ("try_later", TRY_LATER.code)
         assert retry_after > 0
@@ -159,7 +159,7 @@ async def test_who_fails_too_often_is_told_to_wait_and_fills_no_log_and_locks_no
         pair.n1, "GET", "/v1/nodes", role=None, headers={"Authorization": "Bearer gwadm_wrong"}
     )
     assert answer.status == 429
-    assert len(pair.n1.log.of(events.AUTHENTICATION_REFUSED)) == logged == FAILURES - 1
+    assert len(pair.n1.log.of(events.AUTHENTICATION_REFUSED)) == logged == FORGIVEN - 1
     async with sign_in(pair) as session:
         assert session.principal == "admin:the-viewer"
 

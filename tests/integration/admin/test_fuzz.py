@@ -17,10 +17,11 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
-from gateway.adapters.admin import OPERATIONS, failed_tokens
+from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.openapi import document
 from gateway.catalogue import log_events as events
 from gateway.client import connect
+from gateway.core import failures
 from tests.integration.admin.support import Admins
 from tests.support.nodes import running_node
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -84,7 +85,7 @@ class Fuzzed:
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     with pytest.MonkeyPatch.context() as patch, RedisServer() as redis:
         # That strangers are told to wait after so many requests is tested elsewhere.
-        patch.setattr(failed_tokens, "FAILURES", 1_000_000)
+        patch.setattr(failures, "FORGIVEN", 1_000_000)
         with Fuzzed(redis.url, tmp_path_factory.mktemp("fuzz")) as running:
             yield running
         assert running.failed == []

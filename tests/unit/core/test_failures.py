@@ -9,9 +9,11 @@ def test_some_failures_are_mistakes_and_one_more_is_not() -> None:
     failures = Failures()
     for _ in range(FORGIVEN):
         assert not failures.often("a", 0.0)
-        failures.failed("a", 0.0)
+        assert failures.failed("a", 0.0) == 0
 
     assert failures.often("a", 0.0)
+    assert failures.failed("a", 0.0) == 1 / FORGIVEN_PER_SECOND, "seconds until one is forgiven"
+    assert failures.failed("a", 1 / FORGIVEN_PER_SECOND) == 0
     assert not failures.often("b", 0.0)
 
 
