@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, listens, scratch_folder
-from benchmarks.systems.base import (
-    TOPIC_MARK,
-    Endpoint,
-    Role,
-    Running,
-    StartOptions,
-    SystemFailed,
-    SystemUnavailable,
-    SystemUnderTest,
-    WireProtocol,
-)
-from gateway.local.ports import free_port
+from benchmarks.systems.base import Endpoint, SystemFailed, SystemUnavailable
+from benchmarks.systems.one_program import PEERS, OneProgram, plain_endpoint
 
-SOURCES: Final = Path(__file__).parents[1] / "peers" / "c_floor"
+SOURCES: Final = PEERS / "c_floor"
 
 COMPILER: Final = "gcc"
 
@@ -39,7 +26,7 @@ DIGEST_CHARACTERS: Final = 16
 """Of the sources' hash in the program's name: enough to tell versions apart."""
 
 
-class CFloor(SystemUnderTest):
+class CFloor(OneProgram):
     """Joins what one turn of its loop brings, one ``send()`` for each subscriber; keeps and promises nothing.
 
     It is not a product to compare with: it tells what joining costs at least. Where nothing piles up that is one write
@@ -48,9 +35,6 @@ class CFloor(SystemUnderTest):
 
     name: ClassVar[str] = "c_floor"
     title: ClassVar[str] = "C loop that joins writes"
-
-    def __init__(self) -> None:
-        self._program: Path | None = None
 
     def prepare(self, folder: Path) -> None:
         """Compile it, unless that was done since the sources changed.
@@ -88,28 +72,10 @@ class CFloor(SystemUnderTest):
         """See ``SystemUnderTest``."""
         return {"compiler options": " ".join(COMPILER_OPTIONS), "TCP_NODELAY": "on, as in all the others"}
 
-    @contextlib.contextmanager
-    def running(self, placement: Placement, options: StartOptions) -> Iterator[Running]:
-        """See ``SystemUnderTest``."""
-        if self._program is None:
-            raise SystemFailed(f"{self.name} was not prepared")
-        if options.extra:
-            raise SystemFailed(f"{self.name} knows no settings, but was given {sorted(options.extra)}")
-        port = free_port()
-        with (
-            scratch_folder(self.name) as folder,
-            PinnedProcess([self._program, str(port)], core=placement.server, folder=folder) as process,
-        ):
-            process.wait_ready(lambda: listens(port))
-            yield Running(
-                endpoint=Endpoint(
-                    protocol=WireProtocol.PLAIN,
-                    host=HOST,
-                    port=port,
-                    subscribe_target=f"/sub?id={TOPIC_MARK}",
-                    publish_target=f"/pub?id={TOPIC_MARK}",
-                    publish_by_http=True,
-                ),
-                pids=lambda: {Role.SERVER: process.pids()},
-                alive=process.check,
-            )
+    def command(self, port: int, folder: Path) -> Sequence[str | Path]:  # noqa: ARG002 - it needs no files
+        """See ``OneProgram``."""
+        return [self.program, str(port)]
+
+    def endpoint(self, port: int) -> Endpoint:
+        """See ``OneProgram``."""
+        return plain_endpoint(port)

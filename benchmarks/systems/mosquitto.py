@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-import jinja2
+from benchmarks.processes import HOST
+from benchmarks.systems.base import Endpoint, SystemUnavailable, WireProtocol
+from benchmarks.systems.one_program import PEERS, OneProgram, configured
 
-from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, listens, scratch_folder
-from benchmarks.systems.base import (
-    Endpoint,
-    Role,
-    Running,
-    StartOptions,
-    SystemFailed,
-    SystemUnavailable,
-    SystemUnderTest,
-    WireProtocol,
-)
-from gateway.local.ports import free_port
-
-TEMPLATE: Final = Path(__file__).parents[1] / "peers" / "mosquitto" / "mosquitto.conf.template"
+TEMPLATE: Final = PEERS / "mosquitto" / "mosquitto.conf.template"
 
 PROGRAM: Final = "mosquitto"
 
@@ -38,14 +25,11 @@ QUEUED_MESSAGES: Final = 10_000
 cases has more under way than this."""
 
 
-class Mosquitto(SystemUnderTest):
+class Mosquitto(OneProgram):
     """One broker. Sessions are kept in its memory: they outlive a connection, and end with the process."""
 
     name: ClassVar[str] = "mosquitto"
     title: ClassVar[str] = "mosquitto over WebSocket, QoS 1"
-
-    def __init__(self) -> None:
-        self._program: str | None = None
 
     def prepare(self, folder: Path) -> None:  # noqa: ARG002 - nothing to keep: it is packaged by the distribution
         """See ``SystemUnderTest``; the package itself comes by ``scripts/bench-packages``.
@@ -53,14 +37,15 @@ class Mosquitto(SystemUnderTest):
         Raises:
             SystemUnavailable: it is not installed.
         """
-        self._program = shutil.which(PROGRAM, path=f"{os.environ.get('PATH', '')}:{ADMINISTRATORS_PATH}")
-        if self._program is None:
+        found = shutil.which(PROGRAM, path=f"{os.environ.get('PATH', '')}:{ADMINISTRATORS_PATH}")
+        if found is None:
             raise SystemUnavailable(f"{PROGRAM} is not installed; scripts/bench-packages does it")
+        self._program = Path(found)
 
     def versions(self) -> Mapping[str, str]:
         """See ``SystemUnderTest``."""
         # Its help, the only place that tells, comes with an exit code of 3.
-        output = subprocess.run([self._found(), "-h"], capture_output=True, text=True, check=False).stdout
+        output = subprocess.run([self.program, "-h"], capture_output=True, text=True, check=False).stdout
         return {PROGRAM: output.splitlines()[0].rpartition(" ")[2]}
 
     def settings(self) -> Mapping[str, str]:
@@ -73,28 +58,11 @@ class Mosquitto(SystemUnderTest):
             "max_queued_messages": f"{QUEUED_MESSAGES}, so that none is dropped",
         }
 
-    @contextlib.contextmanager
-    def running(self, placement: Placement, options: StartOptions) -> Iterator[Running]:
-        """See ``SystemUnderTest``."""
-        program = self._found()
-        if options.extra:
-            raise SystemFailed(f"{self.name} knows no settings, but was given {sorted(options.extra)}")
-        port = free_port()
-        with scratch_folder(self.name) as folder:
-            configuration = folder / "mosquitto.conf"
-            template = jinja2.Template(TEMPLATE.read_text(), undefined=jinja2.StrictUndefined)
-            configuration.write_text(
-                template.render(port=port, folder=folder, queued=QUEUED_MESSAGES, run_as_root=os.geteuid() == 0)
-            )
-            with PinnedProcess([program, "-c", configuration], core=placement.server, folder=folder) as process:
-                process.wait_ready(lambda: listens(port))
-                yield Running(
-                    endpoint=Endpoint(WireProtocol.MQTT, HOST, port, "/mqtt", "/mqtt"),
-                    pids=lambda: {Role.SERVER: process.pids()},
-                    alive=process.check,
-                )
+    def command(self, port: int, folder: Path) -> Sequence[str | Path]:
+        """See ``OneProgram``."""
+        values = {"port": port, "folder": folder, "queued": QUEUED_MESSAGES, "run_as_root": os.geteuid() == 0}
+        return [self.program, "-c", configured(folder / "mosquitto.conf", TEMPLATE, **values)]
 
-    def _found(self) -> str:
-        if self._program is None:
-            raise SystemFailed(f"{self.name} was not prepared")
-        return self._program
+    def endpoint(self, port: int) -> Endpoint:
+        """See ``OneProgram``."""
+        return Endpoint(WireProtocol.MQTT, HOST, port, "/mqtt", "/mqtt")

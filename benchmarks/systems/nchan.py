@@ -13,24 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
-import jinja2
-
 from benchmarks.placement import Placement
 from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
-from benchmarks.systems.base import (
-    TOPIC_MARK,
-    Endpoint,
-    Role,
-    Running,
-    StartOptions,
-    SystemFailed,
-    SystemUnavailable,
-    SystemUnderTest,
-    WireProtocol,
-)
+from benchmarks.systems.base import Role, Running, StartOptions, SystemFailed, SystemUnavailable, SystemUnderTest
+from benchmarks.systems.one_program import PEERS, configured, plain_endpoint
 from gateway.local.ports import free_port
 
-TEMPLATE: Final = Path(__file__).parents[1] / "peers" / "nchan" / "nginx.conf.template"
+TEMPLATE: Final = PEERS / "nchan" / "nginx.conf.template"
 
 MODULES: Final = (Path("/usr/lib/nginx/modules"), Path("/usr/lib64/nginx/modules"), Path("/usr/share/nginx/modules"))
 """Where distributions put nginx's dynamic modules."""
@@ -128,18 +117,17 @@ class Nchan(SystemUnderTest):
                 redis, redis_port = stack.enter_context(redis_server(placement.others))
                 redis_url = f"redis://{HOST}:{redis_port}"
             port = free_port()
-            configuration = folder / "nginx.conf"
-            configuration.write_text(
-                jinja2.Template(TEMPLATE.read_text(), undefined=jinja2.StrictUndefined).render(
-                    run_as_root=os.geteuid() == 0,
-                    nchan_module=_module(),
-                    shared_memory_mebibytes=SHARED_MEMORY_MEBIBYTES,
-                    buffer_length=self.buffer_length,
-                    message_timeout_seconds=MESSAGE_TIMEOUT_SECONDS,
-                    redis_url=redis_url,
-                    first_message="oldest" if self.with_redis else "newest",
-                    port=port,
-                )
+            configuration = configured(
+                folder / "nginx.conf",
+                TEMPLATE,
+                run_as_root=os.geteuid() == 0,
+                nchan_module=_module(),
+                shared_memory_mebibytes=SHARED_MEMORY_MEBIBYTES,
+                buffer_length=self.buffer_length,
+                message_timeout_seconds=MESSAGE_TIMEOUT_SECONDS,
+                redis_url=redis_url,
+                first_message="oldest" if self.with_redis else "newest",
+                port=port,
             )
             # -e: without it, nginx opens the log of the system's installation before it reads the configuration.
             arguments: list[str | Path] = [_nginx(), "-e", "stderr", "-p", folder, "-c", configuration]
@@ -156,14 +144,7 @@ class Nchan(SystemUnderTest):
                     redis.check()
 
             yield Running(
-                endpoint=Endpoint(
-                    protocol=WireProtocol.PLAIN,
-                    host=HOST,
-                    port=port,
-                    subscribe_target=f"/sub?id={TOPIC_MARK}",
-                    publish_target=f"/pub?id={TOPIC_MARK}",
-                    publish_by_http=True,
-                ),
+                endpoint=plain_endpoint(port),
                 pids=pids,
                 alive=alive,
             )
