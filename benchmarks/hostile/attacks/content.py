@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.hostile.attack import Attack, Attacker, Needs
-from benchmarks.hostile.attacks.requests import Pump, Requests, large_publish
+from benchmarks.hostile.attacks.requests import Pump, Requests, large_publish, pump_until_over
 from benchmarks.hostile.connection import Connection, Lost
 
 TITLE: Final = "Bytes"
@@ -44,17 +44,8 @@ class SlowReaders(Attack):
             await pump.answered()
             return connection
 
-        def count(number: int) -> None:
-            attacker.effort.done += number
-
         async def publish() -> None:
-            connection = await attacker.session()
-            try:
-                pump = Pump(connection, large_publish, _PUBLISHING, count)
-                while not attacker.over:
-                    await pump.stroke()
-            finally:
-                attacker.drop(connection)
+            await pump_until_over(attacker, await attacker.session(), large_publish, _PUBLISHING)
 
         async def come_back() -> None:
             # Whoever is closed for reading too slowly opens another session.

@@ -96,6 +96,30 @@ class Pump:
             await self._connection.skim()
 
 
+async def pump_until_over(attacker: Attacker, connection: Connection, fields: Fields, window: int = WINDOW) -> None:
+    """Ask as fast as a window and the node allow until the time is up, count what was asked, and hang up.
+
+    Args:
+        attacker: whose time and effort it is.
+        connection: of a session, greeted; dropped in any case.
+        fields: of each request.
+        window: requests without a reply.
+
+    Raises:
+        Lost: the node has ended the connection.
+    """
+
+    def count(number: int) -> None:
+        attacker.effort.done += number
+
+    try:
+        pump = Pump(connection, fields, window, count)
+        while not attacker.over:
+            await pump.stroke()
+    finally:
+        attacker.drop(connection)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Requests(Attack):
     """One kind of request, as fast as the window and the node allow.
@@ -113,17 +137,8 @@ class Requests(Attack):
     async def run(self, attacker: Attacker, seconds: float) -> None:
         """See ``Attack``."""
 
-        def count(number: int) -> None:
-            attacker.effort.done += number
-
         async def once() -> None:
-            connection = await attacker.session()
-            try:
-                pump = Pump(connection, self.fields, self.window, count)
-                while not attacker.over:
-                    await pump.stroke()
-            finally:
-                attacker.drop(connection)
+            await pump_until_over(attacker, await attacker.session(), self.fields, self.window)
 
         attacker.begin(seconds)
         number = attacker.target.scaled(self.connections)

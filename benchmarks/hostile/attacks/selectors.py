@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.hostile.attack import Attack, Attacker, Needs
-from benchmarks.hostile.attacks.requests import LONG_SEGMENT, Pump, long_selector
+from benchmarks.hostile.attacks.requests import LONG_SEGMENT, WINDOW, Pump, long_selector, pump_until_over
 from benchmarks.hostile.connection import Connection
 from benchmarks.micro.worst_selectors import worst_list
 
@@ -82,17 +82,8 @@ class Forbidden(Attack):
             selector = worst[number % len(worst)].replace(_MARK, f"n{number}")
             return f'"type":"subscribe","selector":"{selector}"'
 
-        def count(number: int) -> None:
-            attacker.effort.done += number
-
         async def once() -> None:
-            connection = await attacker.session()
-            try:
-                pump = Pump(connection, fields, 256, count)
-                while not attacker.over:
-                    await pump.stroke()
-            finally:
-                attacker.drop(connection)
+            await pump_until_over(attacker, await attacker.session(), fields)
 
         attacker.begin(seconds)
         await attacker.at_once([attacker.again_and_again(once)])
@@ -119,49 +110,20 @@ class Forbidden(Attack):
         return [candidate for _, candidate in sorted(times, reverse=True)[:_BEST]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Toggled(Attack):
-    """A list of a thousand long selections, of which one after the other is taken out and put back."""
+async def fill_selections(connection: Connection, number: int, selector: Callable[[int], str] = long_selector) -> None:
+    """Select so many selectors, and wait for all replies.
 
-    async def run(self, attacker: Attacker, seconds: float) -> None:
-        """See ``Attack``."""
-
-        async def prepared() -> Connection:
-            connection = await attacker.session()
-            await fill_selections(connection, attacker.target.scaled(_FULL) - 1)
-            return connection
-
-        def fields(number: int) -> str:
-            kind = "unsubscribe" if number % 2 else "subscribe"
-            return f'"type":"{kind}","selector":"{long_selector(1 + number // 2 % (_FULL // 2))}"'
-
-        def count(number: int) -> None:
-            attacker.effort.done += number
-
-        first: list[Connection] = [await prepared()]
-
-        async def once() -> None:
-            connection = first.pop() if first else await prepared()
-            try:
-                pump = Pump(connection, fields, 256, count)
-                while not attacker.over:
-                    await pump.stroke()
-            finally:
-                attacker.drop(connection)
-
-        attacker.begin(seconds)
-        await attacker.at_once([attacker.again_and_again(once)])
-
-
-async def fill_selections(connection: Connection, number: int) -> None:
-    """Select so many long selectors, and wait for all replies.
+    Args:
+        connection: of a session, greeted.
+        number: how many.
+        selector: by the number of the request; long ones by default.
 
     Raises:
         Lost: the connection is over.
     """
     pump = Pump(
         connection,
-        lambda request: f'"type":"subscribe","selector":"{long_selector(request)}"',
+        lambda request: f'"type":"subscribe","selector":"{selector(request)}"',
         _FILL_WINDOW,
         lambda _: None,
     )
@@ -170,6 +132,32 @@ async def fill_selections(connection: Connection, number: int) -> None:
         while pump.unanswered >= _FILL_WINDOW:
             await connection.skim()
     await pump.answered()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toggled(Attack):
+    """A list of a thousand long selections, of which one after the other is taken out and put back."""
+
+    async def run(self, attacker: Attacker, seconds: float) -> None:
+        """See ``Attack``."""
+
+        def fields(number: int) -> str:
+            kind = "unsubscribe" if number % 2 else "subscribe"
+            return f'"type":"{kind}","selector":"{long_selector(1 + number // 2 % (_FULL // 2))}"'
+
+        async def prepared() -> Connection:
+            connection = await attacker.session()
+            await fill_selections(connection, attacker.target.scaled(_FULL) - 1)
+            return connection
+
+        # The list is there before the time begins.
+        first: list[Connection] = [await prepared()]
+
+        async def once() -> None:
+            await pump_until_over(attacker, first.pop() if first else await prepared(), fields)
+
+        attacker.begin(seconds)
+        await attacker.at_once([attacker.again_and_again(once)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +182,7 @@ class ManySelections(Attack):
         async def once() -> None:
             connection = await attacker.session()
             try:
-                pump = Pump(connection, fields, 256, count)
+                pump = Pump(connection, fields, WINDOW, count)
                 while not attacker.over and connection.request < _FULL:
                     await pump.stroke()
             finally:
@@ -219,17 +207,8 @@ class Matched(Attack):
             # It matches every selector in most ways up to its last segment, which none has.
             return f'"type":"publish","topic":"mallory/{_LETTERS}/{request}","value":1'
 
-        def count(number: int) -> None:
-            attacker.effort.done += number
-
         async def once() -> None:
-            connection = await attacker.session()
-            try:
-                pump = Pump(connection, topic, 256, count)
-                while not attacker.over:
-                    await pump.stroke()
-            finally:
-                attacker.drop(connection)
+            await pump_until_over(attacker, await attacker.session(), topic)
 
         attacker.begin(seconds)
         await attacker.at_once([attacker.again_and_again(once)])
@@ -239,17 +218,7 @@ class Matched(Attack):
     @staticmethod
     async def _holding(attacker: Attacker, selectors: Sequence[str]) -> Connection:
         connection = await attacker.session()
-        pump = Pump(
-            connection,
-            lambda request: f'"type":"subscribe","selector":"{selectors[request % len(selectors)]}"',
-            _FILL_WINDOW,
-            lambda _: None,
-        )
-        for _ in selectors:
-            await pump.ask(1)
-            while pump.unanswered >= _FILL_WINDOW:
-                await connection.skim()
-        await pump.answered()
+        await fill_selections(connection, len(selectors), lambda request: selectors[request % len(selectors)])
         return connection
 
 
