@@ -177,6 +177,17 @@ class Stack:
         await self.grid.process.stop()
         self._write_state()
 
+    def kill_now(self) -> list[str]:
+        """Kill what runs, without an event loop: for clean-up where ``stop`` did not end.
+
+        Returns:
+            Names of the processes that ran.
+        """
+        left = [process for process in (*self._processes(), *self._reloaded) if process.running]
+        for process in left:
+            process.kill_now()
+        return [process.name for process in left]
+
     def release(self) -> None:
         """Let go of a detached stack: it runs on, and only its state file knows it."""
         for process in self._processes():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -77,7 +79,11 @@ def waits_in(task: asyncio.Task[Any]) -> str:
         frame = _first_of(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
             places.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
-        awaited = _first_of(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        within = _first_of(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        if within is None and frame is None:
+            # One step of an asynchronous generator, such as the end of a context, leads to it in no other way.
+            within = next((each for each in gc.get_referents(awaited) if inspect.isasyncgen(each)), None)
+        awaited = within
     return " > ".join(places[-_FRAMES:])
 
 

@@ -545,8 +545,17 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
         tell: takes lines that show how it goes on.
     """
     clocked = any(step.fault == CLOCK_SET for step in plan.steps)
-    async with running(plan.grid, folder, clocked=clocked) as target:
-        return await Run(plan, target, tell).run()
+    judged: tuple[Outcome, float] | None = None
+    try:
+        async with running(plan.grid, folder, clocked=clocked) as target:
+            run = Run(plan, target, tell)
+            judged = await run.run(), run.now()
+    except Stuck as stuck:
+        if judged is None:
+            raise
+        # What was found counts all the same.
+        judged[0].violations.append(Violation("bug", judged[1], "the run", str(stuck)))
+    return judged[0]
 
 
 def command_line(plan: Plan, options: Sequence[str] = ()) -> str:

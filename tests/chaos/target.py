@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from gateway.local.links import Links
 from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.stack import Stack
 from tests.chaos.account.clock import Off
+from tests.chaos.deadlines import Stuck, bounded
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
 from tests.support.faults import eventually
 from tests.support.redis_clock import Clock
@@ -33,6 +34,10 @@ READY: Final = 30.0
 
 DRAINED: Final = 30.0
 """Seconds, on a quiet machine, that a node may take to drain, of which its own limit is 8."""
+
+STOPPED: Final = 60.0
+"""Seconds, on a quiet machine, in which the whole cluster must have stopped, nodes first and without drains; each
+process is killed seconds after it was asked to end."""
 
 ANSWER: Final = 20.0
 """Seconds for one command of Redis that changes how it behaves."""
@@ -264,6 +269,9 @@ async def running(kind: str, folder: Path, *, clocked: bool = False) -> AsyncIte
         kind: ``single``, ``sentinel`` or ``cluster``.
         folder: for data and logs.
         clocked: whether Redis gets a clock that can be set; it looks into a file then whenever it needs the time.
+
+    Raises:
+        Stuck: it did not stop in time.
     """
     clock = Clock() if clocked else None
     environment = {} if clock is None else clock.environment
@@ -273,6 +281,28 @@ async def running(kind: str, folder: Path, *, clocked: bool = False) -> AsyncIte
             replicated = exits.enter_context(replicated_grid(kind, environment, folder / "logs"))
         url = "" if replicated is None else replicated.url
         stack = await exits.enter_async_context(
-            cluster(folder, link_proxies=True, grid_url=url, grid_environment=environment, **SETTINGS)
+            stopped_in_time(cluster(folder, link_proxies=True, grid_url=url, grid_environment=environment, **SETTINGS))
         )
         yield Target(stack, replicated, kind, clock)
+
+
+@asynccontextmanager
+async def stopped_in_time(opened: AbstractAsyncContextManager[Stack], within: float = STOPPED) -> AsyncIterator[Stack]:
+    """Start a cluster, and stop it at the end, but do not wait for that for ever.
+
+    Args:
+        opened: starts and stops it.
+        within: seconds on a quiet machine.
+
+    Raises:
+        Stuck: it did not stop in time. Its processes were killed; the message says which, and what was waited for.
+    """
+    stack = await opened.__aenter__()
+    try:
+        yield stack
+    finally:
+        try:
+            await bounded(opened.__aexit__(None, None, None), "stopping the cluster", within)
+        except Stuck as stuck:
+            killed = ", ".join(stack.kill_now()) or "none"
+            raise Stuck(f"{stuck}; processes that still ran, and were killed: {killed}") from None

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.chaos import run
+from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended, waits_in
 from tests.chaos.faults.fault import CATALOGUE, Parameters, fault
-from tests.chaos.target import Target
+from tests.chaos.plan import Plan
+from tests.chaos.run import Outcome
+from tests.chaos.target import Target, stopped_in_time
 
 
 async def _wait_for_nothing() -> None:
@@ -55,6 +62,69 @@ async def test_a_cancellation_that_is_swallowed_is_repeated_but_not_for_ever() -
         stubborn.cancel()
         await asyncio.sleep(0)
     assert waits_in(stubborn) == ""
+
+
+class _Stack:
+    """A stack that does not stop; *stops* says whether it does."""
+
+    def __init__(self, *, stops: bool) -> None:
+        self._stops = stops
+        self.killed = False
+
+    def kill_now(self) -> list[str]:
+        self.killed = True
+        return ["n2", "redis"]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Any]:
+        try:
+            yield self
+        finally:
+            if not self._stops:
+                await _wait_for_nothing()
+
+
+async def test_a_cluster_that_does_not_stop_is_killed_and_says_what_was_left() -> None:
+    stack = _Stack(stops=False)
+    with pytest.raises(
+        Stuck, match=r"stopping the cluster did not end .* _wait_for_nothing > .*were killed: n2, redis"
+    ):
+        async with stopped_in_time(stack.running(), 0.01):
+            pass
+    assert stack.killed
+
+
+async def test_what_fails_in_a_cluster_that_stops_is_raised_as_it_is() -> None:
+    stack = _Stack(stops=True)
+    with pytest.raises(LookupError):
+        async with stopped_in_time(stack.running(), 60.0):
+            raise LookupError
+    assert not stack.killed
+
+
+async def test_the_verdict_of_a_run_outlives_a_cluster_that_does_not_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(seed=1, grid="single", seconds=1.0, steps=())
+
+    class Judged:
+        def __init__(self, *_: object) -> None: ...
+
+        async def run(self) -> Outcome:
+            return Outcome(plan, tmp_path)
+
+        def now(self) -> float:
+            return 7.0
+
+    @asynccontextmanager
+    async def never_stopping(*_: object, clocked: bool) -> AsyncIterator[None]:
+        yield
+        raise Stuck("it hangs")
+
+    monkeypatch.setattr(run, "Run", Judged)
+    monkeypatch.setattr(run, "running", never_stopping)
+    outcome = await run.strike(plan, tmp_path, print)
+    assert [str(each) for each in outcome.violations] == [str(Violation("bug", 7.0, "the run", "it hangs"))]
 
 
 async def test_a_fault_is_healed_also_if_the_run_gives_it_up() -> None:

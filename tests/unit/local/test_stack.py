@@ -222,6 +222,18 @@ async def test_stopping_leaves_nothing(tmp_path: Path) -> None:
     assert stack.options.ports.taken() == ()
 
 
+async def test_what_runs_is_killed_at_once_where_nothing_can_be_waited_for(tmp_path: Path) -> None:
+    async with Stack(options(tmp_path)) as stack:
+        state = StackState.read(tmp_path)
+        assert state is not None
+        await stack.nodes["n2"].kill()
+
+        assert set(stack.kill_now()) == {"redis", "haproxy", "n1"}
+
+        assert state.alive() == {}
+        assert stack.kill_now() == []
+
+
 async def test_a_detached_stack_is_released_and_found_by_its_state(tmp_path: Path) -> None:
     stack = Stack(options(tmp_path, detached=True))
     await stack.start()
