@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from tests.chaos.run import Outcome, command_line
+from tests.chaos.outcome import Outcome
+from tests.chaos.run import command_line
 
 SHOWN: Final = 25
 """Violations that are shown; one fault may hurt every session."""

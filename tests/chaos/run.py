@@ -8,7 +8,6 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from tests.chaos.load.application import Application, Listener, Publisher, SlowR
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
 from tests.chaos.load.witness import Witness
+from tests.chaos.outcome import Outcome, Struck
 from tests.chaos.plan import Plan, Step
 from tests.chaos.reader import UNREADABLE, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
@@ -68,9 +68,6 @@ TOLD: Final = 90.0
 CLOCK_SET: Final = "redis-clock-set"
 """The fault for which Redis needs a clock of its own."""
 
-RECENT: Final = 10.0
-"""Seconds before a violation in which the faults are named with it."""
-
 PUBLISHERS: Final = 12
 LISTENERS: Final = 16
 SLOW: Final = 3
@@ -87,54 +84,6 @@ HABITS: Final = (
 """Of the witnesses, one each."""
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Struck:
-    """A fault as it happened.
-
-    Attributes:
-        step: of the plan.
-        began: seconds since the beginning of the run.
-        ended: likewise, when it was healed.
-        trouble: what went wrong with ending it; empty if nothing did.
-    """
-
-    step: Step
-    began: float
-    ended: float
-    trouble: str = ""
-
-
-@dataclass
-class Outcome:
-    """What came of a run.
-
-    Attributes:
-        plan: that was struck.
-        violations: empty if everything held.
-        struck: the faults.
-        left_out: steps that could not begin in time, as what they hit had not been healed.
-        figures: for the table, by name.
-        folder: where logs are.
-        folded: updates that were folded on the way to somebody, as marks told.
-    """
-
-    plan: Plan
-    folder: Path
-    violations: list[Violation] = field(default_factory=list)
-    struck: list[Struck] = field(default_factory=list)
-    left_out: list[Step] = field(default_factory=list)
-    figures: dict[str, str] = field(default_factory=dict)
-    folded: int = 0
-
-    def around(self, at: float) -> list[str]:
-        """Tell the faults that were active shortly before a moment."""
-        return [
-            f"{each.step} ({each.began:.1f} s to {each.ended:.1f} s)"
-            for each in self.struck
-            if each.began <= at and each.ended >= at - RECENT
-        ]
 
 
 class Run:

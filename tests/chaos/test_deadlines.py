@@ -14,8 +14,8 @@ from tests.chaos import run
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended, waits_in
 from tests.chaos.faults.fault import CATALOGUE, Parameters, fault
+from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan
-from tests.chaos.run import Outcome
 from tests.chaos.target import Target, stopped_in_time
 
 

@@ -16,8 +16,9 @@ from tests.chaos.__main__ import GRIDS, main
 from tests.chaos.account.violation import Violation
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import NODES
+from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan, PlanUnreadable, draw
-from tests.chaos.run import Outcome, Tell
+from tests.chaos.run import Tell
 
 ALL = list(CATALOGUE.values())
 
