@@ -263,7 +263,7 @@ class WebSocketServer:
 
     def _link(self, kind: type[WebSocketLink], connection: Connection, asking: Asking) -> WebSocketLink:
         if self._scheduler is None:
-            raise AssertionError("nobody is accepted before there are turns")
+            raise AssertionError("nobody is accepted before there is a scheduler")
         return kind(
             connection,
             asking.address,
