@@ -86,7 +86,7 @@ class Conversations:
             if self._take_in(session, link, violation.before):
                 self.failures.violated(link, violation)
             return
-        self.turns.left -= PACKET_BYTES * len(packets)
+        self.turns.left -= PACKET_BYTES * (len(packets) or 1)
         if not self._take_in(session, link, packets):
             return
         pause = 0.0 if meter is None else meter.charge(self._clock.monotonic(), packets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.core.codec import Salvaged
 from gateway.core.packets import Packet, Publish, SessionPacket
@@ -12,6 +12,9 @@ from gateway.core.rates import TokenBucket
 CHARGED_TOGETHER: Final = 8 * 1024
 """Bytes of acknowledgements that are charged in one go: those of a client that only listens, for some minutes. They are
 the most frequent messages, and a charge for each would cost as much as to read it."""
+
+Charge: TypeAlias = Callable[[float, float], float]
+"""Charges an amount at a time; returns the seconds to pause."""
 
 
 class Meter:
@@ -29,7 +32,7 @@ class Meter:
         tell_at: when the client may be told again that it is slowed down.
     """
 
-    __slots__ = ("_all_bytes", "_bytes", "_packets", "packets", "publishes", "read", "tell_at")
+    __slots__ = ("_all_bytes", "_bytes", "_charge_bytes", "_packets", "packets", "publishes", "read", "tell_at")
 
     def __init__(
         self,
@@ -40,22 +43,26 @@ class Meter:
         self._packets = packets
         self._bytes = publish_bytes
         self._all_bytes = all_bytes
+        self._charge_bytes = _charging(all_bytes)
         self.read = 0
-        self.packets: Callable[[float, float], float] = (
-            packets[0][0].charge if len(packets) == 1 else self._charge_packets
-        )
+        self.packets = _charging(packets)
         self.publishes = bool(publish_bytes)
         self.tell_at = float("-inf")
 
     def charge(self, now: float, packets: Sequence[Packet]) -> float:
-        """Charge packets that have come, with what they publish.
+        """Charge the packets of one message, with what they publish.
+
+        Args:
+            now: seconds.
+            packets: of the message; it costs one packet also if it holds none, as it was read all the same.
 
         Returns:
             Seconds for which no further ones should be read.
         """
-        # What takes long to read is charged for the time that it takes (P20).
-        effort = packets.effort if isinstance(packets, Salvaged) else 0
-        pause = self.packets(now, len(packets) + effort)
+        count = len(packets) or 1
+        if isinstance(packets, Salvaged):  # what takes long to read is charged for the time that it takes (P20)
+            count += packets.effort
+        pause = self.packets(now, count)
         if self.publishes:
             size = 0
             for packet in packets:
@@ -68,7 +75,7 @@ class Meter:
     def charge_read(self, now: float) -> float:
         """Charge the bytes that have been read since they were last charged; see ``charge``."""
         read, self.read = self.read, 0
-        return max([bucket.charge(now, read) for bucket, _ in self._all_bytes], default=0.0)
+        return self._charge_bytes(now, read)
 
     def charge_work(self, now: float, effort: float) -> float:
         """Charge what packets that were charged already have turned out to cost besides.
@@ -86,5 +93,17 @@ class Meter:
         """Name the limit for which the pause is longest."""
         return max((*self._packets, *self._bytes, *self._all_bytes), key=lambda each: each[0].charge(now, 0))[1]
 
-    def _charge_packets(self, now: float, count: float) -> float:
-        return max([bucket.charge(now, count) for bucket, _ in self._packets], default=0.0)
+
+def _charging(buckets: Sequence[tuple[TokenBucket, str]]) -> Charge:
+    """Make what charges all *buckets* at once; nearly always there is one, and it is asked for every message."""
+    if not buckets:
+        return _charge_nobody
+    charges = [bucket.charge for bucket, _ in buckets]
+    if len(charges) == 1:
+        return charges[0]
+    return lambda now, amount: max([charge(now, amount) for charge in charges])
+
+
+def _charge_nobody(_now: float, _amount: float) -> float:
+    """Charge nothing: nothing is limited."""
+    return 0.0

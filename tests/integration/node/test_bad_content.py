@@ -161,6 +161,17 @@ async def test_messages_that_take_long_to_read_are_charged_for_it() -> None:
         assert "rate_packets" in notice["message"]
 
 
+async def test_messages_without_a_packet_are_charged_as_one() -> None:
+    """P20: whoever sends empty arrays is read no faster than others."""
+    async with running_node(rate_packets=100.0, rate_burst=100) as node, RawClient(node.url) as client:
+        await client.hello()
+        for _ in range(150):
+            await client.send_text("[]")
+
+        notice = await client.expect("notice", where=lambda packet: packet["code"] == "slowed_down")
+        assert "rate_packets" in notice["message"]
+
+
 # --- Numbers that fall back ---------------------------------------------------------------------------------------
 
 
