@@ -11,7 +11,7 @@ from ssl import SSLEOFError, SSLError
 from typing import Final, Protocol
 
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.connections import Connection, TlsConnection
+from gateway.adapters.websocket.connections import Connection, NothingSaid, TlsConnection
 from gateway.adapters.websocket.read_scheduling import PacedReader, Share
 from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
@@ -159,8 +159,11 @@ class Asking:
         Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together with
         the first half of a request, and of nothing after it. Who reads only that waits for the timer.
         """
-        if self._handshake is not None and not self._shake_hands(self._handshake):
-            return False
+        try:
+            if self._handshake is not None and not self._shake_hands(self._handshake):
+                return False
+        except NothingSaid:
+            return True
         for _ in range(READS_AT_ONCE):
             try:
                 data = self._take()
@@ -184,7 +187,7 @@ class Asking:
             return self._connection.recv(HEAD_BYTES)
         except BlockingIOError:
             raise
-        except SSLError:
+        except (SSLError, NothingSaid):  # which nobody has a reason for, before there is a request
             self.end(Why.TLS)
             raise BlockingIOError from None
         except OSError:

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import ClassVar, Final
 
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.connections import Connection, TlsConnection
+from gateway.adapters.websocket.connections import Connection, NothingSaid, TlsConnection
 from gateway.adapters.websocket.frames import (
     BINARY,
     CLOSE,
@@ -54,7 +54,7 @@ READS_AT_ONCE: Final = 4
 """Reads of one client before others get their turn, unless small frames fill the first: some 0.1 ms of large messages.
 Nearly always the second finds nothing."""
 
-FLOOD_REASON: Final = "too many frames that make no message: pings, pongs, fragments"
+FLOOD_REASON: Final = "too much that makes no message: pings, pongs, fragments, TLS records that say nothing"
 """What a client is told that is closed for the work that it causes."""
 
 PONG_BACKLOG: Final = 16 * 1024
@@ -217,6 +217,8 @@ class WebSocketLink(FrameWriter):
                 data = self._socket.recv(READ_BYTES)
             except BlockingIOError:
                 return False
+            except NothingSaid:
+                return True
             except OSError:
                 self._end()
                 return False
@@ -248,6 +250,9 @@ class WebSocketLink(FrameWriter):
                 self._fail(error)
         else:
             work += READ_COST
+        self._add_work(work)
+
+    def _add_work(self, work: float) -> None:
         self._work += work
         if self._work >= CHARGED_FROM:
             self._charge()
@@ -408,3 +413,13 @@ class SecureWebSocketLink(WebSocketLink):
     __slots__ = ()
 
     SEND: ClassVar[Send] = TlsConnection.send
+
+    _socket: TlsConnection
+
+    def _read(self) -> bool:
+        more = super()._read()
+        work = self._socket.work
+        if work:
+            self._socket.work = 0.0
+            self._add_work(work)
+        return more
