@@ -225,6 +225,35 @@ def test_a_reason_must_be_text() -> None:
     assert caught.value.code == Breach.INVALID_TEXT
 
 
+@pytest.mark.parametrize("begin", [b"", from_client(9, b"ping"), from_client(1, b"x", final=False)])
+def test_messages_of_every_short_length_are_read_alone_and_among_others(begin: bytes) -> None:
+    messages = [bytes(range(48, 48 + 64))[:size] + b"x" * max(0, size - 64) for size in range(130)]
+    alone = [frame for message in messages for frame in read(from_client(1, message))[0]]
+    assert alone == [(frames.TEXT, message) for message in messages]
+
+    end = from_client(0, b"y") if begin[:1] == b"\x01" else b""
+    reader = frames.FrameReader(1000)
+    arrived, error = reader.feed(begin + end + b"".join(from_client(1, message) for message in messages))
+    behind = [reader.is_behind]
+    assert error is None
+    assert len(arrived) == frames.FRAMES_AT_ONCE - bool(end), "no more are read at once, also of messages"
+    rest, error = reader.feed(b"")
+    behind.append(reader.is_behind)
+    assert error is None
+    assert behind == [True, False]
+    assert [message for _, message in arrived + rest][bool(begin) :] == messages
+
+
+@pytest.mark.parametrize("most", [1, 5, 124, 125])
+def test_short_messages_have_a_largest_size_too(most: int) -> None:
+    reader = frames.FrameReader(most)
+    assert reader.feed(from_client(1, b"x" * most)) == ([(frames.TEXT, b"x" * most)], None)
+    arrived, error = reader.feed(from_client(1, b"x" * (most + 1)))
+    assert not arrived
+    assert error is not None
+    assert error.code == 1009
+
+
 @pytest.mark.parametrize("data", [b"\x81\x00", from_client(1, b"\xed\xa0\x80")], ids=["unmasked", "no text"])
 def test_a_violation_is_held_by_nobody(data: bytes) -> None:
     """Its trace would hold the buffers of its connection until the collector comes round, which is seldom."""
