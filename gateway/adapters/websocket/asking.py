@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from http import HTTPStatus
 from socket import SHUT_WR
 from ssl import SSLEOFError, SSLError
@@ -238,7 +237,7 @@ class Asking:
         if len(request.rest) + len(data) > HEAD_BYTES:
             self.end()
             return
-        self._request = replace(request, rest=request.rest + data)
+        self._request = request._replace(rest=request.rest + data)
 
     def _on_late(self) -> None:
         if self._reader is not None and self._reader.has_begun:

@@ -20,8 +20,9 @@ class PendingRequests:
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_key: dict[str, dict[Asking, None]] = {}
-        self._by_count: dict[int, dict[str, None]] = {}
-        """Addresses by how many connections they have here, so that the one with the most is found at once."""
+        self._by_count: dict[int, dict[str, None]] | None = None
+        """Addresses by how many connections they have here, so that the one with the most is found at once. None, as
+        nearly always, until somebody has to make room: it would be kept up for every newcomer."""
         self._highest = 0
         self._length = 0
 
@@ -46,7 +47,13 @@ class PendingRequests:
         Raises:
             StopIteration: there is nobody.
         """
-        return next(iter(self._by_key[next(iter(self._by_count[self._highest]))]))
+        by_count = self._by_count
+        if by_count is None:
+            by_count = self._by_count = {}
+            for key, of_key in self._by_key.items():
+                by_count.setdefault(len(of_key), {})[key] = None
+            self._highest = max(by_count, default=0)
+        return next(iter(self._by_key[next(iter(by_count.get(self._highest, ())))]))
 
     def add(self, asking: Asking) -> None:
         """Add a connection."""
@@ -55,7 +62,8 @@ class PendingRequests:
         if asking not in of_key:
             self._length += 1
             of_key[asking] = None
-            self._recount(key, len(of_key) - 1, len(of_key))
+            if self._by_count is not None:
+                self._recount(self._by_count, key, len(of_key) - 1, len(of_key))
 
     def discard(self, asking: Asking) -> None:
         """Take a connection out, if it is here."""
@@ -64,9 +72,12 @@ class PendingRequests:
         if asking in of_key:
             self._length -= 1
             del of_key[asking]
-            self._recount(key, len(of_key) + 1, len(of_key))
             if not of_key:
                 del self._by_key[key]
+            if self._by_count is not None:
+                self._recount(self._by_count, key, len(of_key) + 1, len(of_key))
+                if self._length <= self._most // 2:
+                    self._by_count = None  # to make it again takes less than to come here from full
 
     def renew(self, asking: Asking) -> None:
         """Take a connection for the newest of its address: it has shown that it means to ask for something."""
@@ -75,13 +86,13 @@ class PendingRequests:
             del of_key[asking]
             of_key[asking] = None
 
-    def _recount(self, key: str, before: int, now: int) -> None:
+    def _recount(self, by_count: dict[int, dict[str, None]], key: str, before: int, now: int) -> None:
         if before:
-            same = self._by_count[before]
+            same = by_count[before]
             del same[key]
             if not same:
-                del self._by_count[before]
+                del by_count[before]
         if now:
-            self._by_count.setdefault(now, {})[key] = None
-        if now > self._highest or self._highest not in self._by_count:
+            by_count.setdefault(now, {})[key] = None
+        if now > self._highest or self._highest not in by_count:
             self._highest = now

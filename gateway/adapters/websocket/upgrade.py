@@ -9,11 +9,10 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha1
 from http import HTTPStatus
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -48,7 +47,7 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 _PATH: Final = CONNECT_PATH.encode()
 _PROTOCOL: Final = SUBPROTOCOL.encode()
-_SECRET_NAMES: Final = tuple(name.encode() for name in SECRET_PARAMETERS)
+_MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
 _NONCE_BYTES: Final = 16
 _VERSION: Final = b"13"
 
@@ -94,8 +93,7 @@ class Refusal(Exception):
         return f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\n{head}\r\n".encode() + (body if has_body else b"")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The head of a request.
 
     Attributes:
@@ -281,7 +279,7 @@ def _lists(value: bytes, name: bytes) -> bool:
 
 def _holds_secret(query: bytes) -> bool:
     # Nearly none has any of this, so nearly none has to be taken apart.
-    if b"%" not in query and not any(name in query for name in _SECRET_NAMES):
+    if _MAY_HOLD_SECRET.search(query) is None:
         return False
     return not SECRET_PARAMETERS.isdisjoint(
         unquote_plus(pair.partition("=")[0]) for pair in query.decode("latin-1").split("&")
