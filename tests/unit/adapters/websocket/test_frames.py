@@ -225,7 +225,11 @@ def test_a_reason_must_be_text() -> None:
     assert caught.value.code == Breach.INVALID_TEXT
 
 
-@pytest.mark.parametrize("begin", [b"", from_client(9, b"ping"), from_client(1, b"x", final=False)])
+@pytest.mark.parametrize(
+    "begin",
+    [b"", from_client(9, b"ping"), from_client(1, b"x", final=False)],
+    ids=["at the start", "after a ping", "within a message"],  # masks are random, and so would be names made of them
+)
 def test_messages_of_every_short_length_are_read_alone_and_among_others(begin: bytes) -> None:
     messages = [bytes(range(48, 48 + 64))[:size] + b"x" * max(0, size - 64) for size in range(130)]
     alone = [frame for message in messages for frame in read(from_client(1, message))[0]]
