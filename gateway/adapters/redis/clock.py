@@ -12,7 +12,8 @@ clock as it is. If they do not, the clock was set: the node that finds out first
 caller, so that there is no moment in which the wrong time counts.
 
 A node whose own clock stood still, as that of a machine that was suspended, would find the same. It is contradicted by
-any other node that has read the clock meanwhile and found nothing, and begins to follow it anew.
+any other node that has followed the clock all the while and found nothing, and begins to follow it anew. A node that
+came after the clock was set has found nothing either; so each tells since when it has followed the clock.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ class GridClock:
     Attributes:
         shift: milliseconds by which the clock of Redis is ahead of the time of the grid, as far as is known here.
         last: what the clock of Redis said when it was read last and fitted, in milliseconds; 0 before.
+        since: what it said when this node began to follow it by this shift, likewise.
     """
 
     def __init__(self, local: Callable[[], float]) -> None:
         self._local = local
         self._known: tuple[float, float] | None = None
         """A local time, and that of the grid at that moment, both in milliseconds."""
+        self._born = 0.0
+        """Local time, in milliseconds, since when it follows the clock without having been wrong."""
         self.shift = 0
         self.last = 0
+        self.since = 0
 
     def local(self) -> float:
         """Read the local clock, in milliseconds."""
@@ -56,6 +61,32 @@ class GridClock:
             return None
         then, grid = self._known
         return grid + (self.local() if local is None else local) - then
+
+    @property
+    def age(self) -> int:
+        """For how many milliseconds it had followed the clock when it read it last."""
+        return 0 if self._known is None else round(self._known[0] - self._born)
+
+    def aged(self, local: float) -> int:
+        """For how many milliseconds it will have followed the clock at a local time."""
+        return 0 if self._known is None else round(local - self._born)
+
+    def last_by(self, shift: int) -> int:
+        """What the clock of Redis would have said when it was read last, had it been ahead by another shift."""
+        return self.last - self.shift + shift
+
+    def went_on_evenly(self, clock: int, *, asked: float, answered: float) -> bool:
+        """Tell whether the clock of Redis itself was not set since it was read last, whatever the shift is.
+
+        Args:
+            clock: what it said, in milliseconds.
+            asked: when it was asked for, by the local clock in milliseconds.
+            answered: when the answer was there, likewise.
+        """
+        if self._known is None:
+            return True
+        then = self._known[0]
+        return self.last + asked - then - TOLERANCE_MS <= clock <= self.last + answered - then + TOLERANCE_MS
 
     def argument(self) -> str:
         """Make what every step that depends on the time is given first; see ``scripts/clock.lua``."""
@@ -82,8 +113,21 @@ class GridClock:
         self.follow(clock, shift, asked=asked, answered=answered)
         return 0
 
-    def follow(self, clock: int, shift: int, *, asked: float, answered: float) -> None:
-        """Take in a reading whatever was known; the arguments are those of ``read``."""
-        self._known = ((asked + answered) / 2, clock - shift)
+    def follow(self, clock: int, shift: int, *, asked: float, answered: float, anew: bool = False) -> None:
+        """Take in a reading whatever was known; the arguments are those of ``read``.
+
+        Args:
+            clock: see ``read``.
+            shift: see ``read``.
+            asked: see ``read``.
+            answered: see ``read``.
+            anew: whether what was known has turned out to be wrong.
+        """
+        local = (asked + answered) / 2
+        if self._known is None or anew:
+            self._born = local
+        if self._known is None or anew or shift != self.shift:
+            self.since = clock
+        self._known = (local, clock - shift)
         self.shift = shift
         self.last = clock

@@ -46,8 +46,9 @@ key                              type    content
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    lapsed incarnation → ``<end of the right> <who has it>``. As the lease.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
-``P:{nodes}:clocks``             hash    node incarnation → ``<what the clock of Redis said when it last fitted>
-                                         <shift by which it did>``, in milliseconds; ``clock.py``. As the lease.
+``P:{nodes}:clocks``             hash    node incarnation → ``<what the clock of Redis said when it last fitted> <shift
+                                         by which it did> <what it said when the node began to follow it by that shift>
+                                         <how long it had followed it>``, in milliseconds; ``clock.py``. As the lease.
 ``P:{nodes}:reports``            hash    node incarnation → what it tells of itself (JSON). As the lease.
 ``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
 ``P:{nodes}:revocations``        hash    ``<kind>:<value>`` → ``<made> <until or -> <reason>``, times in seconds since

@@ -104,7 +104,7 @@ class RedisNodes:
             scripts.NODE_RENEW(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers),
                 *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
-                *(clock.last, clock.shift),
+                *(clock.last, clock.shift, clock.since, clock.age),
             )
         )
         seal, said, shift, *looked = reply
@@ -238,10 +238,12 @@ class RedisNodes:
         step = clock.read(said, shift, asked=asked, answered=answered)
         if not step:
             return
+        even = clock.went_on_evenly(said, asked=asked, answered=answered)
         in_force, recorded = await self._batcher.call(
             scripts.CLOCK_SET(
                 *(keys.grid, keys.clocks, str(self._node), shift, shift + step),
-                *(clock.last, said - step, said, TOLERANCE_MS),
+                *(clock.last if even else clock.last_by(shift), said - step, said, TOLERANCE_MS),
+                *(clock.aged(answered), int(even)),
             )
         )
         # One that was emptied is only told again what it knew.
@@ -249,7 +251,7 @@ class RedisNodes:
             self._metrics.add(GRID_CLOCK_STEPS)
             self._log.emit(GRID_CLOCK_STEPPED, seconds=round(step / 1000, 3), shift_seconds=round(in_force / 1000, 3))
         if recorded == _CONTRADICTED:
-            clock.follow(said, in_force, asked=asked, answered=answered)
+            clock.follow(said, in_force, asked=asked, answered=answered, anew=True)
         else:
             clock.read(said, in_force, asked=asked, answered=answered)
 

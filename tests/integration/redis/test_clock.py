@@ -155,6 +155,36 @@ async def test_a_newcomer_goes_by_the_time_of_the_grid(redis: ClockedRedis, cloc
     assert newcomer.shift == n1.shift == pytest.approx(STEP, abs=1)
 
 
+@pytest.mark.parametrize("step", [STEP, -STEP])
+async def test_a_newcomer_that_has_not_seen_it_contradicts_nobody(
+    redis: ClockedRedis, clocked: Bench, step: int
+) -> None:
+    """P7: found by chaos. The clock was set right; a node began before another found out, and took it for right."""
+    n1, newcomer = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+    away = session_record(window=WINDOW)
+    await n1.grid.sessions.create(away)
+    await n1.grid.sessions.disconnect(right_of(away))
+    redis.set_clock(step)
+    await newcomer.join()
+    assert newcomer.shift == 0, "it knows nothing else"
+    for node in (n1, newcomer, n1, newcomer):
+        table = await _renewed(node)
+    assert (table.alive, table.lapsed) == ((N1, N2), ())
+    assert n1.shift == newcomer.shift == pytest.approx(step, abs=1)
+    assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1
+    assert await n1.expired() == await newcomer.expired() == []
+
+
+async def _renewed(node: Node) -> LeaseTable:
+    """Renew a lease; one that was taken by a time that has turned out to be wrong may have to be taken once more."""
+    try:
+        return await node.renew()
+    except LeaseLost:
+        await node.grid.nodes.join(node.ref, lease=LEASE)
+        return await node.renew()
+
+
 async def test_an_emptied_grid_is_told_what_its_clock_was_set_by(redis: ClockedRedis, clocked: Bench) -> None:
     n1 = Node(clocked, N1)
     await n1.join()

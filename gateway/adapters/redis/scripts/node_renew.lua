@@ -5,13 +5,15 @@
 -- KEYS[2] leases   zset    node -> end of its lease (ms)
 -- KEYS[3] members  hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed  string  when any node last took or renewed a lease (ms)
--- KEYS[5] clocks   hash    node -> "<what the clock said when it last fitted> <shift by which it did>" (ms)
+-- KEYS[5] clocks   hash    see clock_set.lua
 -- KEYS[6] takeovers  hash  lapsed node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] node
 -- ARGV[2] length (ms)
 -- ARGV[3] for how long all shall know from now on that somebody watches at this node (ms); 0 if nobody does
 -- ARGV[4] what the clock of Redis said when it last fitted (ms); 0 if it never did
 -- ARGV[5] shift by which it did (ms)
+-- ARGV[6] what it said when the node began to follow it by that shift (ms)
+-- ARGV[7] how long the node had followed it when it last fitted (ms)
 -- Result  {seal of the generation, clock of Redis (ms), shift (ms), nodes alive, nodes lapsed, term, 1 if somebody
 --         watches, else 0}, or the first three if the lease lapsed; '' for the seal of a grid that nobody has adopted
 --
@@ -33,7 +35,7 @@ redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)
 redis.call('SET', KEYS[4], string.format('%.0f', now))
 if ARGV[4] ~= '0' then
-  redis.call('HSET', KEYS[5], ARGV[1], ARGV[4] .. ' ' .. ARGV[5])
+  redis.call('HSET', KEYS[5], ARGV[1], table.concat({ARGV[4], ARGV[5], ARGV[6], ARGV[7]}, ' '))
 end
 local watched = tonumber(redis.call('HGET', KEYS[1], 'watched')) or 0
 if ARGV[3] ~= '0' and now + ARGV[3] > watched then
