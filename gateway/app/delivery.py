@@ -28,7 +28,7 @@ from gateway.core.selections import Selections
 from gateway.core.selectors import Selector, matches, partitions
 from gateway.core.topics import topic_partition
 from gateway.core.types import TopicPath
-from gateway.ports import PositionLost
+from gateway.ports import PositionLost, TopicValue
 
 LOSS_DELAY: Final = 0.02
 """Seconds in which losses of places in streams gather: an event such as the loss of the grid takes the places in all of
@@ -64,6 +64,33 @@ def values_reread(partitions: Iterable[int]) -> Notice:
     )
 
 
+class _Snapshot:
+    """The current values that a session is being sent, while it is sent updates already.
+
+    Args:
+        selector: only of topics that it matches; None for all.
+        before: what was in force already; the session has the values of these.
+
+    Attributes:
+        sent: topics that it has been sent a value of, or that it need not be sent any.
+    """
+
+    __slots__ = ("before", "selector", "sent")
+
+    def __init__(self, selector: Selector | None, before: Selections | None) -> None:
+        self.selector = selector
+        self.before = before
+        self.sent: set[TopicPath] = set()
+
+    def owes(self, topic: TopicPath) -> bool:
+        """Tell whether the value of a topic has yet to be sent before an update of it may be."""
+        return (
+            topic not in self.sent
+            and (self.selector is None or matches(self.selector, topic))
+            and (self.before is None or not self.before.selects(topic))
+        )
+
+
 class Delivery:
     """Knows which session is sent which topic, and sends it.
 
@@ -90,6 +117,7 @@ class Delivery:
             RootCounts(context.metrics, context.policy.counted_roots) if context.policy.counted_roots else None
         )
         self._index: SelectionIndex[Session] = SelectionIndex()
+        self._snapshots: dict[Session, _Snapshot] = {}
         self.replicas = Replicas(
             context.grid.topics,
             context.grid.tail,
@@ -224,17 +252,29 @@ class Delivery:
 
     # --- Snapshots ----------------------------------------------------------------------------------------------------
 
-    async def send_snapshot(self, session: Session, selector: Selector | None = None) -> int:
+    async def send_snapshot(
+        self, session: Session, selector: Selector | None = None, *, before: Selections | None = None
+    ) -> int:
         """Send the current values of all topics that the session selects; others get their turn in between.
+
+        An update of a topic whose turn has not come is sent as its current value (P6): nothing comes before that.
 
         Args:
             session: to whom; its ``selecting`` is held.
             selector: only topics that it matches; None for all.
+            before: what was in force already, so that the session has the values of these topics; None for nothing.
 
         Returns:
             How many topics were looked at.
         """
-        selections = session.selections
+        snapshot = self._snapshots[session] = _Snapshot(selector, before)
+        try:
+            return await self._send_snapshot(session, snapshot)
+        finally:
+            del self._snapshots[session]
+
+    async def _send_snapshot(self, session: Session, snapshot: _Snapshot) -> int:
+        selections, selector = session.selections, snapshot.selector
         sent = looked_at = 0
         turn = self._clock.monotonic() + SNAPSHOT_SECONDS
         for partition, topics in self._candidates(session, selector):
@@ -247,19 +287,44 @@ class Delivery:
                     selections = session.selections  # from which something may have been withdrawn meanwhile
                 if session.dropped:
                     return looked_at
+                if topic in snapshot.sent:
+                    continue  # with an update that came meanwhile
                 if (selector is None or matches(selector, topic)) and selections.selects(topic):
                     # As it is now, and not as it was before the last pause.
                     value = partition.values.get(topic)
-                    # Who has just selected a removed topic has no value of it that would have to be taken back.
-                    if value is not None and (value.value or selector is None):
-                        session.machine.submit_run(partition.snapshot(value), snapshot=True)
+                    if value is not None and self._send_value(session, snapshot, value, partition.snapshot(value)):
                         sent += 1
-                        if self._traffic is not None:
-                            self._traffic.delivered(topic, len(value.value), 1)
         if sent:
             self._metrics.add(catalogue.DELIVERIES, sent)
             self._flusher.mark(session)
         return looked_at
+
+    def _send_value(self, session: Session, snapshot: _Snapshot, value: TopicValue, run: Run) -> bool:
+        """Send one current value; returns whether it was sent."""
+        snapshot.sent.add(value.topic)
+        # Who has just selected a removed topic has no value of it that would have to be taken back.
+        if not value.value and snapshot.selector is not None:
+            return False
+        session.machine.submit_run(run, snapshot=True)
+        if self._traffic is not None:
+            self._traffic.delivered(value.topic, len(value.value), 1)
+        return True
+
+    def _send_values(self, value: TopicValue, matching: tuple[Session, ...]) -> tuple[Session, ...]:
+        """Send an update as the current value to those who have yet to be sent that; returns the others."""
+        snapshots = self._snapshots
+        owed = {each for each in matching if each in snapshots and snapshots[each].owes(value.topic)}
+        if not owed:
+            return matching
+        topic, version, event, text = value
+        run = Run.of(Outgoing(topic, codec.encode_update(topic, version, event, text, snapshot=True)))
+        sent = 0
+        for session in owed:
+            if self._send_value(session, snapshots[session], value, run):
+                sent += 1
+                self._flusher.mark(session)
+        self._metrics.add(catalogue.DELIVERIES, sent)
+        return tuple(each for each in matching if each not in owed)
 
     def _candidates(
         self, session: Session, selector: Selector | None
@@ -291,6 +356,8 @@ class Delivery:
         size = deliveries = 0
         for value, live in changes:
             matching = match(value.topic)
+            if self._snapshots and matching:
+                matching = self._send_values(value, matching)
             if matching is not subscribers or size >= RUN_BYTES:
                 if packets:
                     self._flusher.deliver(Run(tuple(packets)), subscribers, more=True)

@@ -130,6 +130,7 @@ class Selecting:
             # Something may have been withdrawn meanwhile, and what is written may be more than is allowed.
             self._authorisation.record(session)
             wanted = self._wanted(session, request, selector, kept, cost)
+        in_force = self._delivery.in_force(session)
         self._delivery.select(session, wanted)
         self._limits.recount(session)
         if changes:
@@ -137,7 +138,7 @@ class Selecting:
             self._journal.selections_changed(session, [sign + selector.text, *map(str, kept)])
         session.reply(Reply(request=request.request))
         if isinstance(request, Subscribe):
-            cost.topics = await self._delivery.send_snapshot(session, selector)
+            cost.topics = await self._delivery.send_snapshot(session, selector, before=in_force)
 
     def _wanted(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost
