@@ -165,6 +165,12 @@ SLOW_CONSUMER_CLOSED = LogEvent(
 GRID_AWAY = LogEvent(
     "grid_away", Level.ERROR, "The grid cannot be reached; sessions stay connected, requests are refused.", ("error",)
 )
+GRID_STILL_AWAY = LogEvent(
+    "grid_still_away",
+    Level.WARNING,
+    "The grid cannot be reached yet, and why the last attempt failed; after some seconds, and again every ten.",
+    ("error", "away_seconds"),
+)
 GRID_BACK = LogEvent(
     "grid_back", Level.WARNING, "The grid is reachable again.", ("generation", "lost_writes", "away_seconds")
 )

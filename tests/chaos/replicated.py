@@ -148,10 +148,12 @@ class ReplicatedGrid:
         """Move the slots of hash tags to other masters."""
         await asyncio.to_thread(self._servers.move, tags)
 
-    async def everywhere(self, *words: str) -> None:
-        """Send a command to every master."""
-        for master in await asyncio.to_thread(self._servers.masters):
+    async def everywhere(self, *words: str) -> Sequence[RedisServer]:
+        """Send a command to every master; returns them."""
+        masters = await asyncio.to_thread(self._servers.masters)
+        for master in masters:
             await master.call(*words)
+        return masters
 
     async def cut_replication(self, master: RedisServer) -> None:
         """Let no replica follow a master any more, though everybody else goes on: what it accepts it alone has."""

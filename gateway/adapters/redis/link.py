@@ -45,6 +45,12 @@ LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks at who the masters are, where they may change: so long at most a node writes to a master
 that was replaced and does not know it, while somebody is within reach who does."""
 
+STILL_AWAY_AFTER: Final = 3.0
+"""Seconds after which it is told why the grid cannot be reached yet: a replica takes over in less if all goes well."""
+
+STILL_AWAY_INTERVAL: Final = 10.0
+"""Seconds until it is told again."""
+
 _REFUSAL_LOG_INTERVAL: Final = 1.0
 """Seconds between log events about refused writes: under ``maxmemory`` every publish is refused."""
 
@@ -145,6 +151,7 @@ class Link:
         self._closed = False
         self._why_away = "it was not tried yet"
         self._away_since: float | None = None
+        self._tell_again = 0.0
         self._refusal_logged = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._discarding: set[asyncio.Task[None]] = set()
@@ -528,9 +535,15 @@ class Link:
 
     def _mark_away(self, error: Exception) -> None:
         self._why_away = why(error)
+        now = asyncio.get_running_loop().time()
         if self._away_since is None:
-            self._away_since = asyncio.get_running_loop().time()
+            self._away_since = now
+            self._tell_again = now + STILL_AWAY_AFTER
             self._log.emit(log_events.GRID_AWAY, error=why(error))
+        elif now >= self._tell_again:
+            # What ended the connection is seldom what keeps the next one from being made.
+            self._tell_again = now + STILL_AWAY_INTERVAL
+            self._log.emit(log_events.GRID_STILL_AWAY, error=why(error), away_seconds=round(now - self._away_since, 3))
 
     def _write_refused(self, why: str) -> None:
         now = asyncio.get_running_loop().time()

@@ -72,10 +72,15 @@ async def _master_lost(target: Target, tag: str, *, tail: float = 0.0) -> AsyncI
 
 @asynccontextmanager
 async def _told_to_masters(target: Target, strike: Sequence[str], heal: Sequence[str]) -> AsyncIterator[None]:
-    """Send all masters a command, wait for what is in the block, and send them another."""
-    await target.replicated.everywhere(*strike)
+    """Send all masters a command, wait for what is in the block, and send the same servers another.
+
+    Others may be masters by then, and one that goes on as it was struck would be of no use if it became one again.
+    """
+    struck = await target.replicated.everywhere(*strike)
     yield
-    await target.replicated.everywhere(*heal)
+    for server in struck:
+        if server.running:
+            await server.call(*heal)
 
 
 @fault("master-killed", seconds=(0.5, 4.0), draw=_a_master, claims=_claim, grids=REPLICATED, settles=RESTORED)

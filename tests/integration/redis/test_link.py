@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.adapters.memory import MemoryMetrics
-from gateway.adapters.redis import RedisGrid, adoption
+from gateway.adapters.redis import RedisGrid, adoption, link
 from gateway.adapters.redis.batcher import ScriptFailed
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue import log_events
@@ -84,6 +84,19 @@ async def test_kill_and_restart_with_data_is_a_new_generation_and_loses_nothing(
         ]
     events = [event for event, _ in harmed.log.events if event in {log_events.GRID_AWAY, log_events.GRID_BACK}]
     assert events == [log_events.GRID_AWAY, log_events.GRID_BACK]
+
+
+async def test_why_a_grid_is_still_away_is_told_after_a_while(harmed: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ended the connection says nothing of what keeps the next one from being made."""
+    monkeypatch.setattr(link, "STILL_AWAY_AFTER", 0.0)
+    grid = await harmed.grid()
+    harmed.server.kill()
+    await until_away(grid)
+    await keep_trying(lambda: bool(harmed.log.of(log_events.GRID_STILL_AWAY)), message="it is told")
+    await harmed.server.restart()
+    await until_up(grid)
+    (told,) = harmed.log.of(log_events.GRID_STILL_AWAY)
+    assert "connecting to" in str(told["error"])
 
 
 async def test_restart_empty_keeps_the_generation_rising(forgetful: Bench) -> None:
