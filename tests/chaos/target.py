@@ -32,6 +32,9 @@ WINDOW: Final = 30.0
 READY: Final = 30.0
 """Seconds, on a quiet machine, in which a node must be ready after a fault has ended."""
 
+REPLACED: Final = 120.0
+"""Seconds, on a quiet machine, for which nodes may wait besides for a master to be replaced, or started again."""
+
 DRAINED: Final = 30.0
 """Seconds, on a quiet machine, that a node may take to drain, of which its own limit is 8."""
 
@@ -101,6 +104,8 @@ class Target:
         began = time.monotonic()
         self.now: Callable[[], float] = lambda: time.monotonic() - began
         self.clock_off: list[Off] = []
+        self._replacing = 0
+        self._replaced = 0.0
         self._replicated = replicated
         self._clock = clock
         self._clock_set: tuple[float, int] | None = None
@@ -132,7 +137,17 @@ class Target:
         Raises:
             NotHealed: it is not in time.
         """
-        if not await self._holds(lambda: admin.answers_ok(self.stack.admin_url(node, "/readyz")), READY):
+        began, late = self.now(), False
+
+        async def is_ready_or_late() -> bool:
+            nonlocal late
+            if await admin.answers_ok(self.stack.admin_url(node, "/readyz")):
+                return True
+            # How long Redis takes to replace a master is not the node's matter; faults of it have deadlines as well.
+            late = not self._replacing and self.now() > max(began, self._replaced) + scaled(READY)
+            return late
+
+        if not await self._holds(is_ready_or_late, READY + REPLACED) or late:
             raise NotHealed(f"{node} is not ready {READY:g} s after its fault has ended")
 
     async def back(self, node: str) -> None:
@@ -212,9 +227,14 @@ class Target:
     async def tail_is_lost(self) -> AsyncIterator[None]:
         """Note that a Redis is replaced by one that may lack its last moments."""
         began = self.now()
-        async with self.grid_changes():
-            yield
-        self.forgotten(began, self.now())
+        self._replacing += 1
+        try:
+            async with self.grid_changes():
+                yield
+        finally:
+            self._replacing -= 1
+            self._replaced = self.now()
+        self.forgotten(began, self._replaced)
 
     @asynccontextmanager
     async def grid_forgets(self) -> AsyncIterator[None]:
