@@ -124,6 +124,8 @@ class GridReader:
         found: dict[str, tuple[int, int]] = {}
         for key in self._keys.values:
             for topic, stored in (await self._redis.hgetall(key)).items():
+                if not topic:
+                    continue  # what the partition holds, in bytes, and the version that removals have reached
                 version, _, value = stored.split(" ", 2)
                 found[topic] = (int(value), int(version))
         return found
