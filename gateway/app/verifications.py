@@ -201,6 +201,8 @@ class Pool:
     async def _turn(self, waiting: _Waiting) -> None:
         """Wait until the job has begun."""
         job = waiting.job
+        if len(self._queue) >= self._places * WAITING_PER_PLACE:
+            self._let_go_of_who_hung_up()
         job.waiting.add(waiting)
         now = self._clock.monotonic()
         leaves = self._queue.put(waiting, address=waiting.address, principal=waiting.credentials.principal, now=now)
@@ -226,11 +228,20 @@ class Pool:
             if waiting.turn.done():
                 continue  # cancelled in this turn of the loop
             if waiting.credentials.abandoned():
-                self._metrics.add(catalogue.VERIFICATIONS_REFUSED, label="hung_up")
-                self._refuse(waiting, self._refusal("you have hung up"))
+                self._hung_up(waiting)
                 continue
             self._start(waiting.job)
         self._arm()
+
+    def _let_go_of_who_hung_up(self) -> None:
+        """Make room in a full queue: nobody who is there is sent away for somebody who is not."""
+        for waiting in self._queue.waiting():
+            if waiting.credentials.abandoned():
+                self._hung_up(waiting)
+
+    def _hung_up(self, waiting: _Waiting) -> None:
+        self._metrics.add(catalogue.VERIFICATIONS_REFUSED, label="hung_up")
+        self._refuse(waiting, self._refusal("you have hung up"))
 
     def _start(self, job: _Job) -> None:
         self._running += 1

@@ -66,14 +66,12 @@ async def test_a_hello_whose_write_had_no_answer_leaves_nothing_for_ever(
 
 
 async def test_a_bye_while_the_grid_is_away_ends_the_session_there_too(memory: MemoryGridServer, n1: TestNode) -> None:
-    raw = RawClient(n1.url)
-    await raw.connect()
-    welcome = await raw.hello()
-    memory.go_away()
-    await raw.send({"type": "bye"})
-    assert (await raw.expect("bye"))["reason"] == "closed"
-    memory.come_back()
-    await eventually(lambda: not any(each.startswith("session") for each in memory.inventory()))
+    async with RawClient(n1.url) as raw:
+        welcome = await raw.hello()
+        memory.go_away()
+        await raw.send({"type": "bye"})
+        memory.come_back()
+        assert (await raw.expect("bye"))["reason"] == "closed"
+        assert not any(each.startswith("session") for each in memory.inventory())
     async with RawClient(n1.url) as back:
         assert (await back.resume(welcome["token"], attempt=1))["code"] == "session_closed"
-    await raw.cut()

@@ -21,6 +21,7 @@ from gateway.local.programs import ProgramMissing, find_program
 from gateway.local.stack import Stack
 from gateway.local.stack_options import StackOptions
 from gateway.local.state import StackState
+from tests.support.faults import eventually
 from tests.support.times import scaled
 
 pytestmark = [pytest.mark.redis, pytest.mark.haproxy]
@@ -55,6 +56,12 @@ async def command(stack: Stack, *words: str) -> object:
         return await client.execute_command(*words)  # type: ignore[no-untyped-call]
     finally:
         await client.aclose()
+
+
+async def is_written(stack: Stack) -> bool:
+    about = await command(stack, "INFO", "persistence")
+    assert isinstance(about, dict)
+    return int(about["aof_buffer_length"]) == 0
 
 
 async def test_clients_reach_nodes_through_haproxy_and_by_their_hint(stack: Stack) -> None:
@@ -130,6 +137,7 @@ async def test_redis_restarts_as_it_was_older_and_empty(stack: Stack) -> None:
     await command(stack, "SET", "key", "old")
     await stack.save_grid()
     await command(stack, "SET", "key", "new")
+    await eventually(lambda: is_written(stack), "it is in the file, which Redis puts off while the disk is busy")
 
     await stack.restart_redis(GridRestart.AS_IT_WAS)
     assert await command(stack, "GET", "key") == "new"
