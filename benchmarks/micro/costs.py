@@ -34,7 +34,8 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.read_scheduling import PacedReader, ReadScheduler
-from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST, READ_COST, WorkLimits
+from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST, READ_COST
+from gateway.adapters.work_budget import WorkLimits
 
 ROUNDS: Final = 5
 """Measurements of each, of which the least is shown."""

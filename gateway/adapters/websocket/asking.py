@@ -9,8 +9,9 @@ from socket import SHUT_WR
 from ssl import SSLEOFError, SSLError
 from typing import Final, Protocol
 
+from gateway.adapters.tls_connection import NothingSaid, TlsConnection
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.connections import Connection, NothingSaid, TlsConnection
+from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.read_scheduling import PacedReader, Share
 from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why

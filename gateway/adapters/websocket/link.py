@@ -15,8 +15,9 @@ from socket import SHUT_WR
 from time import monotonic
 from typing import ClassVar, Final
 
+from gateway.adapters.tls_connection import NothingSaid, TlsConnection
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.connections import Connection, NothingSaid, TlsConnection
+from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import (
     BINARY,
     CLOSE,
@@ -39,9 +40,9 @@ from gateway.adapters.websocket.work import (
     READ_COST,
     SESSION,
     STRANGER,
-    WorkBudget,
 )
 from gateway.adapters.websocket.writer import OPEN, FrameWriter, Send, State
+from gateway.adapters.work_budget import WorkBudget
 from gateway.catalogue.refusals import FrameRule
 from gateway.ports import Receiver
 

@@ -12,9 +12,10 @@ from ssl import SSLContext
 from typing import Any, Final
 
 from gateway.adapters.listening import listen
+from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
 from gateway.adapters.websocket.asking import Asking
-from gateway.adapters.websocket.connections import Connection, TlsConnection
+from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
 from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.read_scheduling import PacedReader, ReadScheduler, Share

@@ -18,7 +18,7 @@ from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import FRAMES_AT_ONCE, Breach, FrameReader
 from gateway.adapters.websocket.link import READ_BYTES, READS_AT_ONCE, WebSocketLink
 from gateway.adapters.websocket.read_scheduling import PacedReader
-from gateway.adapters.websocket.work import WorkLimits
+from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.clock import eventually

@@ -12,7 +12,7 @@ from gateway.adapters.websocket.addresses import network_of
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.read_scheduling import FairQueue, PacedReader
-from gateway.adapters.websocket.work import WorkBudget, WorkLimits
+from gateway.adapters.work_budget import WorkBudget, WorkLimits
 
 LIMITS = WorkLimits(rate=0.1, burst=0.1, idle_rate=0.01, idle_burst=0.5)
 

@@ -11,9 +11,9 @@ from itertools import pairwise
 import pytest
 
 from gateway.adapters.tls import ServerTls
+from gateway.adapters.tls_connection import RECORD_BYTES, TlsConnection
 from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket import link as link_module
-from gateway.adapters.websocket.connections import RECORD_BYTES, TlsConnection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
 from gateway.adapters.websocket.upgrade import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue

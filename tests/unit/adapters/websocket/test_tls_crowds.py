@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.adapters.tls import ServerTls
-from gateway.adapters.websocket.connections import TlsConnection
+from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.read_scheduling import STRANGERS_TIME
 from gateway.ports import TurnedAway

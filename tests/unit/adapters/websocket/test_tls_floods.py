@@ -16,19 +16,21 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.tls import ServerTls
-from gateway.adapters.websocket import link as link_module
-from gateway.adapters.websocket.connections import (
+from gateway.adapters.tls_connection import (
     GREETING_PIECES,
     PIECE_BYTES,
     RECORD_BYTES,
     RECORD_MOST_BYTES,
+    SILENT_BYTE_COST,
     UNSENT_MOST_BYTES,
     NothingSaid,
     TlsConnection,
 )
+from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import Breach
 from gateway.adapters.websocket.link import WebSocketLink
-from gateway.adapters.websocket.work import BYTE_COST, SESSION, SILENT_BYTE_COST, WorkLimits
+from gateway.adapters.websocket.work import BYTE_COST, SESSION
+from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
