@@ -476,7 +476,8 @@ ADMIN_CONNECTIONS_REFUSED = Metric(
     "gateway_admin_connections_refused_total",
     Kind.COUNTER,
     "Connections to the admin port that were turned away: silent asked nothing in time, slow took no answer or sent no "
-    "body in time, too_much sent more than a request has, and crowded_out made room for newer ones.",
+    "body in time, too_much sent more than a request has or changed keys of TLS without end, and crowded_out made "
+    "room for newer ones.",
     "reason",
     tuple(each.value for each in AdminRefusal),
 )

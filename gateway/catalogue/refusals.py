@@ -85,6 +85,7 @@ class AdminRefusal(StrEnum):
     SLOW = "slow"
     """The answer was not taken in time, or the body of a request did not come."""
     TOO_MUCH = "too_much"
-    """The head of a request or its body is too long, or more came over a WebSocket than a hello."""
+    """The head of a request or its body is too long, or more came over a WebSocket than a hello; or too many records of
+    TLS that say nothing, as changes of keys, without a request."""
     CROWDED_OUT = "crowded_out"
     """All places were taken, or all bytes that may be held; it had been idle for longest, or had them for longest."""

@@ -9,6 +9,9 @@ from contextlib import suppress
 from ssl import SSLContext
 from typing import Final
 
+from gateway.adapters.admin.pacing import Pacer
+from gateway.adapters.admin.tls_transport import TlsTransport
+
 PEEK_BYTES: Final = 2048
 """A health check is shorter than that: a line, a host, and what a load balancer says of itself."""
 
@@ -63,27 +66,28 @@ class AcceptedSocket:
             self._socket.send(answer)
             self._socket.shutdown(socket.SHUT_WR)
 
-    async def open(
-        self, protocol: asyncio.Protocol, tls: SSLContext | None, *, handshake_seconds: float, closing_seconds: float
-    ) -> None:
-        """Make a transport of it.
+    async def open(self, protocol: asyncio.Protocol) -> None:
+        """Make a transport of it, without TLS.
 
         Args:
             protocol: is told of the transport, and of what has come.
-            tls: how to speak TLS; None to speak none.
-            handshake_seconds: for the whole handshake of TLS.
-            closing_seconds: for the end of TLS.
 
         Raises:
-            OSError: it is gone, or does not speak TLS.
+            OSError: it is gone.
         """
-        await self._loop.connect_accepted_socket(
-            lambda: protocol,
-            self._socket,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else handshake_seconds,
-            ssl_shutdown_timeout=None if tls is None else closing_seconds,
-        )
+        await self._loop.connect_accepted_socket(lambda: protocol, self._socket)
+
+    def secure(
+        self,
+        protocol: asyncio.Protocol,
+        tls: SSLContext,
+        *,
+        pacer: Pacer,
+        flooded: Callable[[], None],
+        closing_seconds: float,
+    ) -> TlsTransport:
+        """Make a transport of it that speaks TLS; for the arguments, see there."""
+        return TlsTransport(self._socket, tls, protocol, pacer=pacer, flooded=flooded, closing_seconds=closing_seconds)
 
     def close(self) -> None:
         """End it."""

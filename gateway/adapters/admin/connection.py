@@ -23,6 +23,7 @@ from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import Page, PublicPages
 from gateway.adapters.admin.request_buffer import HeadTooLong, RequestBuffer
 from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, path_of, read_head
+from gateway.adapters.admin.tls_transport import TlsTransport
 from gateway.catalogue.refusals import AdminRefusal
 
 REQUEST_SECONDS: Final = 10.0
@@ -63,6 +64,7 @@ class Shared:
     Attributes:
         places: who is connected.
         pacer: when strangers' requests are served.
+        callers: when something is read of callers over TLS.
         pages: those that are answered here.
         make: makes aiohttp's protocol for one connection.
         knows: whether the value of an Authorization header is that of an administrator.
@@ -74,6 +76,7 @@ class Shared:
 
     places: Places[AdminConnection]
     pacer: Pacer
+    callers: Pacer
     pages: PublicPages
     make: Callable[[], asyncio.BaseProtocol]
     knows: Callable[[str], bool]
@@ -100,6 +103,7 @@ class AdminConnection(asyncio.Protocol):
         self._state = State.SILENT
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
+        self._secure: TlsTransport | None = None
         self._inner: asyncio.Protocol | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._buffer = RequestBuffer()
@@ -136,6 +140,8 @@ class AdminConnection(asyncio.Protocol):
         self._leave()
         if self._transport is not None:
             self._transport.abort()
+        elif self._secure is not None:
+            self._secure.abort()
         elif self._opening is not None:
             self._opening.cancel()
         else:
@@ -146,6 +152,8 @@ class AdminConnection(asyncio.Protocol):
         if self._state in {State.OVER, State.CLOSING}:
             return
         self._make_caller()
+        if self._secure is not None:
+            self._secure.promote(self._shared.callers)
         self._state = State.CALLER
         self._stop_waiting()
         self._resume()
@@ -159,6 +167,8 @@ class AdminConnection(asyncio.Protocol):
         """A request is given to a handler."""
         if self._state is State.CALLER:
             self._shared.places.begin(self)
+            if self._secure is not None:
+                self._secure.note_request()
 
     @property
     def ends_with_answer(self) -> bool:
@@ -244,12 +254,27 @@ class AdminConnection(asyncio.Protocol):
         self._socket.answer(len(data), page.response(keep_alive=False))
         self.abort()
 
+    def _take_opening_turn(self) -> None:
+        if self._shared.tls is not None:
+            self._secure = self._socket.secure(
+                self,
+                self._shared.tls(),
+                pacer=self._shared.pacer,
+                flooded=lambda: self.refuse(AdminRefusal.TOO_MUCH),
+                closing_seconds=ANSWER_SECONDS,
+            )
+            self._secure.take_turn()
+            return
+        if self._turn_for is not None:
+            self._shared.pacer.charge(ServiceClass.OPEN, self._shared.pacer.now())
+        self._opening = self._loop.create_task(self._open(), name="open-admin-connection")
+        self._opening.add_done_callback(self._opened)
+
     async def _open(self) -> None:
-        tls = None if self._shared.tls is None else self._shared.tls()
         try:
-            await self._socket.open(self, tls, handshake_seconds=REQUEST_SECONDS, closing_seconds=CLOSE_SECONDS)
+            await self._socket.open(self)
         except OSError:
-            # It is gone, or it does not speak TLS.
+            # It is gone.
             if self._transport is None:
                 self.abort()
 
@@ -264,7 +289,7 @@ class AdminConnection(asyncio.Protocol):
         if self._state is State.OVER:
             self._transport.abort()
             return
-        # Whoever has not taken all of an answer is to be noticed. Not at 0: with TLS, asyncio then pauses for nothing.
+        # Whoever has not taken all of an answer is to be noticed.
         self._transport.set_write_buffer_limits(high=1, low=0)
         self._shared.transports[transport] = self
         self._state = State.READING
@@ -304,13 +329,14 @@ class AdminConnection(asyncio.Protocol):
         if self._state is State.CALLER or self._state is State.UPGRADED:
             return bool(cast("asyncio.Protocol", self._inner).eof_received())
         self._finished = True
-        return self._shared.tls is None and self._state in {State.ASKED, State.ANSWERING, State.BODY}
+        return self._state in {State.ASKED, State.ANSWERING, State.BODY}
 
     def _read_on(self, *, in_turn: bool) -> None:
         """Look at what has come. If no request is there yet, read more: at once, or in a turn of its own."""
         begun, is_further = self._shared.pacer.now(), in_turn and self._is_kept_alive
         found = self._look()
-        if not in_turn:
+        is_charged = in_turn or self._secure is not None  # over TLS, things are read in turns
+        if not is_charged:
             self._shared.pacer.charge(ServiceClass.READ, begun)
         if found is not None:
             had_turn, self._turn_for = self._turn_for is not None, None
@@ -326,7 +352,7 @@ class AdminConnection(asyncio.Protocol):
             else:
                 self._shared.pacer.ask(self, service)
         elif self._state is State.READING:
-            if in_turn or self._shared.pacer.is_free():
+            if is_charged or self._shared.pacer.is_free():
                 self._resume()
             else:
                 self._pause()
@@ -358,8 +384,9 @@ class AdminConnection(asyncio.Protocol):
 
     def _take_request(self, head: RequestHead, data: bytes) -> ServiceClass | None:
         """Tell what a request wants of the time of strangers; None if it is that of a caller, who is served at once."""
-        places = self._shared.places
-        places.begin(self)
+        self._shared.places.begin(self)
+        if self._secure is not None:
+            self._secure.note_request()
         self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
         if self._is_callers(head):
             self._aiohttp().data_received(data)
@@ -381,10 +408,7 @@ class AdminConnection(asyncio.Protocol):
             case State.PROBED:
                 self._answer_probe()
             case State.OPENING:
-                if self._turn_for is not None:
-                    self._shared.pacer.charge(ServiceClass.OPEN, self._shared.pacer.now())
-                self._opening = self._loop.create_task(self._open(), name="open-admin-connection")
-                self._opening.add_done_callback(self._opened)
+                self._take_opening_turn()
             case State.READING:
                 self._read_on(in_turn=True)
             case State.ASKED:
@@ -506,9 +530,7 @@ class AdminConnection(asyncio.Protocol):
             return
         self._state = State.READING
         self._shared.places.rest(self)
-        if self._shared.tls is None:
-            self._hold()
-        # Else there may be some of the answer left below TLS, which is not told: it counts until more is asked.
+        self._hold()
         self._is_kept_alive = True
         self._wait(KEEP_ALIVE_SECONDS, None)
         if self._buffer:

@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.adapters.admin.connection import AdminConnection, Shared
-from gateway.adapters.admin.pacing import Pacer, ServiceClass
+from gateway.adapters.admin.pacing import CALLERS_SHARE, Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import PublicPages
 from gateway.adapters.listening import listen
@@ -78,9 +78,11 @@ class AdminListener:
         self._told_at: float | None = None
         self.places: Places[AdminConnection] = Places()
         self.pacer = Pacer()
+        self.callers_pacer = Pacer(CALLERS_SHARE)
         self._shared = Shared(
             places=self.places,
             pacer=self.pacer,
+            callers=self.callers_pacer,
             pages=pages,
             make=make,
             knows=knows,
@@ -118,6 +120,7 @@ class AdminListener:
         """Accept no more, and end everybody."""
         self.stop()
         self.pacer.close()
+        self.callers_pacer.close()
         for each in self.places:
             each.abort()
 

@@ -15,6 +15,10 @@ SHARE: Final = 0.3
 """Of the event loop's time that strangers at the admin port may take in the long run. What is asked for in earnest, a
 few dozen requests a second, takes a hundredth."""
 
+CALLERS_SHARE: Final = 1.0
+"""The same of those who have shown a valid token, as far as they are read over TLS: all of it. Only what is read of
+them in one turn of the loop is bounded."""
+
 BURST_SECONDS: Final = 0.2
 """Time that strangers may take at once after they have left some: 2,000 connections that come together, or a page."""
 
@@ -32,6 +36,10 @@ class ServiceClass(Enum):
     """To have a transport: the first bytes are there."""
     OPEN_TLS = auto()
     """To have one with TLS: the node signs, once for each handshake."""
+    HANDSHAKE = auto()
+    """To go on with the handshake."""
+    FIRST_READ = auto()
+    """To be read for the first time after it."""
     READ = auto()
     """To be read once more: it says little at a time."""
     HEALTH = auto()
@@ -47,7 +55,9 @@ class ServiceClass(Enum):
 COSTS: Final = {
     ServiceClass.ACCEPT: 4e-6,
     ServiceClass.OPEN: 50e-6,
-    ServiceClass.OPEN_TLS: 0.9e-3,
+    ServiceClass.OPEN_TLS: 50e-6,
+    ServiceClass.HANDSHAKE: 15e-6,
+    ServiceClass.FIRST_READ: 15e-6,
     ServiceClass.READ: 10e-6,
     ServiceClass.HEALTH: 6e-6,
     ServiceClass.METRICS: 6e-6,
@@ -56,14 +66,17 @@ COSTS: Final = {
 }
 """Seconds that each takes besides what can be measured here, which is the loop's own part: waiting for a descriptor,
 reading and writing, making and ending a task. Measured by ``python -m benchmarks.micro.costs`` on uvloop, the least of
-five rounds on a machine of two cores, in µs: 3 to 6, 40 to 64, 560 to 1,000 (RSA 2048), 7 to 10, 4 to 7, 2 to 7, 88 to
-108 and 107 to 178, in the order above. A first request is charged twice: when it is opened, and when it is answered."""
+five rounds on a machine of two cores, in µs: 3 to 6, 40 to 64, 43 to 64, 15 to 17, the same, 7 to 10, 4 to 7, 2 to 7,
+88 to 108 and 107 to 178, in the order above. A first request is charged twice: when it is opened, and when it is
+answered. What OpenSSL does is measured, as it is done in turns."""
 
 WEIGHTS: Final = {ServiceClass.ACCEPT: 4.0, ServiceClass.HEALTH: 4.0, ServiceClass.METRICS: 2.0}
 """Classes that get so many times the time of another. Nobody is answered who is not accepted, and the queue of the
 kernel knows no order but that of arrival. What a crowd asks for, and asks for again, gets the smallest part."""
 
-NEWEST_FIRST: Final = frozenset({ServiceClass.OPEN, ServiceClass.OPEN_TLS, ServiceClass.HEALTH})
+NEWEST_FIRST: Final = frozenset(
+    {ServiceClass.OPEN, ServiceClass.OPEN_TLS, ServiceClass.FIRST_READ, ServiceClass.HEALTH}
+)
 """Where the newest comes first. In a flood more connections begin than can be opened in useful time; whoever began one
 in earnest has just come, and those that the newest keep waiting are closed in time. Nobody comes to these twice with
 one connection."""

@@ -214,8 +214,8 @@ class Counted(Pacer):
     So it is as on a machine so busy that the node does not get the share of time that strangers have at most.
     """
 
-    def __init__(self) -> None:
-        super().__init__(share=1e6, worked=lambda: 0.0)
+    def __init__(self, share: float = 0.0) -> None:
+        super().__init__(share=share or 1e6, worked=lambda: 0.0)
         self.turns = 0
         self.done: Counter[ServiceClass] = Counter()
         self.at_check: tuple[int, Counter[ServiceClass]] | None = None
