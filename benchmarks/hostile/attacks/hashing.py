@@ -84,15 +84,17 @@ Act = Callable[[int], Coroutine[Any, Any, None]]
 
 
 async def by_schedule(attacker: Attacker, rate: float, act: Act) -> None:
-    """Act at a rate until the time is up, whether or not what was begun before has ended."""
+    """Act at a rate until the time is up or this is cancelled, whether or not what was begun before has ended."""
     acting: set[asyncio.Task[None]] = set()
-    async for number in attacker.paced(rate):
-        task = asyncio.ensure_future(_counted(attacker, act(number)))
-        acting.add(task)
-        task.add_done_callback(acting.discard)
-    for each in acting:
-        each.cancel()
-    await asyncio.gather(*acting, return_exceptions=True)
+    try:
+        async for number in attacker.paced(rate):
+            task = asyncio.ensure_future(_counted(attacker, act(number)))
+            acting.add(task)
+            task.add_done_callback(acting.discard)
+    finally:
+        for each in acting:
+            each.cancel()
+        await asyncio.gather(*acting, return_exceptions=True)
 
 
 async def _counted(attacker: Attacker, action: Coroutine[Any, Any, None]) -> None:
