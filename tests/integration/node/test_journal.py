@@ -177,7 +177,9 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
             lapsed = await told(memory, "node_lapsed")
             taken = await told(memory, "node_taken_over")
             grid.mend()
-            await told(memory, "grid_regained")
+            # One is told when the connection is back, the other when the lease is asked for over it.
+            for name in ("grid_lost", "grid_regained", "node_lease_lost"):
+                await told(memory, name, lambda each: each["node"] == "n1")
         dead, survivor = n1.gateway.me, n2.gateway.me
     assert orphaned["session"] == welcome["session"]
     assert orphaned["epoch"] == 1
@@ -186,8 +188,10 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
         assert each["until"] - each["since"] == LEASE_MICROSECONDS
         assert each["since"] < each["until"] <= each["at"]
     assert taken["count"] == 1
-    # What the node told while it was alone is there all the same, under its own name.
-    assert [each["node"] for each in records(memory, "grid_lost", "node_lease_lost")] == ["n1", "n1"]
+    # What the node told while it was alone is there all the same, under its own name. Both nodes share the test's loop:
+    # where that stands still for a lease, leases are lost besides, and more than once.
+    assert {each["node"] for each in records(memory, "grid_lost")} == {"n1"}
+    assert "n1" in {each["node"] for each in records(memory, "node_lease_lost")}
 
 
 async def test_a_takeover_is_told_once_though_answers_are_lost(
