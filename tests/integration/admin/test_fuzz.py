@@ -25,6 +25,7 @@ from gateway.core import failures
 from tests.integration.admin.support import Admins
 from tests.support.nodes import running_node
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import PATIENCE, scaled
 
 SCHEMA = schemathesis.openapi.from_dict(document(OPERATIONS, version="1"))
 
@@ -53,7 +54,7 @@ class Fuzzed:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(scaled(PATIENCE))
         return self
 
     def __exit__(self, *_: object) -> None:

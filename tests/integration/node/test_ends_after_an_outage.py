@@ -19,6 +19,7 @@ from gateway.ports import GridState
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import scaled
 
 PATIENCE: Final = 20.0
 """Seconds in which a node must be back after its grid is."""
@@ -84,7 +85,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     else:
         async with (
             RedisServer(aof=True) as redis,
-            two_nodes(OnRedis(redis), grid=redis.url, grid_prefix=unique_prefix(), grid_timeout=0.5) as running,
+            two_nodes(OnRedis(redis), grid=redis.url, grid_prefix=unique_prefix(), grid_timeout=scaled(0.5)) as running,
         ):
             yield running
 

@@ -14,6 +14,7 @@ from gateway.settings import Settings
 from tests.support.nodes import QUICK, TestNode, eventually
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.redis
 
@@ -28,7 +29,7 @@ UPDATES: Final = 24
 
 async def test_a_node_started_before_its_redis_adopts_once_and_stays_in_step() -> None:
     async with RedisServer(aof=True) as redis:
-        settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": unique_prefix(), "grid_timeout": 0.5}
+        settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": unique_prefix(), "grid_timeout": scaled(0.5)}
         redis.kill()
         log = MemoryEventLog()
         gateway = Gateway(Settings(node="n1", **(QUICK | settings | {"lease": 2, "lease_renew": 0.5})), log=log)

@@ -176,7 +176,7 @@ async def test_order_and_single_execution_while_slots_move_back_and_forth(server
 async def test_a_slot_that_stays_half_moved_is_named(servers: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "HALF_MOVED", 0.5)
     log = MemoryEventLog()
-    grid = grid_on(servers.url, unique_prefix(), log=log, timeout=0.5)
+    grid = grid_on(servers.url, unique_prefix(), log=log, timeout=scaled(0.5))
     await grid.start()
     await grid.nodes.join(N1, lease=60)
     tag = f"s{session_partition(session_record('half').id)}"

@@ -15,6 +15,7 @@ from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.local.proxy import FaultProxy, Way
 from gateway.ports import Appended, GridRefused, GridState, JournalBatch, SessionChanges
 from tests.integration.redis.support import Bench, right_of, session_record
+from tests.support.times import scaled
 
 SLOW: Final = 512 * 1024
 """Bytes that pass in a second: a storm's megabyte takes two, which is twice the time limit, and a batch an eighth."""
@@ -95,7 +96,7 @@ async def test_a_storm_of_events_on_a_slow_link_leaves_the_grid_to_the_sessions(
     assert server.hostname is not None
     assert server.port is not None
     async with FaultProxy(server.hostname, server.port) as proxy:
-        grid = await bench.grid(url=f"redis://127.0.0.1:{proxy.port}/0", timeout=1.0)
+        grid = await bench.grid(url=f"redis://127.0.0.1:{proxy.port}/0", timeout=scaled(1.0))
         record = session_record()
         await grid.sessions.create(record)
         proxy.limit(SLOW, Way.UP)

@@ -39,6 +39,7 @@ from tests.integration.redis.support import (
     session_record,
 )
 from tests.support.clock import VirtualClock, eventually
+from tests.support.times import scaled
 
 
 async def expire_everywhere(grid: sessions.RedisSessions) -> list[Ended]:
@@ -355,7 +356,7 @@ async def test_sessions_restored_into_an_emptied_grid_can_be_orphaned(
 @pytest.mark.parametrize("suspend", [False, True], ids=["killed", "suspended"])
 async def test_what_was_acknowledged_is_there_after_the_grid_was_gone(harmed: Bench, suspend: bool) -> None:
     """P4: of changes under way when the grid dies a prefix is executed, and all that was acknowledged."""
-    grid = await harmed.grid(timeout=0.5)
+    grid = await harmed.grid(timeout=scaled(0.5))
     records = [session_record() for _ in range(20)]
     await asyncio.gather(*(grid.sessions.create(each) for each in records))
     acknowledged = dict.fromkeys((each.id for each in records), 0)

@@ -15,6 +15,7 @@ from gateway.core.packets import Publish
 from gateway.core.types import RequestNumber
 from gateway.core.workload import REQUEST_BYTES, Workload
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 SESSION = cast("Session", SimpleNamespace(id="s"))
 
@@ -84,7 +85,8 @@ async def test_who_was_cancelled_while_waiting_takes_nothing() -> None:
     gone = asyncio.create_task(turns.turn(100))
     await asyncio.sleep(0)
     gone.cancel()
-    await asyncio.wait_for(turns.turn(10), 5)
+    async with time_limit():
+        await turns.turn(10)
     assert turns.left == 90
 
 
@@ -152,5 +154,6 @@ async def test_whoever_waits_for_the_node_is_let_on_when_nobody_has_anything_lef
     await asyncio.sleep(0)
     for each in lanes:
         each.abandon()
-    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    async with time_limit():
+        await asyncio.gather(*waiting)
     await eventually(lambda: bench.load.bytes == 0, message="nothing is counted any more")

@@ -102,7 +102,9 @@ async def test_address_in_use() -> None:
 def test_importing_the_agent_costs_a_node_nothing_else() -> None:
     script = "import sys, lb.agent; print([m for m in ('jinja2', 'pydantic', 'click', 'gateway') if m in sys.modules])"
 
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=scaled(30)
+    )
 
     assert shown.stdout == "[]\n"
 

@@ -187,7 +187,7 @@ async def test_a_reload_of_haproxy_refuses_nobody_and_keeps_what_is_open(stack: 
             assert await greeting(stack.url) in {"n1", "n2"}
         await stack.balanced()
         assert stack.balancer.pid != old.pid
-        assert await socket.receive_str(timeout=10) == "n1"
+        assert await socket.receive_str(timeout=scaled(10)) == "n1"
     await stack.restart_haproxy()
     assert await greeting(stack.url) in {"n1", "n2"}
     await stack.stop()
@@ -260,7 +260,7 @@ async def test_a_detached_stack_is_released_and_found_by_its_state(tmp_path: Pat
         for child in children:
             assert child is not None
             child.returncode = None
-            child.wait(10)
+            child.wait(scaled(10))
 
 
 def test_a_detached_stack_has_no_fault_proxy(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from gateway.adapters.process_memory import LinuxMemory
+from tests.support.times import scaled
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1024**2
@@ -66,4 +67,4 @@ assert most == size + (1 << 20), (used, most)
 assert used > 0.9 * most
 assert before.used < before.most
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=scaled(60))
