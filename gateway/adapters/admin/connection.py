@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from ssl import SSLContext
 from typing import Final, cast
 
 from gateway.adapters.admin.accepted_socket import AcceptedSocket
+from gateway.adapters.admin.aiohttp_side import AiohttpSide
 from gateway.adapters.admin.connection_states import State
-from gateway.adapters.admin.pacing import Pacer, ServiceClass
-from gateway.adapters.admin.places import Places
-from gateway.adapters.admin.public_pages import Page, PublicPages
+from gateway.adapters.admin.pacing import ServiceClass
+from gateway.adapters.admin.public_pages import Page
 from gateway.adapters.admin.request_buffer import HeadTooLong, RequestBuffer
 from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, path_of, read_head
+from gateway.adapters.admin.shared import Shared
 from gateway.adapters.admin.tls_transport import TlsTransport
 from gateway.catalogue.refusals import AdminRefusal
 
@@ -57,35 +55,6 @@ HEALTH_LINES: Final = tuple(b"GET %b HTTP/1." % path for path in HEALTH_PATHS)
 """How they begin."""
 
 
-@dataclass(slots=True)
-class Shared:
-    """What all connections of an admin port have in common.
-
-    Attributes:
-        places: who is connected.
-        pacer: when strangers' requests are served.
-        callers: when something is read of callers over TLS.
-        pages: those that are answered here.
-        make: makes aiohttp's protocol for one connection.
-        knows: whether the value of an Authorization header is that of an administrator.
-        refused: is told of a stranger who is turned away, and why.
-        body_bytes: largest body of a request.
-        tls: tells how to speak TLS with a connection that begins now; None to speak none.
-        transports: the connections by their transports, by which aiohttp's requests know them.
-    """
-
-    places: Places[AdminConnection]
-    pacer: Pacer
-    callers: Pacer
-    pages: PublicPages
-    make: Callable[[], asyncio.BaseProtocol]
-    knows: Callable[[str], bool]
-    refused: Callable[[AdminConnection, AdminRefusal], None]
-    body_bytes: int
-    tls: Callable[[], SSLContext] | None
-    transports: dict[asyncio.BaseTransport, AdminConnection] = field(default_factory=dict)
-
-
 class AdminConnection(asyncio.Protocol):
     """One connection. ``start`` begins.
 
@@ -104,12 +73,11 @@ class AdminConnection(asyncio.Protocol):
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._secure: TlsTransport | None = None
-        self._inner: asyncio.Protocol | None = None
+        self._inner = AiohttpSide(shared.make)
         self._timer: asyncio.TimerHandle | None = None
         self._buffer = RequestBuffer()
         self._asked: tuple[RequestHead, bytes] | None = None
         self._turn_for: ServiceClass | None = None
-        self._passed = 0
         self._is_written = False
         self._is_kept_alive = False
         self._reading = True
@@ -158,7 +126,7 @@ class AdminConnection(asyncio.Protocol):
         self._stop_waiting()
         self._resume()
         rest = self._buffer.take_all()
-        if rest and self._inner is not None:
+        if rest:
             self._inner.data_received(rest)
 
     # --- Called by aiohttp's side -------------------------------------------------------------------------------------
@@ -301,9 +269,7 @@ class AdminConnection(asyncio.Protocol):
         if self._transport is not None:
             self._shared.transports.pop(self._transport, None)
             self._transport = None
-        inner, self._inner = self._inner, None
-        if inner is not None:
-            inner.connection_lost(exc)
+        self._inner.connection_lost(exc)
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
@@ -311,7 +277,7 @@ class AdminConnection(asyncio.Protocol):
         """See ``asyncio.Protocol``."""
         match self._state:
             case State.CALLER:
-                cast("asyncio.Protocol", self._inner).data_received(data)
+                self._inner.data_received(data)
             case State.BODY:
                 self._pass_body(data)
             case State.READING:
@@ -327,7 +293,7 @@ class AdminConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """See ``asyncio.Protocol``; who says nothing more may still be told the answer."""
         if self._state is State.CALLER or self._state is State.UPGRADED:
-            return bool(cast("asyncio.Protocol", self._inner).eof_received())
+            return self._inner.eof_received()
         self._finished = True
         return self._state in {State.ASKED, State.ANSWERING, State.BODY}
 
@@ -389,7 +355,8 @@ class AdminConnection(asyncio.Protocol):
             self._secure.note_request()
         self._wait(ANSWER_SECONDS, AdminRefusal.SLOW)
         if self._is_callers(head):
-            self._aiohttp().data_received(data)
+            self._open_inner()
+            self._inner.data_received(data)
             self.promote()
             return None
         self._asked = (head, data)
@@ -449,9 +416,9 @@ class AdminConnection(asyncio.Protocol):
             return None
 
     def _give_to_aiohttp(self, head: RequestHead, data: bytes) -> None:
-        inner = self._aiohttp()
+        self._open_inner()
         self._hold()
-        self._passed = 0
+        self._inner.passed = 0
         if head.upgrade:
             self._state = State.UPGRADED
             self._wait(UPGRADE_SECONDS, AdminRefusal.SLOW)
@@ -461,40 +428,29 @@ class AdminConnection(asyncio.Protocol):
             self._resume()
         else:
             self._state = State.ANSWERING
-        inner.data_received(data)
+        self._inner.data_received(data)
         if self._state is State.BODY:
             rest = self._buffer.take_all()
             self._hold()
             self._pass_body(rest)
 
     def _pass_body(self, data: bytes) -> None:
-        self._passed += len(data)
-        if self._passed > self._shared.body_bytes:
+        if not self._inner.take(data, most=self._shared.body_bytes):
             self.refuse(AdminRefusal.TOO_MUCH)
-        elif data and self._inner is not None:
-            self._inner.data_received(data)
 
     def _pass_slice(self) -> None:
         data = self._buffer.take(SLICE_BYTES)
-        self._passed += len(data)
         self._hold()
-        if self._passed > UPGRADED_BYTES:
+        if not self._inner.take(data, most=UPGRADED_BYTES):
             self.refuse(AdminRefusal.TOO_MUCH)
             return
-        if self._inner is not None:
-            self._inner.data_received(data)
         if self._buffer:
             self._shared.pacer.queue(self, ServiceClass.READ)
         else:
             self._resume()
 
-    def _aiohttp(self) -> asyncio.Protocol:
-        if self._inner is None:
-            self._inner = cast("asyncio.Protocol", self._shared.make())
-            self._inner.connection_made(cast("asyncio.Transport", self._transport))
-            if self._stuck:
-                self._inner.pause_writing()
-        return self._inner
+    def _open_inner(self) -> None:
+        self._inner.open(cast("asyncio.Transport", self._transport), is_stuck=self._stuck)
 
     def _complain(self, status: HTTPStatus, what: str) -> None:
         """Refuse what is no request."""
@@ -508,14 +464,12 @@ class AdminConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See ``asyncio.Protocol``."""
         self._stuck = True
-        if self._inner is not None:
-            self._inner.pause_writing()
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """See ``asyncio.Protocol``."""
         self._stuck = False
-        if self._inner is not None:
-            self._inner.resume_writing()
+        self._inner.resume_writing()
         if self._is_written:
             self._is_written = False
             self._finish()

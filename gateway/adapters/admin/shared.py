@@ -1,0 +1,46 @@
+"""What all connections of an admin port have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ssl import SSLContext
+from typing import TYPE_CHECKING
+
+from gateway.adapters.admin.pacing import Pacer
+from gateway.adapters.admin.places import Places
+from gateway.adapters.admin.public_pages import PublicPages
+from gateway.catalogue.refusals import AdminRefusal
+
+if TYPE_CHECKING:
+    from gateway.adapters.admin.connection import AdminConnection
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all connections of an admin port have in common.
+
+    Attributes:
+        places: who is connected.
+        pacer: when strangers' requests are served.
+        callers: when something is read of callers over TLS.
+        pages: those that are answered here.
+        make: makes aiohttp's protocol for one connection.
+        knows: whether the value of an Authorization header is that of an administrator.
+        refused: is told of a stranger who is turned away, and why.
+        body_bytes: largest body of a request.
+        tls: tells how to speak TLS with a connection that begins now; None to speak none.
+        transports: the connections by their transports, by which aiohttp's requests know them.
+    """
+
+    places: Places[AdminConnection]
+    pacer: Pacer
+    callers: Pacer
+    pages: PublicPages
+    make: Callable[[], asyncio.BaseProtocol]
+    knows: Callable[[str], bool]
+    refused: Callable[[AdminConnection, AdminRefusal], None]
+    body_bytes: int
+    tls: Callable[[], SSLContext] | None
+    transports: dict[asyncio.BaseTransport, AdminConnection] = field(default_factory=dict)
