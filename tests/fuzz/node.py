@@ -18,12 +18,16 @@ from typing import Any, Final
 import aiohttp
 import psutil  # type: ignore[import-untyped]
 
+from gateway.adapters.admin.public_pages import RENDERINGS_PER_SECOND
 from gateway.client import Session, connect
 from tests.fuzz.engine import Finding
 from tests.support.times import scaled
 
 PATIENCE: Final = scaled(60.0)
 """Seconds to wait for anything that must come, on a machine that does other things as well."""
+
+METRICS_PACE: Final = 1 / RENDERINGS_PER_SECOND
+"""Seconds before each look at the metrics. A node that is asked more often tells again what it told last."""
 
 PACE: Final = 0.05
 """Seconds between two publishes of the witness."""
@@ -110,7 +114,8 @@ class NodeUnderWatch:
         self._tasks = [asyncio.create_task(hear()), asyncio.create_task(speak())]
 
     async def metrics(self) -> dict[str, float]:
-        """Ask for its numbers, by name and labels."""
+        """Ask for its numbers, by name and labels, no more often than it writes them anew: they are of now."""
+        await asyncio.sleep(METRICS_PACE)
         async with (
             aiohttp.ClientSession() as http,
             http.get(f"http://127.0.0.1:{self.admin_port}/metrics") as answer,

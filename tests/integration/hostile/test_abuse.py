@@ -201,10 +201,14 @@ async def test_abuse_is_refused_counted_and_leaves_nothing(node: NodeUnderWatch)
     memory = node.memory()
 
     for what, (series, attack) in ATTACKS.items():
-        before = (await node.metrics())[series]
+        before = await node.metrics()
         for _ in range(ROUNDS):
             await asyncio.gather(*(attack(node) for _ in range(SIDE_BY_SIDE)))
-        counted = (await node.metrics())[series] - before
+        after = await node.metrics()
+        counted = after[series] - before[series]
+        if series == violation("flood"):
+            # Where the node has little time, that of a stranger may be over before its flood is seen to be one.
+            counted += after[closed(4102)] - before[closed(4102)]
         # Who breaks a connection before it was accepted is let go by the kernel, more often than not.
         least = 1 if what in VANISHING else SIDE_BY_SIDE * ROUNDS
         assert least <= counted <= SIDE_BY_SIDE * ROUNDS, what
