@@ -447,9 +447,15 @@ class RedisHarness(Harness):
         for key in await self.servers.keys(self.prefix):
             kind = key.rsplit(":", 1)[-1]
             # What keeps late publishes of ended sessions out lasts for long, and has an end.
-            if kind not in self._LASTING and (kind != "closed" or await self.servers.call("PTTL", key) < 0):
+            if kind not in self._LASTING and (kind != "closed" or await self._lasts_for_ever(key)):
                 found.add(key)
         return found
+
+    async def _lasts_for_ever(self, key: str) -> bool:
+        servers = self.servers
+        tag = key.partition("{")[2].partition("}")[0]
+        server = servers.master_of(tag) if isinstance(servers, RedisCluster) else servers
+        return int(await server.call("PTTL", key)) == -1
 
     async def _time(self) -> float:
         seconds, microseconds = await self._redis[0].call("TIME")
