@@ -259,6 +259,16 @@ class TopicTail(Protocol):
     def unfollow(self, partition: int) -> None:
         """Stop reading *partition*; entries already under way may still come."""
 
+    def pause(self, partition: int) -> None:
+        """Read nothing more of a followed partition until ``resume``; other partitions are not concerned.
+
+        Its position is kept, what is under way may still come, and it may be lost meanwhile, if the stream is trimmed
+        past it. ``follow`` ends a pause. No effect on a partition that is not followed.
+        """
+
+    def resume(self, partition: int) -> None:
+        """Read a paused partition again, from where it was left; no effect on any other."""
+
     def items(self) -> AsyncIterator[TailItem]:
         """Yield what the followed partitions bring, for ever.
 

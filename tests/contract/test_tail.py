@@ -97,6 +97,86 @@ async def test_after_unfollow_nothing_new_comes_until_it_is_followed_again(harne
         assert [each.value for each in follower.values[PARTITION]] == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
 
+async def test_a_paused_partition_brings_nothing_and_goes_on_where_it_was_left(harness: Harness) -> None:
+    """pause: read nothing more of a followed partition until ``resume``; other partitions are not concerned."""
+    grid = await harness.grid()
+    owner = right(session())
+    other = topic_of("rates/EUR")
+    async with Follower(grid) as follower:
+        await follower.follow_from_here(PARTITION, other)
+        await published(grid, *numbered(owner, 1, 3))
+        await follower.has(PARTITION, 3)
+        grid.tail.pause(PARTITION)
+        grid.tail.pause(PARTITION)
+        await published(grid, publish(owner, 4, "rates/EUR"))
+        await follower.has(other, 1)  # a read that knows of the pause has come to its end
+        await published(grid, *numbered(owner, 5, 7))
+        await published(grid, publish(owner, 8, "rates/EUR"))
+        await follower.has(other, 2)
+        assert len(follower.values[PARTITION]) == 3
+        grid.tail.resume(PARTITION)
+        grid.tail.resume(PARTITION)
+        await follower.has(PARTITION, 6)
+        assert [each.value for each in follower.values[PARTITION]] == [b"1", b"2", b"3", b"5", b"6", b"7"]
+        await published(grid, *numbered(owner, 9, 9))
+        await follower.has(PARTITION, 7)
+
+
+async def test_a_pause_ends_when_the_partition_is_followed_anew(harness: Harness) -> None:
+    """``follow`` ends a pause. No effect on a partition that is not followed."""
+    grid = await harness.grid()
+    owner = right(session())
+    async with Follower(grid) as follower:
+        grid.tail.pause(PARTITION)
+        grid.tail.resume(PARTITION)
+        await published(grid, *numbered(owner, 1, 1))
+        await follower.follow_from_here(PARTITION)
+        await published(grid, *numbered(owner, 2, 2))
+        await follower.has(PARTITION, 1)
+        grid.tail.pause(PARTITION)
+        follower.follow(PARTITION, follower.positions[PARTITION])
+        await published(grid, *numbered(owner, 3, 3))
+        await follower.has(PARTITION, 2)
+        grid.tail.pause(PARTITION)
+        grid.tail.unfollow(PARTITION)
+        grid.tail.resume(PARTITION)
+        follower.follow(PARTITION, follower.positions[PARTITION])
+        await published(grid, *numbered(owner, 4, 4))
+        await follower.has(PARTITION, 3)
+        assert [each.value for each in follower.values[PARTITION]] == [b"2", b"3", b"4"]
+
+
+async def test_a_pause_takes_effect_while_a_read_waits(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was published meanwhile comes without waiting for the end of a read."""
+    monkeypatch.setattr(readers, "BLOCK", LONG)  # nobody waits for the end of a read
+    grid = await harness.grid()
+    owner = right(session())
+    async with Follower(grid) as follower:
+        await follower.follow_from_here(PARTITION, topic_of("quiet/topic"))
+        for request in range(1, 6):
+            grid.tail.pause(PARTITION)
+            await published(grid, *numbered(owner, request, request))
+            grid.tail.resume(PARTITION)
+            await follower.has(PARTITION, request)
+        assert [each.value for each in follower.values[PARTITION]] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+async def test_what_is_trimmed_during_a_pause_is_a_lost_position(harness: Harness) -> None:
+    """It may be lost meanwhile, if the stream is trimmed past it."""
+    grid = await harness.grid()
+    owner = right(session())
+    async with Follower(grid) as follower:
+        await follower.follow_from_here(PARTITION)
+        await published(grid, *numbered(owner, 1, 1))
+        await follower.has(PARTITION, 1)
+        grid.tail.pause(PARTITION)
+        for first in range(2, TRIMMED_AFTER + 2, 100):
+            await published(grid, *numbered(owner, first, first + 99))
+        grid.tail.resume(PARTITION)
+        # What was under way when the pause began may have come; then there is no hole before it.
+        await follower.has_lost(PARTITION)
+
+
 async def test_no_hole_and_no_duplicate_while_interest_changes_under_traffic(harness: Harness) -> None:
     """Yield what the followed partitions bring; compared with the receipts of the publishes themselves."""
     publishers = [await harness.grid("n1"), await harness.grid("n2")]

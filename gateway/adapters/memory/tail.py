@@ -19,6 +19,7 @@ class MemoryTopicTail:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._followed: dict[int, StreamPosition] = {}
+        self._paused: set[int] = set()
         # A dict, because it keeps the order: each partition gets its turn before one of them gets a second.
         self._waiting: dict[int, None] = {}
         self._wake = asyncio.Event()
@@ -27,12 +28,26 @@ class MemoryTopicTail:
     def follow(self, partition: int, position: StreamPosition) -> None:
         """See the port."""
         self._followed[partition] = position
+        self._paused.discard(partition)
         self._look_at({partition})
 
     def unfollow(self, partition: int) -> None:
         """See the port."""
         self._followed.pop(partition, None)
         self._waiting.pop(partition, None)
+        self._paused.discard(partition)
+
+    def pause(self, partition: int) -> None:
+        """See the port."""
+        if partition in self._followed:
+            self._paused.add(partition)
+            self._waiting.pop(partition, None)
+
+    def resume(self, partition: int) -> None:
+        """See the port."""
+        if partition in self._paused:
+            self._paused.remove(partition)
+            self._look_at({partition})
 
     async def items(self) -> AsyncIterator[TailItem]:
         """See the port. The iterator ends when the grid is closed."""
@@ -46,9 +61,8 @@ class MemoryTopicTail:
                 await self._wake.wait()
 
     def _look_at(self, partitions: set[int] | None) -> None:
-        self._waiting.update(
-            dict.fromkeys(self._followed if partitions is None else partitions & self._followed.keys())
-        )
+        followed = self._followed.keys() - self._paused if self._paused else self._followed.keys()
+        self._waiting.update(dict.fromkeys(followed if partitions is None else partitions & followed))
         self._wake.set()
 
     def _next(self) -> TailItem | None:

@@ -51,13 +51,14 @@ _KNOWN_TOPIC_BYTES: Final = 16 * 1024 * 1024
 class _Follow:
     """One partition's reading; a new one for each ``follow``, so that leftovers of an earlier one are told apart."""
 
-    __slots__ = ("generation", "key", "partition", "sequence")
+    __slots__ = ("generation", "is_paused", "key", "partition", "sequence")
 
     def __init__(self, key: str, partition: int, position: StreamPosition) -> None:
         self.key = key
         self.partition = partition
         self.generation: int = position.generation
         self.sequence = position.sequence
+        self.is_paused = False
 
     @property
     def after(self) -> str:
@@ -174,6 +175,20 @@ class RedisTail:
         if self._follows.pop(partition, None) is not None:
             self._change()
 
+    def pause(self, partition: int) -> None:
+        """See ``TopicTail.pause``."""
+        self._set_paused(partition, is_paused=True)
+
+    def resume(self, partition: int) -> None:
+        """See ``TopicTail.resume``."""
+        self._set_paused(partition, is_paused=False)
+
+    def _set_paused(self, partition: int, *, is_paused: bool) -> None:
+        follow = self._follows.get(partition)
+        if follow is not None and follow.is_paused is not is_paused:
+            follow.is_paused = is_paused
+            self._change()
+
     async def items(self) -> AsyncIterator[TailItem]:
         """See ``TopicTail.items``."""
         while True:
@@ -288,7 +303,8 @@ class RedisTail:
 
     def readings(self, served: Callable[[str], bool]) -> list[Reading]:
         """See ``Source.readings``."""
-        wanted: list[Reading] = [*self._follows.values(), *self._others.values()]
+        follows = [each for each in self._follows.values() if not each.is_paused]
+        wanted: list[Reading] = [*follows, *self._others.values()]
         return [each for each in wanted if served(each.key)]
 
     def take(self, reading: Any, entries: Sequence[Any]) -> None:
