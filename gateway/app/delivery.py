@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gateway.app.context import Context
 from gateway.app.gathering import Gathering
 from gateway.app.lag import TailLag
-from gateway.app.matching import Matching
+from gateway.app.matching import Lanes
 from gateway.app.operations.watchers import Watchers
 from gateway.app.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
 from gateway.app.roots import RootCounts
@@ -28,7 +29,7 @@ from gateway.core.selections import Selections
 from gateway.core.selectors import Selector, matches, partitions
 from gateway.core.topics import topic_partition
 from gateway.core.types import TopicPath
-from gateway.ports import PositionLost, TopicValue
+from gateway.ports import PositionLost, TailBatch, TopicValue
 
 LOSS_DELAY: Final = 0.02
 """Seconds in which losses of places in streams gather: an event such as the loss of the grid takes the places in all of
@@ -121,11 +122,12 @@ class Delivery:
         self.replicas = Replicas(
             context.grid.topics,
             context.grid.tail,
-            matching=Matching(self._index, context.clock),
+            lanes=Lanes(self._index, context.clock),
             changed=self._changed,
             failed=lambda error: context.log.emit(
                 events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)
             ),
+            lost=self._failed_to_deliver,
         )
         self._lost: Gathering[int, None] = Gathering(
             context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
@@ -142,16 +144,27 @@ class Delivery:
                 self._position_lost(item.partition)
             else:
                 arrived = self._clock.monotonic()
+                waits = None
                 try:
-                    await self.replicas.take_in(item)
+                    waits = self.replicas.take_in(item)
                 except Exception as bug:  # noqa: BLE001 - the rest of the batch must not be lost in silence
-                    self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
-                    self._position_lost(item.partition)
-                self._flusher.mark_update(arrived)
-                self._metrics.add(catalogue.STREAM_UPDATES, len(item.values))
-                if self._roots is not None:
-                    self._roots.count(item.values)
-                self.lag.read(item)
+                    self._failed_to_deliver(item.partition, bug)
+                if waits is None:
+                    self._delivered(item, arrived)
+                else:
+                    waits.when_done(partial(self._delivered, item, arrived))
+
+    def _failed_to_deliver(self, partition: int, bug: Exception) -> None:
+        self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
+        self._position_lost(partition)
+
+    def _delivered(self, batch: TailBatch, arrived: float) -> None:
+        """Note that all of a batch has been sent to whom it is for."""
+        self._flusher.mark_update(arrived)
+        self._metrics.add(catalogue.STREAM_UPDATES, len(batch.values))
+        if self._roots is not None:
+            self._roots.count(batch.values)
+        self.lag.read(batch)
 
     # --- Selections ---------------------------------------------------------------------------------------------------
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from gateway.app.matching import Matching
+from gateway.app.matching import Lane, Lanes
 from gateway.core import codec
 from gateway.core.runs import Outgoing, Run
 from gateway.core.selectors import Selector, matches
 from gateway.core.types import EventId, TopicPath, Version
 from gateway.core.versions import is_later
-from gateway.ports import GridUnavailable, TailBatch, TopicStore, TopicTail, TopicValue
+from gateway.ports import GridUnavailable, StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 
 RETRY_READ: Final = 0.2
 """Seconds before a partition's values are read again after the grid failed in the middle."""
@@ -51,10 +51,10 @@ class Partition:
         values: the newest value of each topic.
         holders: sessions and pending subscriptions that need it.
         complete: set once all values have been read; cleared while they are read again.
-        followed: how often its stream was followed anew.
+        lane: where what its stream brings waits until it is applied; None until its stream is followed.
     """
 
-    __slots__ = ("_matching", "complete", "followed", "holders", "number", "reader", "snapshots", "values")
+    __slots__ = ("_matching", "complete", "holders", "lane", "number", "reader", "snapshots", "values")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -62,7 +62,7 @@ class Partition:
         self.snapshots: dict[TopicPath, Run] = {}
         self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
         self.holders = 0
-        self.followed = 0
+        self.lane: Lane | None = None
         self.complete = asyncio.Event()
         self.reader: asyncio.Task[None] | None = None
 
@@ -107,9 +107,10 @@ class Replicas:
     Args:
         store: where values are read.
         tail: where streams are followed.
-        matching: divides what came together, if it takes long to find who selects it.
+        lanes: let partitions take turns where it takes long to find who selects what came.
         changed: called with what has changed, in order; each portion of what came together at once.
         failed: told of a bug met while values were read; they are read again.
+        lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
@@ -120,13 +121,15 @@ class Replicas:
         store: TopicStore,
         tail: TopicTail,
         *,
-        matching: Matching[Any],
+        lanes: Lanes,
         changed: Callable[[Sequence[Change]], None],
         failed: Callable[[Exception], None],
+        lost: Callable[[int, Exception], None],
     ) -> None:
         self._store = store
         self._tail = tail
-        self._matching = matching
+        self._lanes = lanes
+        self._lost = lost
         self._changed = changed
         self._failed = failed
         self._partitions: dict[int, Partition] = {}
@@ -160,6 +163,7 @@ class Replicas:
             if partition.holders == 0:
                 del self._partitions[number]
                 self._tail.unfollow(number)
+                self._forget_waiting(partition)
                 if partition.reader is not None:
                     partition.reader.cancel()
                 # Whoever waits still, waits for a session that is gone.
@@ -172,19 +176,22 @@ class Replicas:
             if partition is not None:
                 await partition.complete.wait()
 
-    async def take_in(self, batch: TailBatch) -> None:
-        """Apply what the stream brought. It waits only where it takes long to find who selects the topics."""
+    def take_in(self, batch: TailBatch) -> Lane | None:
+        """Apply what the stream brought, at once or, where it takes long to find who selects the topics, in turns.
+
+        Nothing old comes once the partition is given up, or read anew from a later position.
+
+        Args:
+            batch: the next one of its partition.
+
+        Returns:
+            The lane in which it waits, or a part of it; None if nothing of it does.
+        """
         partition = self._partitions.get(batch.partition)
         if partition is None:
-            return
-        followed = partition.followed
-        for portion in self._matching.portions(batch.values):
-            self._apply(partition, portion, live=True)
-            if self._matching.is_due:
-                await self._matching.pause()
-                if self._partitions.get(batch.partition) is not partition or partition.followed != followed:
-                    # Given up meanwhile, or read anew from a later position: nothing old may come then.
-                    return
+            return None
+        lane = partition.lane
+        return None if lane is None or self._lanes.put(lane, batch.values) else lane
 
     def read_again(self, number: int) -> None:
         """The place in a partition's stream is lost: read its values again and follow from a new position."""
@@ -215,15 +222,11 @@ class Replicas:
             try:
                 position = await self._store.position(partition.number)
                 # Following starts before the values are read: what is published meanwhile comes by the stream.
-                partition.followed += 1
-                self._tail.follow(partition.number, position)
+                self._follow(partition, position)
                 async for page in self._store.values(partition.number):
                     for value in page:
                         in_grid[value.topic] = value.event
-                    for portion in self._matching.portions(page):
-                        self._apply(partition, portion, live=False)
-                        if self._matching.is_due:
-                            await self._matching.pause()
+                    await self._apply_page(partition, page)
                 await self._give_back(partition, [each for each in known.values() if _is_missing(each, in_grid)])
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)
@@ -235,6 +238,33 @@ class Replicas:
             partition.complete.set()
             partition.reader = None
             return
+
+    def _follow(self, partition: Partition, position: StreamPosition) -> None:
+        """Follow a partition's stream from a position; of what came before it nothing comes any more."""
+        self._forget_waiting(partition)
+        number = partition.number
+        partition.lane = Lane(
+            lambda values: self._apply(partition, values, live=True),
+            lambda bug: self._lost(number, bug),
+            lambda is_full: self._tail.pause(number) if is_full else self._tail.resume(number),
+        )
+        self._tail.follow(number, position)
+
+    def _forget_waiting(self, partition: Partition) -> None:
+        if partition.lane is not None:
+            self._lanes.drop(partition.lane)
+            partition.lane = None
+
+    async def _apply_page(self, partition: Partition, page: Sequence[TopicValue]) -> None:
+        """Apply values that were read; it takes its turns like what a stream brings."""
+        applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane = Lane(lambda values: self._apply(partition, values, live=False), applied.set_exception)
+        try:
+            if page and not self._lanes.put(lane, page):
+                lane.when_done(lambda: applied.set_result(None))
+                await applied
+        finally:
+            self._lanes.drop(lane)
 
     async def _give_back(self, partition: Partition, lost: list[TopicValue]) -> None:
         """Restore what the grid has lost and this node still has (P6, P10); the grid takes only what is later.
