@@ -81,6 +81,7 @@ class NodePolicy:
         high_water: bytes a transport may hold back before nothing more is numbered for its session.
         packet_rate: packets per second that one connection may send for long; 0 for no limit.
         packet_burst: packets that it may send at once.
+        new_topic_packets: packets as which a publish counts that creates its topic, at least 1.
         byte_rate: bytes of messages per second that one connection may send for long; 0 for no limit.
         byte_burst: bytes that it may send at once.
         token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
@@ -115,6 +116,7 @@ class NodePolicy:
     high_water: int
     packet_rate: float
     packet_burst: int
+    new_topic_packets: int
     byte_rate: float
     byte_burst: int
     token_life: float

@@ -163,7 +163,7 @@ class Publishing:
                 self._metrics.add(catalogue.PUBLISHES, duplicates, label="duplicate")
             if duplicates < len(answered):
                 self._metrics.add(catalogue.PUBLISHES, len(answered) - duplicates, label="published")
-        if receipts.created and self._limits.topics:
+        if receipts.created:
             self._limits.created(session, receipts.created)
         if receipts.not_created or receipts.not_stored or receipts.refused or receipts.used:
             self._decline(session, receipts)

@@ -66,6 +66,7 @@ def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None 
         high_water=HIGH_WATER_BYTES,
         packet_rate=settings.rate_packets,
         packet_burst=settings.rate_burst,
+        new_topic_packets=settings.new_topic_packets,
         byte_rate=settings.rate_bytes,
         byte_burst=settings.rate_bytes_burst,
         token_life=settings.token_life + settings.token_leeway,

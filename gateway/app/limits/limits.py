@@ -279,7 +279,12 @@ class Limits:
         return bucket is None or bucket.charge(self._clock.monotonic(), 0) == 0
 
     def created(self, session: Session, count: int) -> None:
-        """A session has created topics; those that were under way together may be more than were allowed."""
+        """A session has created topics: they count as more packets than other publishes (P20).
+
+        Those that were under way together may be more than were allowed. What they count is paid off by a pause of
+        reading, when the client sends more.
+        """
+        self.charge_work(session, count * (self._policy.new_topic_packets - 1))
         if session.account is not None and session.account.topics is not None:
             session.account.topics.charge(self._clock.monotonic(), count)
 

@@ -203,6 +203,32 @@ async def test_new_topics_of_a_principal() -> None:
         assert await outcome(one) is None, "topics that exist are not concerned"
 
 
+async def test_a_publish_that_creates_its_topic_counts_as_several_packets_and_no_other_does() -> None:
+    """P20: every node that follows its partition has to find out who selects it."""
+    running = running_node(rate_packets=0.001, rate_burst=1_000, new_topic_packets=7)
+    async with running as node, RawClient(node.url) as one, RawClient(node.url) as other:
+        for client, counts_as in ((one, 7), (other, 1)):
+            session = node.gateway.node.sessions.get((await client.hello())["session"])
+            assert session is not None
+            assert session.meter is not None
+            await client.send(*(publish(number, f"a/{number}", 1) for number in range(1, 21)))
+            assert [await outcome(client) for _ in range(20)] == [None] * 20
+            owed = session.meter.packets(node.gateway.node._context.clock.monotonic(), 1_000)
+            assert round(owed * 0.001) == 20 * counts_as, "the topics are there when the second one publishes"
+
+
+async def test_who_creates_more_topics_than_it_may_is_read_slowly_and_loses_nothing() -> None:
+    running = running_node(rate_packets=200.0, rate_burst=50, new_topic_packets=10)
+    async with running as node, RawClient(node.url) as one:
+        await one.hello()
+        for first in (1, 11, 21):
+            await one.send(*(publish(number, f"a/{number}", 1) for number in range(first, first + 10)))
+            assert [await outcome(one) for _ in range(10)] == [None] * 10
+        (notice,) = [each for each in one.seen if each["type"] == "notice"]
+        assert notice["code"] == "slowed_down"
+        assert "rate_packets: you send faster than 200 packets a second" in notice["message"]
+
+
 async def test_a_grid_that_is_full_refuses_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = MemoryGridServer()
     async with running_node(memory=memory) as node, RawClient(node.url) as one:
