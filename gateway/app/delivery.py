@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -16,6 +15,7 @@ from gateway.app.operations.watchers import Watchers
 from gateway.app.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
 from gateway.app.roots import RootCounts
 from gateway.app.session import Session
+from gateway.app.snapshot_turns import SnapshotTurns
 
 if TYPE_CHECKING:
     from gateway.app.sessions import Sessions
@@ -43,9 +43,6 @@ GRID_LOST_WRITES: Final = Notice(
 
 SNAPSHOT_SLICE: Final = 250
 """Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
-
-SNAPSHOT_SECONDS: Final = 0.002
-"""Seconds after which others get their turn in any case: among many selectors made for it a topic is found slowly."""
 
 SEARCHED_AT_ONCE: Final = 4 * SEARCH_AT_ONCE
 """Topics that are searched for the selectors of one session without a pause: some milliseconds. What others of the same
@@ -132,6 +129,7 @@ class Delivery:
         self._lost: Gathering[int, None] = Gathering(
             context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
         )
+        self._snapshot_turns = SnapshotTurns(context.clock)
         self.lag = TailLag(context.clock, context.metrics)
         self.watchers = Watchers()
         context.metrics.watch(catalogue.FOLLOWED_PARTITIONS, lambda: len(self.replicas))
@@ -282,21 +280,23 @@ class Delivery:
         """
         snapshot = self._snapshots[session] = _Snapshot(selector, before)
         try:
-            return await self._send_snapshot(session, snapshot)
+            until = await self._snapshot_turns.begin()
+            try:
+                return await self._send_snapshot(session, snapshot, until)
+            finally:
+                self._snapshot_turns.end()
         finally:
             del self._snapshots[session]
 
-    async def _send_snapshot(self, session: Session, snapshot: _Snapshot) -> int:
+    async def _send_snapshot(self, session: Session, snapshot: _Snapshot, until: float) -> int:
         selections, selector = session.selections, snapshot.selector
         sent = looked_at = 0
-        turn = self._clock.monotonic() + SNAPSHOT_SECONDS
         for partition, topics in self._candidates(session, selector):
             for topic in topics:
                 looked_at += 1
-                if not looked_at % SNAPSHOT_SLICE or self._clock.monotonic() >= turn:
+                if not looked_at % SNAPSHOT_SLICE or self._clock.monotonic() >= until:
                     self._flusher.mark(session)
-                    await asyncio.sleep(0)
-                    turn = self._clock.monotonic() + SNAPSHOT_SECONDS
+                    until = await self._snapshot_turns.pause()
                     selections = session.selections  # from which something may have been withdrawn meanwhile
                 if session.dropped:
                     return looked_at
