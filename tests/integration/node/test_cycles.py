@@ -191,12 +191,19 @@ async def left_by(node: TestNode, ending: Ending) -> Counter[str]:
     """Count what a session leaves for the collector, by type."""
     await one_session(node, ending)
     gc.collect()
+    # What another test has left may be let go of at any moment; held here, none of it can be taken for something new.
+    before = gc.get_objects()
+    known = set(map(id, before))
     gc.disable()
     try:
         await one_session(node, ending)
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        return Counter(type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("gateway."))
+        return Counter(
+            type(each).__qualname__
+            for each in gc.garbage
+            if type(each).__module__.startswith("gateway.") and id(each) not in known
+        )
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

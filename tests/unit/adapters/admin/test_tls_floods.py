@@ -285,8 +285,9 @@ async def test_a_stranger_who_changes_keys_without_end_is_closed(site: SecureSit
 async def test_a_caller_who_changes_keys_without_end_is_slowed_down_and_closed(
     site: SecureSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A pause takes real time, so there are few.
-    limits = WorkLimits(rate=CALLER_WORK.rate, burst=CALLER_WORK.burst, idle_rate=0.001, idle_burst=0.055)
+    # A pause takes real time, so there are few; and less may come at once than one read brings, so that there are some,
+    # however slowly the flood comes.
+    limits = WorkLimits(rate=CALLER_WORK.rate, burst=0.001, idle_rate=0.001, idle_burst=0.055)
     monkeypatch.setattr(tls_transport, "CALLER_WORK", limits)
     client = await site.client()
     updates = await client.shake_hands()
