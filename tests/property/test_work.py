@@ -8,7 +8,7 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.micro.worst_selectors import DEEP, MOST_SEGMENTS, random_case, random_selector, worst_list
@@ -175,6 +175,7 @@ def test_the_lists_of_many_accounts_add_up_and_no_more() -> None:
     assert together <= len(lists) * alone
 
 
+@settings(max_examples=40)  # each makes and compares hundreds of selectors
 @given(st.randoms(use_true_random=False), st.integers(0, 300))
 def test_no_list_and_topic_take_more_steps_than_a_match_may(random: Random, entries: int) -> None:
     texts = [random_selector(random) for _ in range(entries)]

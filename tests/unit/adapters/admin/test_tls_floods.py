@@ -226,7 +226,7 @@ def count_reads(site: SecureSite, pacer: Pacer) -> TurnPacer:
     return pacer
 
 
-CROWD = 20
+CROWD = 8
 """Connections that flood at the same time: fewer than places apart."""
 
 
