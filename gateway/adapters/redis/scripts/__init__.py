@@ -33,7 +33,7 @@ class Script:
         keys: how many keys it takes, or takes of each partition that it is given.
         timed: whether it depends on the time of the grid: then ``clock.lua`` precedes it, and its first argument,
             behind the keys, is ``GridClock.argument``.
-        begins: name of another file that is its beginning, which several scripts share; None if there is none.
+        begins: names of other files that are its beginning, which several scripts share, in order.
         when_full: whether it also runs at the memory limit, though its file does not say so: of one that others use
             to store more.
 
@@ -45,11 +45,11 @@ class Script:
     __slots__ = ("_head", "_keys", "name", "sha", "text")
 
     def __init__(
-        self, name: str, *, keys: int, timed: bool = False, begins: str | None = None, when_full: bool = False
+        self, name: str, *, keys: int, timed: bool = False, begins: tuple[str, ...] = (), when_full: bool = False
     ) -> None:
         self.name = name
         self.text = _read(name)
-        before = [_read(each) for each in (("clock",) if timed else ()) + ((begins,) if begins else ())]
+        before = [_read(each) for each in (("clock",) if timed else ()) + begins]
         first, _, rest = self.text.partition("\n")
         # What is before the first line break says how the whole is to be run, or nothing.
         head, rest = (first, rest) if first.startswith("#!") else ("", self.text)
@@ -72,9 +72,9 @@ class Script:
 ADOPT: Final = Script("adopt", keys=5, timed=True)
 ADOPTED: Final = Script("adopted", keys=1)
 CLOCK_SET: Final = Script("clock_set", keys=2)
-SEAL: Final = Script("seal", keys=1)
+SEAL: Final = Script("seal", keys=1, begins=("foreign_ids",))
 SEAL_SESSIONS: Final = Script("seal_sessions", keys=1)
-JOURNAL_APPEND: Final = Script("journal_append", keys=2)
+JOURNAL_APPEND: Final = Script("journal_append", keys=2, begins=("foreign_ids",))
 NODE_FINISH: Final = Script("node_finish", keys=6)
 NODE_GRANT: Final = Script("node_grant", keys=3, timed=True)
 NODE_JOIN: Final = Script("node_join", keys=5, timed=True)
@@ -84,15 +84,15 @@ NODE_RENEW: Final = Script("node_renew", keys=6, timed=True)
 NODE_REPORT: Final = Script("node_report", keys=2)
 NODE_TAKE_OVER: Final = Script("node_take_over", keys=3, timed=True)
 NODE_TELL: Final = Script("node_tell", keys=2, timed=True)
-REVOCATION_DROP: Final = Script("revocation_drop", keys=4, begins="revisions")
-REVOCATION_PAGE: Final = Script("revocation_page", keys=4, begins="revisions")
-REVOCATION_PUT: Final = Script("revocation_put", keys=4, begins="revisions")
-SESSION_CHANGE: Final = Script("session_change", keys=3, begins="selections")
-SESSION_KEEP: Final = Script("session_change", keys=3, begins="selections", when_full=True)
+REVOCATION_DROP: Final = Script("revocation_drop", keys=4, begins=("foreign_ids", "revisions"))
+REVOCATION_PAGE: Final = Script("revocation_page", keys=4, begins=("foreign_ids", "revisions"))
+REVOCATION_PUT: Final = Script("revocation_put", keys=4, begins=("foreign_ids", "revisions"))
+SESSION_CHANGE: Final = Script("session_change", keys=3, begins=("selections",))
+SESSION_KEEP: Final = Script("session_change", keys=3, begins=("selections",), when_full=True)
 """``SESSION_CHANGE`` of what an established session needs to go on: a proof of its token, new credentials."""
-SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True, begins="claim_refusal")
-SESSION_CLAIMABLE: Final = Script("session_claimable", keys=5, timed=True, begins="claim_refusal")
-SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins="selections")
+SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True, begins=("claim_refusal",))
+SESSION_CLAIMABLE: Final = Script("session_claimable", keys=5, timed=True, begins=("claim_refusal",))
+SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins=("selections",))
 SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5, timed=True)
 SESSION_DUE: Final = Script("session_due", keys=2, timed=True)
 SESSION_END: Final = Script("session_end", keys=4, timed=True)
@@ -100,12 +100,12 @@ SESSION_EXPIRE: Final = Script("session_expire", keys=3, timed=True)
 SESSION_ORPHAN: Final = Script("session_orphan", keys=3, timed=True)
 SESSION_OWNERS: Final = Script("session_owners", keys=1)
 SESSION_PURGE: Final = Script("session_purge", keys=5, timed=True)
-SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, begins="selections")
+SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, begins=("selections",))
 TOPIC_FORGET: Final = Script("topic_forget", keys=2, timed=True)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
-TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins="sizes")
-TOPIC_REMOVE: Final = Script("topic_remove", keys=4, begins="sizes")
-TOPIC_RESTORE: Final = Script("topic_restore", keys=4, begins="sizes")
+TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins=("sizes",))
+TOPIC_REMOVE: Final = Script("topic_remove", keys=4, begins=("sizes",))
+TOPIC_RESTORE: Final = Script("topic_restore", keys=4, begins=("sizes",))
 
 SCRIPTS: Final[tuple[Script, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Script))
 """All of them: each new connection loads them before anything else, so that no pipeline meets an unknown script."""

@@ -18,6 +18,7 @@
 -- Invariant: of one node incarnation numbers rise, and each is appended once. A stream and its state have the same
 -- incarnation: a partition that lost its stream begins another one, and knows nothing of what was committed before.
 -- Whatever is cut before it was committed is counted.
+-- Needs foreign_ids.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local producer = 'producer:' .. ARGV[2]
@@ -33,21 +34,10 @@ local function append()
 end
 local entry, swept = append(), 0
 if type(entry) == 'table' and string.find(entry.err, 'equal or smaller', 1, true) then
-  -- Ids that Redis made up for another program are of generations that cannot be, and would keep out everything.
-  local LARGEST_GENERATION, PAGE = 1048576, 1000
-  while true do
-    local foreign = {}
-    for _, each in ipairs(redis.call('XREVRANGE', KEYS[1], '+', LARGEST_GENERATION + 1, 'COUNT', PAGE)) do
-      foreign[#foreign + 1] = each[1]
-    end
-    if #foreign == 0 then
-      break
-    end
-    redis.call('XDEL', KEYS[1], unpack(foreign))
-    swept = swept + #foreign
-  end
+  swept = delete_from(KEYS[1], LARGEST_GENERATION + 1)
   if swept > 0 then
-    local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+    local last = last_of(KEYS[1])
+    -- An empty one stays: it is the same journal.
     redis.call('XSETID', KEYS[1], last and last[1] or '0-1')
     entry = append()
   end

@@ -8,8 +8,8 @@
 -- for, and one more: each reader meets a hole, and reads everything again.
 --
 -- Invariant: after sweep(), the stream ends at the newest revision, or before.
+-- Needs foreign_ids.lua.
 local function sweep()
-  local PAGE = 1000
   local deleted = 0
   local kind = redis.pcall('XLEN', KEYS[4])
   if type(kind) == 'table' then
@@ -23,25 +23,9 @@ local function sweep()
     revision = newest and tonumber(string.match(newest[1], '^%d+')) or 0
     deleted = deleted + 1
   end
-  local behind = string.format('(%.0f-0', revision)
-  while true do
-    local foreign = {}
-    for _, entry in ipairs(redis.call('XREVRANGE', KEYS[4], '+', behind, 'COUNT', PAGE)) do
-      foreign[#foreign + 1] = entry[1]
-    end
-    if #foreign == 0 then
-      break
-    end
-    redis.call('XDEL', KEYS[4], unpack(foreign))
-    deleted = deleted + #foreign
-  end
+  deleted = deleted + delete_from(KEYS[4], string.format('(%.0f-0', revision))
   if deleted > 0 then
-    local last = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
-    if last then
-      redis.call('XSETID', KEYS[4], last[1])
-    else
-      redis.call('DEL', KEYS[4])
-    end
+    go_on_behind(KEYS[4], last_of(KEYS[4]))
     revision = revision + deleted + 1
     redis.call('HSET', KEYS[1], 'revision', string.format('%.0f', revision))
   end

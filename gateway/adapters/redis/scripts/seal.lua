@@ -9,32 +9,18 @@
 --         opened before and is not now: the partition has lost writes that other parts of the grid still have
 --
 -- What is there in the place of a stream cannot have come from the gateway; it is deleted, and was a loss.
--- What another program appended with an id that Redis made up is of a generation far beyond all that can be. It would
--- keep out every publish, so it is deleted, and numbering goes on behind what is left.
+-- What another program appended would keep out every publish, so it is deleted.
+-- Needs foreign_ids.lua.
 --
 -- Invariant: no publish precedes the marker of its generation. So a publish with an older generation is refused by the
 -- stream itself, a reader meets every change of generation, and a stream that begins without marker was emptied.
-local LARGEST_GENERATION, PAGE = 1048576, 1000
 if type(redis.pcall('XLEN', KEYS[1])) == 'table' then
   redis.call('DEL', KEYS[1])
 end
-local deleted = false
-while true do
-  local foreign = {}
-  for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', LARGEST_GENERATION + 1, 'COUNT', PAGE)) do
-    foreign[#foreign + 1] = entry[1]
-  end
-  if #foreign == 0 then
-    break
-  end
-  redis.call('XDEL', KEYS[1], unpack(foreign))
-  deleted = true
-end
-local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-if deleted and last then
-  redis.call('XSETID', KEYS[1], last[1])
-elseif deleted then
-  redis.call('DEL', KEYS[1])
+local deleted = delete_from(KEYS[1], LARGEST_GENERATION + 1)
+local last = last_of(KEYS[1])
+if deleted > 0 then
+  go_on_behind(KEYS[1], last)
 end
 local generation = tonumber(ARGV[1])
 local newest = last and tonumber(string.match(last[1], '^%d+')) or -1
