@@ -62,14 +62,11 @@ class GridClock:
         then, grid = self._known
         return grid + (self.local() if local is None else local) - then
 
-    @property
-    def age(self) -> int:
-        """For how many milliseconds it had followed the clock when it read it last."""
-        return 0 if self._known is None else round(self._known[0] - self._born)
-
-    def aged(self, local: float) -> int:
-        """For how many milliseconds it will have followed the clock at a local time."""
-        return 0 if self._known is None else round(local - self._born)
+    def age(self, local: float | None = None) -> int:
+        """For how many milliseconds it has followed the clock at a local time, or when it read it last."""
+        if self._known is None:
+            return 0
+        return round((self._known[0] if local is None else local) - self._born)
 
     def last_by(self, shift: int) -> int:
         """What the clock of Redis would have said when it was read last, had it been ahead by another shift."""
@@ -83,10 +80,7 @@ class GridClock:
             asked: when it was asked for, by the local clock in milliseconds.
             answered: when the answer was there, likewise.
         """
-        if self._known is None:
-            return True
-        then = self._known[0]
-        return self.last + asked - then - TOLERANCE_MS <= clock <= self.last + answered - then + TOLERANCE_MS
+        return self._misfit(clock - self.shift, asked=asked, answered=answered) == 0
 
     def argument(self) -> str:
         """Make what every step that depends on the time is given first; see ``scripts/clock.lua``."""
@@ -106,10 +100,9 @@ class GridClock:
             0 if it fits; else by how many milliseconds the clock of Redis was certainly set, forward if that is
             positive, and nothing is taken in.
         """
-        grid = clock - shift
-        earliest, latest = self.estimate(asked), self.estimate(answered)
-        if earliest is not None and latest is not None and not earliest - TOLERANCE_MS <= grid <= latest + TOLERANCE_MS:
-            return round(grid - (earliest + latest) / 2)
+        step = self._misfit(clock - shift, asked=asked, answered=answered)
+        if step:
+            return step
         self.follow(clock, shift, asked=asked, answered=answered)
         return 0
 
@@ -131,3 +124,10 @@ class GridClock:
         self._known = (local, clock - shift)
         self.shift = shift
         self.last = clock
+
+    def _misfit(self, grid: float, *, asked: float, answered: float) -> int:
+        """Tell by how many milliseconds a time is not that of the grid between two local times; 0 if it may well be."""
+        earliest, latest = self.estimate(asked), self.estimate(answered)
+        if earliest is None or latest is None or earliest - TOLERANCE_MS <= grid <= latest + TOLERANCE_MS:
+            return 0
+        return round(grid - (earliest + latest) / 2)

@@ -104,7 +104,7 @@ class RedisNodes:
             scripts.NODE_RENEW(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers),
                 *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
-                *(clock.last, clock.shift, clock.since, clock.age),
+                *(clock.last, clock.shift, clock.since, clock.age()),
             )
         )
         seal, said, shift, *looked = reply
@@ -243,7 +243,7 @@ class RedisNodes:
             scripts.CLOCK_SET(
                 *(keys.grid, keys.clocks, str(self._node), shift, shift + step),
                 *(clock.last if even else clock.last_by(shift), said - step, said, TOLERANCE_MS),
-                *(clock.aged(answered), int(even)),
+                *(clock.age(answered), int(even)),
             )
         )
         # One that was emptied is only told again what it knew.
