@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.core.rates import TokenBucket
 
@@ -22,6 +23,13 @@ class WorkLimits:
     burst: float
     idle_rate: float
     idle_burst: float
+
+
+STRANGER_WORK: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.01)
+"""Of a connection whose peer is nobody yet: a hundredth of a core; in silence 10 ms, then a thousandth of a core."""
+
+KNOWN_WORK: Final = WorkLimits(rate=0.02, burst=0.05, idle_rate=0.001, idle_burst=0.1)
+"""Of one whose peer has shown who it is, by a session or a token: twice that, and in silence 0.1 s before the same."""
 
 
 class WorkBudget:

@@ -18,14 +18,11 @@ from typing import Any, Final
 
 from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.tls_connection import GATHERED_BYTES, RECORD_BYTES, NothingSaid, TlsConnection
-from gateway.adapters.work_budget import WorkBudget, WorkLimits
+from gateway.adapters.work_budget import KNOWN_WORK, STRANGER_WORK, WorkBudget
 
-STRANGER_WORK: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.01)
-"""What records of a stranger may cost beyond what they say, in seconds of CPU: 16 KiB without a request, after the 16
-KiB that may be a record on its way."""
-
-CALLER_WORK: Final = WorkLimits(rate=0.02, burst=0.05, idle_rate=0.001, idle_burst=0.1)
-"""The same of whoever has shown a valid token: as of a session at the client port."""
+CALLER_WORK: Final = KNOWN_WORK
+"""What records of whoever has shown a valid token may cost beyond what they say, as of a session at the client port. Of
+a stranger, ``STRANGER_WORK``: 16 KiB without a request, after the 16 KiB that may be a record on its way."""
 
 WRITE_BYTES: Final = GATHERED_BYTES
 """Bytes that are enciphered for one connection in a turn of the loop: 0.1 ms."""

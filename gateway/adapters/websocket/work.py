@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.adapters.work_budget import WorkLimits
+from gateway.adapters.work_budget import KNOWN_WORK, STRANGER_WORK
 
 FRAME_COST: Final = 1.8e-6
 """Seconds for a frame that is no message by itself: parsed, and a ping answered. Measured by ``python -m
@@ -28,10 +28,10 @@ CHARGED_FROM: Final = 0.001
 """Seconds of work that are charged at once: rarely enough that it costs nothing, and that a pause is worth a timer."""
 
 
-SESSION: Final = WorkLimits(rate=0.02, burst=0.05, idle_rate=0.001, idle_burst=0.1)
+SESSION: Final = KNOWN_WORK
 """Of a connection with a session: a fiftieth of a core, which is 11,000 pings or 5 MB a second, five times the frames
 that ``rate_packets`` allows. Without a message, 550 pings a second for ever, and 55,000 more."""
 
-STRANGER: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.01)
+STRANGER: Final = STRANGER_WORK
 """Of one without: half of that, and a tenth, which is 5,500 pings. It has one packet to send, of at most
 ``limit_message_bytes``; in the segments of a slow network the largest takes a fourteenth of it."""

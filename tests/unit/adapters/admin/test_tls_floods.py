@@ -16,10 +16,10 @@ import pytest
 
 from gateway.adapters.admin import listener, tls_transport
 from gateway.adapters.admin.pacing import TURN_SECONDS, Pacer, ServiceClass
-from gateway.adapters.admin.tls_transport import CALLER_WORK, LINGER_BYTES, STRANGER_WORK, TlsTransport
+from gateway.adapters.admin.tls_transport import CALLER_WORK, LINGER_BYTES, TlsTransport
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import PIECE_BYTES, RECORD_BYTES, RECORD_MOST_BYTES, SILENT_BYTE_COST
-from gateway.adapters.work_budget import WorkLimits
+from gateway.adapters.work_budget import STRANGER_WORK, WorkLimits
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
 from tests.support.key_updates import KeyUpdates
