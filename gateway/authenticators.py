@@ -27,7 +27,7 @@ from gateway.adapters.authentication import (
     read_pem_file,
     read_secret_file,
 )
-from gateway.app.verifications import Verifications
+from gateway.app.security.verifications import Verifications
 from gateway.catalogue import log_events as events
 from gateway.ports import Authenticator, Directory, EventLog
 from gateway.settings import (

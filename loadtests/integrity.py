@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.core.codes import Numbering
-from gateway.core.packets import Update
+from gateway.core.wire.codes import Numbering
+from gateway.core.wire.packets import Update
 from loadtests.payload import Sample, decode
 from loadtests.tally import Tally
 

@@ -17,9 +17,9 @@ from locust.stats import RequestStats
 from gateway.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
 from gateway.client.reconnect import Ending
 from gateway.client.types import Recovery
-from gateway.core.codec import encode_value
-from gateway.core.codes import Numbering
-from gateway.core.packets import Notice, Update, Welcome
+from gateway.core.wire.codec import encode_value
+from gateway.core.wire.codes import Numbering
+from gateway.core.wire.packets import Notice, Update, Welcome
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
 from loadtests.integrity import PublicationWatch, SubscriptionWatch

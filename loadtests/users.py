@@ -15,7 +15,7 @@ from gateway.client.errors import ConnectFailed, GatewayError, SessionEnded
 from gateway.client.options import Options
 from gateway.client.reconnect import check_urls
 from gateway.client.requests import UNNUMBERED
-from gateway.core.packets import Publish, Reply, Subscribe
+from gateway.core.wire.packets import Publish, Reply, Subscribe
 from loadtests.figures import CONNECT, PUBLISH
 from loadtests.greenlets import sleep
 from loadtests.pacing import Pacing

@@ -9,7 +9,7 @@ GatewayError
 
 from __future__ import annotations
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 
 
 class PipelineError(GatewayError):

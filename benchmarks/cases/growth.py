@@ -15,9 +15,9 @@ from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.member import Member
 from benchmarks.storm.scenarios import HOME, PREPARING_AT_ONCE, REFUGE, observe, publish_everything, warm_up
 from benchmarks.systems.base import Role, StartOptions
-from gateway.core.selection_index import SelectionIndex
-from gateway.core.selections import NOTHING
-from gateway.core.selectors import parse_selector
+from gateway.core.topics.selection_index import SelectionIndex
+from gateway.core.topics.selections import NOTHING
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 
 _NAME: Final = "growth"

@@ -22,7 +22,7 @@ from benchmarks.storm.publisher import Publisher
 from benchmarks.storm.socketio import SocketIoPublisher
 from benchmarks.systems.base import Role, StartOptions, SystemFailed
 from benchmarks.systems.socketio_nodes import SocketIoNodes
-from gateway.core.topics import TOPIC_PARTITIONS
+from gateway.core.topics.topics import TOPIC_PARTITIONS
 
 _NAME: Final = "publish"
 PUBLISHERS: Final = 32

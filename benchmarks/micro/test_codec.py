@@ -11,10 +11,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.storm import values
-from gateway.core import codec
-from gateway.core.codes import Numbering, Outcome
-from gateway.core.packets import Ack, Backoff, Limits, LinkPacket, Ping, Pong, Reply, Welcome
 from gateway.core.types import EventId, NodeId, PacketId, RequestNumber, SessionId, Version
+from gateway.core.wire import codec
+from gateway.core.wire.codes import Numbering, Outcome
+from gateway.core.wire.packets import Ack, Backoff, Limits, LinkPacket, Ping, Pong, Reply, Welcome
 
 LIKE_A_TOKEN: Final = f"{'p' * 62}.{'s' * 43}"
 VALUE: Final = values.make(123_456, 1_795_249_200_123_456_789)

@@ -11,11 +11,11 @@ from typing import Any, Final
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
-from gateway.app.clock import Clock
 from gateway.app.journal import Journal, JournalOptions
 from gateway.app.journal.traffic import Traffic
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.app.runtime.clock import Clock
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId, TopicPath
+from gateway.core.wire.codes import FailoverReason, Outcome
 
 ME: Final = NodeRef(NodeId("n1"), Incarnation("3f9ab2c41d5e"))
 OTHER: Final = NodeRef(NodeId("n2"), Incarnation("77b0c8e2a91f"))

@@ -9,12 +9,12 @@ from itertools import count
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.micro.worst_selectors import Case, cost
-from gateway.core.permissions import OPEN, Policy, Role, parse_template
-from gateway.core.selections import Selections
-from gateway.core.selector_sets import common, is_covered
-from gateway.core.selectors import parse_selector
+from gateway.core.policy.permissions import OPEN, Policy, Role, parse_template
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selector_sets import common, is_covered
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.work import MOST_STEPS
 from gateway.core.types import TopicPath
-from gateway.core.work import MOST_STEPS
 
 MARKETS = tuple(f"prices/market-{number}/**" for number in range(20))
 TRADER = Role(

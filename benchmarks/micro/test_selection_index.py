@@ -12,9 +12,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.cases.growth import index_of
 from benchmarks.micro.worst_selectors import DEEP, worst_list
-from gateway.core.selection_index import SelectionIndex
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import parse_selector
+from gateway.core.topics.selection_index import SelectionIndex
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 
 SIZES: Final = (1, 1_000, 100_000)

@@ -8,15 +8,15 @@ from typing import Final
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from gateway.core import codec
-from gateway.core.frozen import SessionPolicy
-from gateway.core.outbox import Outbox
-from gateway.core.packets import Ack
-from gateway.core.resend import ResendBuffer
-from gateway.core.runs import Outgoing, Run
-from gateway.core.session import SessionMachine
-from gateway.core.transitions import Role
+from gateway.core.stream.frozen import SessionPolicy
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.outbox import Outbox
+from gateway.core.stream.resend import ResendBuffer
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.stream.transitions import Role
 from gateway.core.types import EventId, PacketId, Version
+from gateway.core.wire import codec
+from gateway.core.wire.packets import Ack
 
 POLICY: Final = SessionPolicy(
     resend_packets=1_024,

@@ -15,11 +15,11 @@ from math import comb
 from random import Random
 from typing import Final, NamedTuple
 
-from gateway.app.authorisation import NAMED
-from gateway.core.errors import InvalidSelector
-from gateway.core.permissions import Permissions
-from gateway.core.selectors import parse_selector
-from gateway.core.work import Work
+from gateway.app.security.authorisation import NAMED
+from gateway.core.policy.permissions import Permissions
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.work import Work
+from gateway.core.wire.errors import InvalidSelector
 
 LETTERS: Final = ("a", "b", "c")
 """Literal segments: few, so that rules and selector meet all the time."""

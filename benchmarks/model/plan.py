@@ -13,10 +13,10 @@ from typing import Final
 
 from benchmarks.model import storm, tick
 from benchmarks.model.costs import Costs, Step
-from gateway.core import codec
-from gateway.core.backoff import DEFAULT_BACKOFF
-from gateway.core.topics import TOPIC_PARTITIONS
+from gateway.core.pacing.backoff import DEFAULT_BACKOFF
+from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import EventId, Version
+from gateway.core.wire import codec
 
 MEASURED_SELECTIONS: Final = 3
 """Of each session, in the measurements."""

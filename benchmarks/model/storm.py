@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.model.costs import Step
-from gateway.core.backoff import GROWTH
-from gateway.core.packets import Backoff
+from gateway.core.pacing.backoff import GROWTH
+from gateway.core.wire.packets import Backoff
 
 DEFAULT_PATIENCE: Final = 8.0
 """Seconds after which an attempt is given up: HAProxy asks four times (retries = 3) for 2 s each, then answers 504."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 from benchmarks.storm.crowd import Crowd, Phase
 from benchmarks.storm.loop import Link
 from benchmarks.storm.member import Member
-from gateway.core.backoff import ReconnectBackoff
-from gateway.core.codes import reconnect_for
-from gateway.core.packets import Backoff
+from gateway.core.pacing.backoff import ReconnectBackoff
+from gateway.core.wire.codes import reconnect_for
+from gateway.core.wire.packets import Backoff
 
 _RECOVERED: Final = frozenset({"failed_over", "reattached"})
 """Reattached is who was served before, and did not hear of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.core.rates import TokenBucket
+from gateway.core.pacing.rates import TokenBucket
 
 
 @dataclass(frozen=True, slots=True)

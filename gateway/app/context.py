@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.app.background import Background
-from gateway.app.clock import Clock
+from gateway.app.admission.limits import Limits
+from gateway.app.admission.memory import Memory
+from gateway.app.admission.reconnect_advice import Comebacks
 from gateway.app.journal import Journal
-from gateway.app.limits import Limits
-from gateway.app.memory import Memory
-from gateway.app.policy import NodePolicy
-from gateway.app.storms import Comebacks
-from gateway.app.tracing import NO_TRACER
+from gateway.app.runtime.background import Background
+from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.policy import NodePolicy
+from gateway.app.runtime.tracing import NO_TRACER
 from gateway.core.types import NodeRef
 from gateway.ports import EventLog, Grid, Metrics, Tracer
 

@@ -8,37 +8,40 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.administration import ClusterNodes, ClusterRevocations, ClusterSessions, ClusterTopics
-from gateway.app.admission import Doorkeeper
-from gateway.app.authorisation import Authorisation
-from gateway.app.background import Background
-from gateway.app.clock import Clock
-from gateway.app.connections import Connections
+from gateway.app.admission.connection_limiter import Doorkeeper
+from gateway.app.admission.handshake_limiter import Turnstile
+from gateway.app.admission.limits import Limits
+from gateway.app.admission.memory import Memory
+from gateway.app.admission.reconnect_advice import Comebacks
+from gateway.app.cluster.drain import Drain
+from gateway.app.cluster.membership import Membership
+from gateway.app.cluster.presence import Presence
+from gateway.app.cluster.recovery import Recovery
+from gateway.app.cluster.session_mover import Moves
+from gateway.app.connections.authorities import Authorities
+from gateway.app.connections.handshake import Handshake
+from gateway.app.connections.server import Connections
 from gateway.app.context import Context
-from gateway.app.drain import Drain
-from gateway.app.gatekeeper import Gatekeeper
-from gateway.app.handshake import Authorities, Handshake
 from gateway.app.journal import Journal, JournalOptions
-from gateway.app.journal.minutes import measure
-from gateway.app.limits import Limits
-from gateway.app.membership import Membership
-from gateway.app.memory import Memory
-from gateway.app.moving import Moves
 from gateway.app.operations.activity import Activity
+from gateway.app.operations.minutes import measure
 from gateway.app.operations.reports import Reports
-from gateway.app.persistence import Persistence
-from gateway.app.policy import NodePolicy
-from gateway.app.presence import Presence
-from gateway.app.recovery import Recovery
-from gateway.app.requests import Requests
-from gateway.app.revocation import Enforcement, Revocations
-from gateway.app.session import Session
-from gateway.app.sessions import Sessions
-from gateway.app.storms import Comebacks, Turnstile
-from gateway.app.tracing import NO_TRACER
-from gateway.app.verifications import Verifications
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.runtime.background import Background
+from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.policy import NodePolicy
+from gateway.app.runtime.tracing import NO_TRACER
+from gateway.app.security.authentication import Gatekeeper
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.enforcement import Enforcement
+from gateway.app.security.revocations import Revocations
+from gateway.app.security.verifications import Verifications
+from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
-from gateway.core.permissions import Policy
-from gateway.core.system_roles import is_of_system
+from gateway.core.policy.permissions import Policy
+from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import NodeRef
 from gateway.ports import (
     Authenticator,

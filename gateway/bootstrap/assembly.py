@@ -27,10 +27,10 @@ from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.adapters.tracing import exporting_tracer
 from gateway.adapters.websocket import WebSocketServer
-from gateway.app.clock import Clock
 from gateway.app.node import Node
-from gateway.app.tracing import NO_TRACER
-from gateway.app.verifications import Verifications
+from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.tracing import NO_TRACER
+from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
 from gateway.bootstrap.descriptors import FEW, Descriptors
 from gateway.bootstrap.parts import (
@@ -47,7 +47,7 @@ from gateway.bootstrap.policy import policy_of
 from gateway.bootstrap.reloading import Reloading
 from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
-from gateway.core.failures import Failures
+from gateway.core.pacing.failures import Failures
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import EventLog
 from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of

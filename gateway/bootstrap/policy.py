@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.policy import DrainPolicy, NodePolicy, StormPolicy, UsagePolicy
-from gateway.core.accounts import AccountLimits
-from gateway.core.packets import Backoff, Limits
-from gateway.core.session import SessionPolicy
+from gateway.app.runtime.policy import DrainPolicy, NodePolicy, StormPolicy, UsagePolicy
+from gateway.core.pacing.accounts import AccountLimits
+from gateway.core.stream.machine import SessionPolicy
+from gateway.core.wire.packets import Backoff, Limits
 from gateway.settings import Settings
 
 HIGH_WATER_BYTES: Final = 64 * 1024

@@ -15,7 +15,7 @@ from gateway.adapters.policy import PolicyFileError
 from gateway.adapters.service_manager import Systemd
 from gateway.adapters.tls import CertificateError
 from gateway.adapters.tracing import TracingUnavailable
-from gateway.app.supervision import report
+from gateway.app.runtime.supervision import report
 from gateway.bootstrap.assembly import Gateway
 from gateway.bootstrap.descriptors import raise_limit
 from gateway.bootstrap.parts import event_log

@@ -13,8 +13,8 @@ from typing import Final
 
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.refusals import AdminRefusal, FrameRule, UpgradeRefusal
-from gateway.core.codes import CLOSE_CODES, ErrorCode, Outcome
-from gateway.core.revocations import RevocationKind
+from gateway.core.policy.revocations import RevocationKind
+from gateway.core.wire.codes import CLOSE_CODES, ErrorCode, Outcome
 
 
 class Kind(StrEnum):

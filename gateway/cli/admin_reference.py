@@ -12,7 +12,7 @@ from gateway.adapters.admin.openapi import ALWAYS, WITH_BODY, document
 from gateway.adapters.admin.operations import Operation
 from gateway.adapters.admin.problems import TYPE_PREFIX, Kind
 from gateway.cli.pages import code, page, table
-from gateway.core.permissions import ADMIN_ACTIONS
+from gateway.core.policy.permissions import ADMIN_ACTIONS
 
 _INTRODUCTION: Final = """\
 How to switch it on and use it: [Administer a cluster](../how-to/administer-a-cluster.md). Every node serves the

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from gateway.adapters.policy import PolicyFileError, read_policy
-from gateway.core.errors import RequestRefused
-from gateway.core.permissions import ADMIN_ACTIONS, PRINCIPAL, PROPERTY_PREFIX, Policy
-from gateway.core.selectors import parse_selector
-from gateway.core.topics import is_reserved, parse_topic
+from gateway.core.policy.permissions import ADMIN_ACTIONS, PRINCIPAL, PROPERTY_PREFIX, Policy
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import is_reserved, parse_topic
+from gateway.core.wire.errors import RequestRefused
 from gateway.settings import ConfigurationError, Problem
 
 _FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))

@@ -15,8 +15,8 @@ from rich.table import Table
 from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.tokens import key_id
-from gateway.app.clock import Clock
-from gateway.app.verifications import Verifications
+from gateway.app.runtime.clock import Clock
+from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Surroundings, describe, secret_files
 from gateway.catalogue.log_events import Level
 from gateway.cli.authorisation import policy_of

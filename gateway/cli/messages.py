@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import orjson
 
-from gateway.core.errors import GatewayError
 from gateway.core.types import JsonValue
+from gateway.core.wire.errors import GatewayError
 from gateway.settings.client_options import client_options
 
 if TYPE_CHECKING:

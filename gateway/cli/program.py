@@ -22,7 +22,7 @@ from gateway.cli.identity import hash_secret_command, token
 from gateway.cli.keys import keys
 from gateway.cli.messages import pub, sub
 from gateway.cli.serving import serve
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.settings import ConfigurationError
 
 EXIT_FAILED: Final = 1

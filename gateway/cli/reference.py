@@ -19,14 +19,7 @@ from gateway.cli.budgets import INTRODUCTION as BUDGETS_INTRODUCTION
 from gateway.cli.budgets import budgets_table
 from gateway.cli.journal_reference import journal_page
 from gateway.cli.pages import code, page, table
-from gateway.core.codes import (
-    AT_ONCE_RANGE,
-    CLOSE_CODES,
-    ERRORS,
-    LATER_RANGE,
-    NEVER_RANGE,
-    Reconnect,
-)
+from gateway.core.wire.codes import AT_ONCE_RANGE, CLOSE_CODES, ERRORS, LATER_RANGE, NEVER_RANGE, Reconnect
 from gateway.settings import AUTHENTICATOR_FILES, GROUPS, OTHER_VARIABLES, SETTINGS
 from gateway.settings.declaration import Setting
 

@@ -14,11 +14,11 @@ from gateway.client.errors import Forbidden, RequestRefused, RequestTimedOut, Se
 from gateway.client.options import time_limit
 from gateway.client.promises import Promises, changed
 from gateway.client.requests import UNNUMBERED, ClientAsk, RequestTable, encode_within
-from gateway.core.errors import InvalidSelector, RemoteProtocolError
-from gateway.core.packets import KEEP, Reply, SetProperties, Subscribe, Unsubscribe, Welcome
-from gateway.core.runs import Outgoing
-from gateway.core.selections import Selections
-from gateway.core.session import SessionMachine
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.runs import Outgoing
+from gateway.core.topics.selections import Selections
+from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.wire.packets import KEEP, Reply, SetProperties, Subscribe, Unsubscribe, Welcome
 
 log = logging.getLogger("gateway.client")
 

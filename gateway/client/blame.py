@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from gateway.client.errors import RequestRefused, refusal
 from gateway.client.reconnect import Ending
 from gateway.client.requests import RequestTable
-from gateway.core.codes import MESSAGE_TOO_BIG, PROTOCOL_ERROR, ErrorCode, Reconnect
-from gateway.core.packets import Error
 from gateway.core.types import RequestNumber
+from gateway.core.wire.codes import MESSAGE_TOO_BIG, PROTOCOL_ERROR, ErrorCode, Reconnect
+from gateway.core.wire.packets import Error
 
 _SUSPICIOUS: Final = frozenset({MESSAGE_TOO_BIG.code, PROTOCOL_ERROR.code})
 """Close codes of nodes that could not take what this client sent (protocol 4.8.2)."""

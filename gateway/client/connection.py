@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from gateway.client.reconnect import Ending
 from gateway.client.transport import Transport
-from gateway.core.codec import decode_from_server
-from gateway.core.codes import GOING_AWAY, PING_TIMEOUT, Reconnect
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Error, Packet
-from gateway.core.session import Received, SessionMachine
+from gateway.core.stream.machine import Received, SessionMachine
+from gateway.core.wire.codec import decode_from_server
+from gateway.core.wire.codes import GOING_AWAY, PING_TIMEOUT, Reconnect
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Error, Packet
 
 WRITE_ROOM: Final = 256 * 1024
 """Bytes numbered and handed to the transport at a time; it takes them before more is numbered."""

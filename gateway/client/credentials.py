@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
-from gateway.core.packets import NoticeCode
+from gateway.core.wire.packets import NoticeCode
 
 CredentialsSource: TypeAlias = Callable[[], Awaitable[str]]
 """Returns a fresh secret, such as an access token."""

@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Self
 
-from gateway.core.codes import ERRORS, ErrorCode
-from gateway.core.errors import (
+from gateway.core.wire.codes import ERRORS, ErrorCode
+from gateway.core.wire.errors import (
     GatewayError,
     InvalidProperties,
     InvalidSelector,

@@ -6,9 +6,9 @@ import asyncio
 
 from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed, Transport
-from gateway.core.codec import decode_from_server, encode_link
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Error, Hello, Packet, Resume, Welcome
+from gateway.core.wire.codec import decode_from_server, encode_link
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Error, Hello, Packet, Resume, Welcome
 
 
 async def shake_hands(transport: Transport, first: Hello | Resume, *, seconds: float) -> tuple[Welcome, list[Packet]]:

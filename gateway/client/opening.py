@@ -5,9 +5,9 @@ from __future__ import annotations
 from gateway.client.credentials import Credentials
 from gateway.client.options import CLIENT_NAME, SUPPORTS, Options
 from gateway.client.reconnect import Ending
-from gateway.core.codes import Numbering
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Hello, Welcome
+from gateway.core.wire.codes import Numbering
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Hello, Welcome
 
 
 class Opening:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gateway.client.requests import UNNUMBERED, ClientAsk
-from gateway.core.packets import SetProperties, Subscribe, Unsubscribe
-from gateway.core.properties import SERVERS_PREFIX
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import ANY, covers, parse_selector
-from gateway.core.topics import is_reserved
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import ANY, covers, parse_selector
+from gateway.core.topics.topics import is_reserved
+from gateway.core.wire.packets import SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.properties import SERVERS_PREFIX
 
 
 def users(properties: Mapping[str, str]) -> dict[str, str]:

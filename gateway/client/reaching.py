@@ -16,9 +16,9 @@ from gateway.client.handshake import shake_hands
 from gateway.client.options import Options
 from gateway.client.reconnect import Ending, ReconnectPlan, describe_url
 from gateway.client.transport import AttemptFailed, Transport, open_websocket
-from gateway.core.codes import PROTOCOL_ERROR
-from gateway.core.errors import GatewayError, RemoteProtocolError
-from gateway.core.packets import Hello, Packet, Resume, Welcome
+from gateway.core.wire.codes import PROTOCOL_ERROR
+from gateway.core.wire.errors import GatewayError, RemoteProtocolError
+from gateway.core.wire.packets import Hello, Packet, Resume, Welcome
 
 LEAST_ATTEMPT: Final = 0.25
 """Seconds that an attempt has even if it begins at the very end of the window: less is no attempt on a real network."""

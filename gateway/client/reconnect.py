@@ -32,8 +32,8 @@ from gateway.client.errors import (
     SessionRefused,
     Unauthenticated,
 )
-from gateway.core.backoff import LEAST_BOUND, ReconnectBackoff
-from gateway.core.codes import (
+from gateway.core.pacing.backoff import LEAST_BOUND, ReconnectBackoff
+from gateway.core.wire.codes import (
     ERRORS,
     GOING_AWAY,
     MESSAGE_TOO_BIG,
@@ -47,7 +47,7 @@ from gateway.core.codes import (
     Reconnect,
     reconnect_for,
 )
-from gateway.core.packets import Backoff
+from gateway.core.wire.packets import Backoff
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of a URL that names none (protocol section 1)."""

@@ -12,8 +12,8 @@ from gateway.client.credentials import FETCH_TIMEOUT, Credentials
 from gateway.client.errors import SessionEnded
 from gateway.client.requests import UNNUMBERED, ClientAsk
 from gateway.client.transport import AttemptFailed
-from gateway.core.errors import RequestRefused
-from gateway.core.packets import Authenticate, Reply
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import Authenticate, Reply
 
 REFRESH_INITIAL: Final = 1.0
 """Seconds until a refresh that failed is tried again; doubles with each failure."""

@@ -28,10 +28,10 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from gateway.client.errors import InvalidProperties, RequestRefused, SessionEnded, ValueTooLarge, refusal
-from gateway.core.codec import encode_request
-from gateway.core.codes import ERRORS, ErrorCode
-from gateway.core.packets import Authenticate, Publish, Reply, SetProperties, Subscribe, Unsubscribe
 from gateway.core.types import RequestNumber
+from gateway.core.wire.codec import encode_request
+from gateway.core.wire.codes import ERRORS, ErrorCode
+from gateway.core.wire.packets import Authenticate, Publish, Reply, SetProperties, Subscribe, Unsubscribe
 
 RETRY_INITIAL: Final = 0.1
 """Seconds before a refused request is sent again, if the node gives no advice; doubles with each refusal in a row."""

@@ -16,10 +16,10 @@ from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE, size_of
 from gateway.client.requests import UNNUMBERED
 from gateway.client.streams import Feed, UpdateStream
 from gateway.client.types import Update
-from gateway.core.packets import Unsubscribe
-from gateway.core.selections import MOST_KEPT
-from gateway.core.selectors import Selector, covers, overlaps
+from gateway.core.topics.selections import MOST_KEPT
+from gateway.core.topics.selectors import Selector, covers, overlaps
 from gateway.core.types import TopicPath
+from gateway.core.wire.packets import Unsubscribe
 
 ROUTES_KEPT: Final = 16_384
 """Topics for which it is remembered which streams match; beyond, the memory is emptied and fills again."""

@@ -32,11 +32,11 @@ from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.client.transport import make_http
 from gateway.client.types import Notice, Receipt, Recovery, SessionState
-from gateway.core.codec import json_text
-from gateway.core.packets import Authenticate, Publish, SetProperties, Subscribe
-from gateway.core.properties import check_properties, is_unicode
-from gateway.core.selectors import parse_selector
-from gateway.core.topics import parse_topic
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import parse_topic
+from gateway.core.wire.codec import json_text
+from gateway.core.wire.packets import Authenticate, Publish, SetProperties, Subscribe
+from gateway.core.wire.properties import check_properties, is_unicode
 
 
 class Session:

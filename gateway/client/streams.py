@@ -33,7 +33,7 @@ from typing import Self
 from gateway.client.errors import SessionEnded, StreamOverflow
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE, ConflatingQueue, VersionFilter
 from gateway.client.types import Update
-from gateway.core.selectors import Selector, covers, matches, overlaps
+from gateway.core.topics.selectors import Selector, covers, matches, overlaps
 from gateway.core.types import TopicPath
 
 

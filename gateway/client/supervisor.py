@@ -31,17 +31,17 @@ from gateway.client.requests import PACKET_OVERHEAD, ClientAsk
 from gateway.client.selecting import Streams
 from gateway.client.transport import AttemptFailed
 from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
-from gateway.core import packets
-from gateway.core.codec import MAX_NUMBER, json_text
-from gateway.core.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Numbering
-from gateway.core.errors import RemoteProtocolError, RequestRefused
-from gateway.core.frozen import SessionPolicy
-from gateway.core.packets import Ack, Backoff, Bye, Error, GoAway, Ping, Reply, Resume, Unsubscribe, Welcome
-from gateway.core.properties import is_unicode
-from gateway.core.selectors import Selector, parse_selector
-from gateway.core.session import Received, SessionMachine
-from gateway.core.transitions import Role
+from gateway.core.stream.frozen import SessionPolicy
+from gateway.core.stream.machine import Received, SessionMachine
+from gateway.core.stream.transitions import Role
+from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.types import Attempt, PacketId
+from gateway.core.wire import packets
+from gateway.core.wire.codec import MAX_NUMBER, json_text
+from gateway.core.wire.codes import CREDENTIALS_EXPIRED, GOING_AWAY, NORMAL, ErrorCode, Numbering
+from gateway.core.wire.errors import RemoteProtocolError, RequestRefused
+from gateway.core.wire.packets import Ack, Backoff, Bye, Error, GoAway, Ping, Reply, Resume, Unsubscribe, Welcome
+from gateway.core.wire.properties import is_unicode
 
 ACK_PACKETS: Final = 256
 """Packets received after which an acknowledgement is sent alone: a node spends as much on one as on some deliveries."""

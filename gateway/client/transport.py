@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import aiohttp
 
 from gateway.client.reconnect import Ending, describe_url
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 
 MAX_MESSAGE_BYTES: Final = 16 * 2**20
 """Largest message accepted from a node. Nodes write much smaller ones; a large value may make one large packet."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.core.codes import FailoverReason, Numbering
 from gateway.core.types import JsonValue
+from gateway.core.wire.codes import FailoverReason, Numbering
 
 
 class SessionState(StrEnum):

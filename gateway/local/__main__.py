@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.local import detached
 from gateway.local.demo import Demo, DemoOptions
 from gateway.local.observatory import Observation

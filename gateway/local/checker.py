@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.core.versions import GENERATION_SHIFT
+from gateway.core.topics.versions import GENERATION_SHIFT
 
 REATTACHED: Final = "reattached"
 FAILED_OVER: Final = "failed_over"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 
 
 class TurnedAway(GatewayError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.codes import ErrorCode
-from gateway.core.errors import GatewayError
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import GatewayError
 
 
 class GridUnavailable(GatewayError):

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.core.codes import ErrorCode
-from gateway.core.errors import GatewayError
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import GatewayError
 
 
 def _never() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from gateway.core.revocations import Revocation
+from gateway.core.policy.revocations import Revocation
 
 
 @dataclass(frozen=True, slots=True)

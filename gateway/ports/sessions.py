@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports.identity import Identity
 
 

@@ -17,7 +17,7 @@ class TopicValue(NamedTuple):
     Attributes:
         topic: its path.
         version: of the value, as it is shown: not below the floor of the grid's generation when it was read
-            (``gateway.core.versions``), so that it may be higher than its publisher was told.
+            (``gateway.core.topics.versions``), so that it may be higher than its publisher was told.
         event: id of the publish; stays what it was, whatever happens to the version.
         value: JSON text; empty if the topic was removed.
     """

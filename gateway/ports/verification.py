@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.ports.identity import Credentials
 
 T = TypeVar("T")

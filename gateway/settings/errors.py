@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.core.errors import GatewayError
 from gateway.core.visible import visible
+from gateway.core.wire.errors import GatewayError
 
 
 @dataclass(frozen=True, slots=True)

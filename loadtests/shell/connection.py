@@ -7,11 +7,11 @@ from typing import Final
 
 from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
-from gateway.core.codec import decode_from_server, encode_link
-from gateway.core.codes import GOING_AWAY, PING_TIMEOUT, Reconnect
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Error, Hello, Packet, Resume, Welcome
-from gateway.core.session import Received, SessionMachine
+from gateway.core.stream.machine import Received, SessionMachine
+from gateway.core.wire.codec import decode_from_server, encode_link
+from gateway.core.wire.codes import GOING_AWAY, PING_TIMEOUT, Reconnect
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Error, Hello, Packet, Resume, Welcome
 from loadtests.greenlets import Greenlet, Outcome, later, limited, sleep, spawn
 from loadtests.shell.transport import Transport
 

@@ -26,16 +26,16 @@ from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.requests import Answer, ClientAsk, RequestTable, encode_within
 from gateway.client.transport import AttemptFailed
 from gateway.client.types import Recovery
-from gateway.core import packets
-from gateway.core.codec import MAX_NUMBER
-from gateway.core.codes import GOING_AWAY, NORMAL, PROTOCOL_ERROR, Numbering
-from gateway.core.errors import InvalidSelector, RemoteProtocolError, RequestRefused
-from gateway.core.frozen import SessionPolicy
-from gateway.core.packets import Ack, Bye, Error, GoAway, Hello, Ping, Reply, Resume, Update, Welcome
-from gateway.core.runs import Outgoing
-from gateway.core.session import Received, SessionMachine
-from gateway.core.transitions import Role
+from gateway.core.stream.frozen import SessionPolicy
+from gateway.core.stream.machine import Received, SessionMachine
+from gateway.core.stream.runs import Outgoing
+from gateway.core.stream.transitions import Role
 from gateway.core.types import Attempt, PacketId
+from gateway.core.wire import packets
+from gateway.core.wire.codec import MAX_NUMBER
+from gateway.core.wire.codes import GOING_AWAY, NORMAL, PROTOCOL_ERROR, Numbering
+from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError, RequestRefused
+from gateway.core.wire.packets import Ack, Bye, Error, GoAway, Hello, Ping, Reply, Resume, Update, Welcome
 from loadtests.greenlets import Flag, Greenlet, later, sleep, spawn
 from loadtests.greenlets import Outcome as Awaited
 from loadtests.shell.connection import Connection, part, shake_hands

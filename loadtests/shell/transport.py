@@ -11,7 +11,7 @@ import websocket
 
 from gateway.client.reconnect import Ending, describe_url
 from gateway.client.transport import AttemptFailed
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})
 """HTTP statuses of the 400 range that are no verdict on the request: timeout, too early, too many."""

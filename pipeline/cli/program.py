@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from gateway import __version__
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.settings import ConfigurationError
 from pipeline.cli.backfill import backfill
 from pipeline.cli.compact import compact

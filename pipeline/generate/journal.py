@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.core.codes import ErrorCode
 from gateway.core.journal import JOURNAL_PARTITIONS, events
+from gateway.core.wire.codes import ErrorCode
 from pipeline.generate.ledger import Ledger
 from pipeline.generate.life import Lives
 from pipeline.generate.nodes import Nodes

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gateway.core.codes import GOING_AWAY, PING_TIMEOUT, SLOW_CONSUMER, ErrorCode, FailoverReason, Outcome
 from gateway.core.journal import events
+from gateway.core.wire.codes import GOING_AWAY, PING_TIMEOUT, SLOW_CONSUMER, ErrorCode, FailoverReason, Outcome
 from pipeline.generate.behaviour import (
     BEHAVIOURS,
     BUFFER_PACKETS,

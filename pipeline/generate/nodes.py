@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from gateway.core.codes import ErrorCode
 from gateway.core.journal import EventType, events, journal_partition
 from gateway.core.types import NodeId
+from gateway.core.wire.codes import ErrorCode
 from pipeline.generate.behaviour import BAD_TOKENS_PER_MINUTE
 from pipeline.generate.ledger import Ledger
 from pipeline.generate.rows import NONE, Rows, length, rows, word

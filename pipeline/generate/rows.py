@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from gateway.core.codes import ErrorCode, FailoverReason, Outcome
 from gateway.core.journal import EVENT_TYPES, EventType
+from gateway.core.wire.codes import ErrorCode, FailoverReason, Outcome
 from pipeline.generate.units import Numbers
 
 NONE: Final = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.codes import ERRORS, Outcome
+from gateway.core.wire.codes import ERRORS, Outcome
 
 CREATED: Final = Outcome.CREATED.value
 REATTACHED: Final = Outcome.REATTACHED.value

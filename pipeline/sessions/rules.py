@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core import codes
 from gateway.core.journal import events
+from gateway.core.wire import codes
 
 OPENED: Final = events.SESSION_OPENED.name
 RESUMED: Final = events.SESSION_RESUMED.name

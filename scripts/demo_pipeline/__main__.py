@@ -14,7 +14,7 @@ from typing import Final
 import click
 import pyarrow.dataset as ds
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.local.narration import Narrator
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
 from gateway.local.processes import ProcessFailed

@@ -12,7 +12,7 @@ from typing import Final
 import click
 import uvloop
 
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from tests.autobahn.echo import echo_server
 from tests.autobahn.outcomes import RECORDED, Outcomes, by_section, differences, read_report
 from tests.autobahn.python2 import FOLDER, NoPython2, environment, find_python2, install

@@ -17,8 +17,8 @@ from benchmarks.hostile.case import Hostile
 from benchmarks.hostile.catalogue import ATTACKS, GROUP_OF, GROUPS
 from benchmarks.hostile.target import Target
 from benchmarks.runner import Plan
-from gateway.core.errors import InvalidSelector
-from gateway.core.selectors import parse_selector
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.wire.errors import InvalidSelector
 from gateway.settings import LimitSettings
 
 LIMITS = LimitSettings()

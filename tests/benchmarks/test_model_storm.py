@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.model.costs import Step
 from benchmarks.model.storm import Comeback, NeverEnds, simulate
-from gateway.core.backoff import DEFAULT_BACKOFF
-from gateway.core.packets import Backoff
+from gateway.core.pacing.backoff import DEFAULT_BACKOFF
+from gateway.core.wire.packets import Backoff
 
 STEP = Step(server=300.0, redis=20.0, haproxy=160.0)
 AT_ONCE = Comeback(2_000, STEP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.storm.control import LEFT, Plan, Variant, storm
-from gateway.app.storms.turnstile import CLAIM_BURST
+from gateway.app.admission.handshake_limiter import CLAIM_BURST
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from playwright.async_api import BrowserContext
 
 from gateway.client import RequestFailed, RequestRefused, Session, connect
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.local.checker import Violation
 from gateway.local.proxy import FaultProxy
 from gateway.local.stack import Stack

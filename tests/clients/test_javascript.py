@@ -15,13 +15,13 @@ import pytest
 import gateway
 from gateway.client.promises import Promises
 from gateway.client.requests import UNNUMBERED
-from gateway.core.codec import decode_from_server
-from gateway.core.codes import CLOSE_CODES, ERRORS, Outcome
-from gateway.core.errors import InvalidSelector, RemoteProtocolError
-from gateway.core.packets import SetProperties, Subscribe, Unsubscribe
-from gateway.core.selections import NOTHING
-from gateway.core.selectors import covers, matches, overlaps, parse_selector
+from gateway.core.topics.selections import NOTHING
+from gateway.core.topics.selectors import covers, matches, overlaps, parse_selector
 from gateway.core.types import TopicPath
+from gateway.core.wire.codec import decode_from_server
+from gateway.core.wire.codes import CLOSE_CODES, ERRORS, Outcome
+from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.wire.packets import SetProperties, Subscribe, Unsubscribe
 from tests.clients.driver import CLIENT, Driver, Refused, node_environment
 from tests.support.times import scaled, time_limit
 
@@ -83,7 +83,7 @@ def test_its_codes_are_those_of_the_registry() -> None:
     assert set(outcomes.values()) == {each.value for each in Outcome} - {Outcome.REFUSED.value}
     assert set(errors) >= {code.value for code in ERRORS}
     assert set(retryable) == {code.value for code, spec in ERRORS.items() if spec.retryable}
-    from gateway.core.codes import reconnect_for  # noqa: PLC0415 - next to what it is compared with
+    from gateway.core.wire.codes import reconnect_for  # noqa: PLC0415 - next to what it is compared with
 
     assert reconnects == [reconnect_for(code).name.lower() for code in range(4400)]
     assert lost == reconnect_for(None).name.lower()

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
-from gateway.core.packets import GoAway
+from gateway.core.wire.packets import GoAway
 from gateway.local.proxy import FaultProxy, Way
 from tests.clients.driver import CLIENT, Driver, Refused, node_environment
 from tests.support.nodes import TestNode, eventually, running_node
@@ -194,7 +194,7 @@ async def test_the_program_of_the_how_to_runs(setting: Setting, tmp_path: Path) 
 
 
 async def test_an_administrator_ends_it(setting: Setting) -> None:
-    from gateway.core.codes import SESSION_CLOSED, ErrorCode  # noqa: PLC0415 - only here
+    from gateway.core.wire.codes import SESSION_CLOSED, ErrorCode  # noqa: PLC0415 - only here
 
     session = (await setting.connect())["id"]
     sessions = setting.one.gateway.node.sessions

@@ -14,8 +14,8 @@ import pytest
 
 from gateway.client import Session, connect
 from gateway.client.reconnect import Ending, NextAttempt, ReconnectPlan
-from gateway.core.codes import CLOSE_CODES, ERRORS
-from gateway.core.packets import Backoff
+from gateway.core.wire.codes import CLOSE_CODES, ERRORS
+from gateway.core.wire.packets import Backoff
 from tests.clients.driver import Driver
 from tests.support.scripted_server import Gone, Packet, Peer, ScriptedServer
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.client import Receipt, Recovery, Session, UpdateStream, connect
 from gateway.client.promises import users
-from gateway.core.versions import GENERATION_SHIFT
+from gateway.core.topics.versions import GENERATION_SHIFT
 from gateway.local.checker import Tally, TopicWatch, Violation
 from gateway.local.stack import Stack
 from tests.cluster.grid_reader import GridReader, LogEntry

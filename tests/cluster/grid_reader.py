@@ -12,7 +12,7 @@ import redis.asyncio as redis
 
 from gateway.adapters.redis.keys import Keys
 from gateway.client.promises import users
-from gateway.core.topics import topic_partition
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import SessionId, TopicPath
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 from tests.support.redis_cluster import ClusterClient

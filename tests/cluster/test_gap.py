@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.client import SessionState
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.wire.codes import FailoverReason, Outcome
 from gateway.local.checker import Tally
 from gateway.local.proxy import FaultProxy, Way
 from gateway.local.stack import Stack

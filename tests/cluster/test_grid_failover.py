@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.core.codes import FailoverReason, Outcome
-from gateway.core.packets import NoticeCode
-from gateway.core.topics import topic_partition
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
+from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.core.wire.packets import NoticeCode
 from gateway.local.stack import Stack
 from tests.cluster.continuous_traffic import (
     Before,

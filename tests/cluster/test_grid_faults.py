@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 
 from gateway.client import connect
-from gateway.core.codes import GRID_UNAVAILABLE, TRY_LATER, ErrorCode, FailoverReason, Outcome
-from gateway.core.packets import NoticeCode
+from gateway.core.wire.codes import GRID_UNAVAILABLE, TRY_LATER, ErrorCode, FailoverReason, Outcome
+from gateway.core.wire.packets import NoticeCode
 from gateway.local import admin
 from gateway.local.grid_server import GridRestart
 from gateway.local.proxy import Way

@@ -13,8 +13,8 @@ import pytest
 
 from gateway.adapters.redis.keys import Keys
 from gateway.client import connect
-from gateway.core.codes import CREDENTIALS_EXPIRED, REFUSED, ErrorCode, Outcome
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import CREDENTIALS_EXPIRED, REFUSED, ErrorCode, Outcome
 from tests.cluster.crowds import Figures
 from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.issuers import AUDIENCE, ISSUER, Provider, jwk, token

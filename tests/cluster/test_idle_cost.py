@@ -15,7 +15,7 @@ import pytest
 
 from gateway.adapters.redis.gauges import ASK_INTERVAL
 from gateway.adapters.redis.scripts import SESSION_OWNERS
-from gateway.core.topics import SESSION_PARTITIONS
+from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
 from gateway.settings import Settings

@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.adapters.tokens import read_unverified
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
 from tests.support.faults import eventually

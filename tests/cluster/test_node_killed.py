@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from gateway.client import connect
-from gateway.core.codes import FailoverReason, Outcome
+from gateway.core.wire.codes import FailoverReason, Outcome
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
 from tests.cluster.grid_reader import GridReader, StoredSession

@@ -16,8 +16,8 @@ import pytest
 
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.client import connect
-from gateway.core.codes import Outcome
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import Outcome
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures, Member
 from tests.cluster.grid_reader import PREFIX, GridReader, dump

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.client import Forbidden, SelectionsWithdrawn, Session, connect
-from gateway.core.codes import Outcome
+from gateway.core.wire.codes import Outcome
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
 from tests.support.faults import eventually

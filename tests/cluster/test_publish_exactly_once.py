@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from gateway.core.codes import Outcome
+from gateway.core.wire.codes import Outcome
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
 from tests.cluster.grid_reader import GridReader

@@ -22,8 +22,8 @@ import jwt
 import pytest
 
 from gateway.adapters.redis.keys import Keys
-from gateway.core.codes import REVOKED, ErrorCode
-from gateway.core.revocations import RevocationKind
+from gateway.core.policy.revocations import RevocationKind
+from gateway.core.wire.codes import REVOKED, ErrorCode
 from gateway.local.grid_server import GridRestart
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures

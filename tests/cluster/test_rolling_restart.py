@@ -14,9 +14,9 @@ import pytest
 
 from gateway.client import connect
 from gateway.client.supervisor import Supervisor
-from gateway.core.codes import FailoverReason, Outcome
-from gateway.core.packets import GoAway, Update
-from gateway.core.session import Received
+from gateway.core.stream.machine import Received
+from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.core.wire.packets import GoAway, Update
 from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
 from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually

@@ -19,7 +19,7 @@ import pytest
 
 from gateway.adapters.redis.readers import READ_ENTRIES
 from gateway.client import Session, UpdateStream, connect
-from gateway.core.codes import PING_TIMEOUT, SLOW_CONSUMER, CloseCode
+from gateway.core.wire.codes import PING_TIMEOUT, SLOW_CONSUMER, CloseCode
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
 from tests.cluster.grid_reader import GridReader

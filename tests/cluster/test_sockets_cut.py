@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.client import connect
-from gateway.core.codes import Outcome
+from gateway.core.wire.codes import Outcome
 from gateway.local.checker import Tally
 from gateway.local.proxy import FaultProxy, Way
 from gateway.local.stack import Stack

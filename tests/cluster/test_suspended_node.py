@@ -21,8 +21,8 @@ import pytest
 import redis.asyncio as redis
 
 from gateway.adapters.redis.keys import Keys
-from gateway.core.codes import FENCED, GRID_UNAVAILABLE, STALE_ATTEMPT, SUPERSEDED, FailoverReason, Outcome
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import FENCED, GRID_UNAVAILABLE, STALE_ATTEMPT, SUPERSEDED, FailoverReason, Outcome
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Counting, Figures, Member, converged, crowd, gaps
 from tests.cluster.grid_reader import PREFIX, GridReader

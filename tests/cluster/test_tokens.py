@@ -20,8 +20,8 @@ import pytest
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.tokens.signer import ItsdangerousTokenSigner, key_id, read_unverified
 from gateway.client import Recovery, connect
-from gateway.core.codes import REFUSED, STALE_ATTEMPT, CloseCode, ErrorCode, Outcome
 from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.wire.codes import REFUSED, STALE_ATTEMPT, CloseCode, ErrorCode, Outcome
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
 from tests.cluster.grid_reader import PREFIX, GridReader, dump

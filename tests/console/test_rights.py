@@ -8,8 +8,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.client import Session, connect
-from gateway.core.revocations import RevocationKind
-from gateway.core.system_roles import CONSOLE
+from gateway.core.policy.revocations import RevocationKind
+from gateway.core.policy.system_roles import CONSOLE
 from gateway.settings.admin_tokens import tokens_line
 from tests.console.browser import console, sign_in, tab_until
 from tests.integration.admin.support import Admins, Pair

@@ -6,7 +6,7 @@ import itertools
 import uuid
 from collections.abc import Mapping
 
-from gateway.core.topics import SESSION_PARTITIONS, session_partition, topic_partition
+from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition, topic_partition
 from gateway.core.types import (
     Attempt,
     Epoch,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
-from gateway.core.codes import ErrorCode
-from gateway.core.topics import session_partition
+from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
     ClaimRefused,

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, NodeRef, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import ClaimRefused, Grid, Identity, SessionRecord
 from tests.contract.examples import claim, right, session
 from tests.contract.harness import Harness, node

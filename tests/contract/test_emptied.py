@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import FIRST_GENERATION, Attempt, GridGeneration, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Grid, GridChange, GridState, GridUnavailable, Restored, SessionChanges, SessionRecord
 from tests.contract.examples import claim, right, session
 from tests.contract.harness import LONG, Harness, node

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import FIRST_GENERATION, Attempt, Epoch, EventId, TokenGeneration, TopicPath, Version
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Grid,
     GridChange,

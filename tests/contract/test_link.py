@@ -18,8 +18,8 @@ from gateway.adapters.memory import LoopbackLink, MemoryEventLog, MemoryMetrics,
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer
 from gateway.adapters.websocket.upgrade import CONNECT_PATH
-from gateway.core.codec import SUBPROTOCOL
-from gateway.core.codes import FENCED, GOING_AWAY
+from gateway.core.wire.codec import SUBPROTOCOL
+from gateway.core.wire.codes import FENCED, GOING_AWAY
 from gateway.ports import Link
 from tests.support.certificates import Authority
 from tests.support.clock import eventually

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import SessionId, TopicPath
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Grid, NodeEntry, NodeReport, SessionPage
 from tests.contract.examples import (
     expire_all,

@@ -9,7 +9,7 @@ import pytest
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.memory.connection import MAILBOX_LENGTH
 from gateway.adapters.memory.topic_table import RECEIPT_LIFE
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import GridState, GridUnavailable, Published, SessionChanges
 from tests.contract.examples import claim, claimed, expire_all, publish, published, refused, right, session, topic_of
 from tests.contract.following import Follower

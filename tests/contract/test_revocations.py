@@ -9,7 +9,7 @@ from typing import Self
 
 import pytest
 
-from gateway.core.revocations import Revocation, RevocationKind, name_of
+from gateway.core.policy.revocations import Revocation, RevocationKind, name_of
 from gateway.ports import AllRevocations, Grid, GridUnavailable, Lifted
 from tests.contract.harness import Harness
 from tests.support.clock import eventually

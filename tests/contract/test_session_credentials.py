@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, Epoch, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Identity, Restored, SessionChanges
 from tests.contract.examples import claim, claimed, refused, right, session
 from tests.contract.harness import Harness, node

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, Epoch, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Fenced, Grid, Restored, SessionChanges, SessionRecord
 from tests.contract.examples import (
     claim,

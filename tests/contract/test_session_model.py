@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, ClaimRefused, Restored, SessionStore
 from tests.contract.examples import new_id
 from tests.contract.harness import LONG, RedisHarness, node

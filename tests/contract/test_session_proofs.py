@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Epoch, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ownership
 from tests.contract.examples import claim, claimed, new_id, refused, right, session
 from tests.contract.harness import Harness, node

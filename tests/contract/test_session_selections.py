@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.topics import session_partition
+from gateway.core.topics.topics import session_partition
 from gateway.ports import Claimed, Fenced, Grid, SelectionChanges, SessionChanges, SessionRecord
 from tests.contract.examples import claim, right, session
 from tests.contract.harness import Harness, node

@@ -20,7 +20,7 @@ from redis.exceptions import ConnectionError  # noqa: A004 - that of redis-py
 
 import lb.render
 import lb.topology
-from gateway.core.topics import TOPIC_PARTITIONS
+from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.local.ports import free_port
 from gateway.local.processes import ManagedProcess
 from gateway.local.programs import find_program

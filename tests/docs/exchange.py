@@ -10,9 +10,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from gateway.core import codec
-from gateway.core.codes import FailoverReason, Numbering, Outcome
-from gateway.core.packets import (
+from gateway.core.stream.machine import Received, SessionMachine, SessionPolicy
+from gateway.core.stream.runs import Outgoing
+from gateway.core.stream.transitions import Role
+from gateway.core.types import (
+    Attempt,
+    EventId,
+    NodeId,
+    PacketId,
+    RequestNumber,
+    SessionId,
+    TokenGeneration,
+    Version,
+)
+from gateway.core.wire import codec
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.packets import (
     Authenticate,
     Backoff,
     Bye,
@@ -27,19 +40,6 @@ from gateway.core.packets import (
     Unsubscribe,
     Update,
     Welcome,
-)
-from gateway.core.runs import Outgoing
-from gateway.core.session import Received, SessionMachine, SessionPolicy
-from gateway.core.transitions import Role
-from gateway.core.types import (
-    Attempt,
-    EventId,
-    NodeId,
-    PacketId,
-    RequestNumber,
-    SessionId,
-    TokenGeneration,
-    Version,
 )
 
 PLENTY: Final = 1 << 20

@@ -28,8 +28,9 @@ import gateway.client
 from gateway.adapters.policy import read_policy
 from gateway.catalogue import log_events, metrics
 from gateway.cli.program import program as gateway_program
-from gateway.core import journal, packets
-from gateway.core.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
+from gateway.core import journal
+from gateway.core.wire import packets
+from gateway.core.wire.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
 from gateway.settings import (
     AUTHENTICATOR_FILES,
     OTHER_VARIABLES,

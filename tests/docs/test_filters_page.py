@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from gateway.app.administration.sessions import SERVER_PROPERTIES
-from gateway.core.filters import InvalidFilter, parse
+from gateway.core.policy.filters import InvalidFilter, parse
 
 TEXT: Final = (Path(__file__).resolve().parents[2] / "docs/reference/filters.md").read_text(encoding="utf-8")
 BLOCKS: Final = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)

@@ -16,12 +16,15 @@ from typing import Final, NamedTuple
 import orjson
 import pytest
 
-from gateway.app.handshake import MAX_CLIENT_TYPE
-from gateway.core import codec, properties
-from gateway.core.codec import readers
-from gateway.core.codes import CLOSE_CODES, ERRORS, REVOKED, ErrorCode, FailoverReason, Numbering, Outcome
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import (
+from gateway.app.connections.hello import MAX_CLIENT_TYPE
+from gateway.core.topics.selectors import MAX_ANY
+from gateway.core.topics.topics import MAX_PATH_BYTES, MAX_SEGMENTS
+from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, Version
+from gateway.core.wire import codec, properties
+from gateway.core.wire.codec import readers
+from gateway.core.wire.codes import CLOSE_CODES, ERRORS, REVOKED, ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import (
     Ack,
     Authenticate,
     Backoff,
@@ -46,9 +49,6 @@ from gateway.core.packets import (
     Update,
     Welcome,
 )
-from gateway.core.selectors import MAX_ANY
-from gateway.core.topics import MAX_PATH_BYTES, MAX_SEGMENTS
-from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, Version
 from gateway.settings import Settings
 from tests.docs.exchange import SUPPORTS, WELCOME, Exchange, encode_body
 

@@ -24,7 +24,7 @@ from gateway.client.options import Options  # noqa: E402
 from gateway.client.reconnect import Ending, check_urls  # noqa: E402
 from gateway.client.requests import UNNUMBERED  # noqa: E402
 from gateway.client.types import Recovery  # noqa: E402
-from gateway.core.packets import Notice, Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
+from gateway.core.wire.packets import Notice, Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
 from loadtests.shell.session import GatewaySession  # noqa: E402
 
 

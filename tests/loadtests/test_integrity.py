@@ -7,9 +7,9 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from gateway.core.codes import Numbering
-from gateway.core.packets import Update
 from gateway.core.types import EventId, JsonValue, Version
+from gateway.core.wire.codes import Numbering
+from gateway.core.wire.packets import Update
 from loadtests.integrity import PublicationWatch, SubscriptionWatch
 from loadtests.pacing import Pacing
 from loadtests.payload import Sample, decode, encode

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.codec import (
+from gateway.core.wire.codec import (
     MAX_NUMBER,
     decode_from_client,
     decode_from_server,
@@ -24,10 +24,10 @@ from gateway.core.codec import (
     json_text,
     number,
 )
-from gateway.core.codec.fields import MAX_MEASURE
-from gateway.core.codes import ErrorCode, FailoverReason, Numbering, Outcome
-from gateway.core.errors import RemoteProtocolError, RequestRefused
-from gateway.core.packets import (
+from gateway.core.wire.codec.fields import MAX_MEASURE
+from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.errors import RemoteProtocolError, RequestRefused
+from gateway.core.wire.packets import (
     Ack,
     Authenticate,
     Backoff,

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.filters import All, Any, Expression, Has, InvalidFilter, Is, Like, Not, OneOf, parse
+from gateway.core.policy.filters import All, Any, Expression, Has, InvalidFilter, Is, Like, Not, OneOf, parse
 
 names = st.text(min_size=1, max_size=6)
 texts = st.text(max_size=6)

@@ -10,12 +10,12 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core import codec
-from gateway.core.messages import Copies
-from gateway.core.packets import Packet, SessionPacket, Update
-from gateway.core.runs import Outgoing, Run
-from gateway.core.session import SessionMachine
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.messages import Copies
+from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import EventId, PacketId, Version
+from gateway.core.wire import codec
+from gateway.core.wire.packets import Packet, SessionPacket, Update
 from tests.support.machines import opened
 
 TOPICS: Final = "abc"

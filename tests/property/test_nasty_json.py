@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.codec import MAX_NESTING, Salvaged, decode_from_client, decode_from_server
-from gateway.core.codec.fields import Unfit
-from gateway.core.codec.salvage import salvage
-from gateway.core.codes import ErrorCode
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Malformed, Packet, SessionPacket
+from gateway.core.wire.codec import MAX_NESTING, Salvaged, decode_from_client, decode_from_server
+from gateway.core.wire.codec.fields import Unfit
+from gateway.core.wire.codec.salvage import salvage
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Malformed, Packet, SessionPacket
 
 PLAIN: Final = st.text(st.characters(codec="utf-8"), max_size=8)
 LONE: Final = st.builds("{}{}{}".format, PLAIN, st.characters(categories=["Cs"]), PLAIN)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gateway.adapters.policy.lines import Lines
 from gateway.adapters.policy.policy_file import _Reader
-from gateway.core.permissions import PRINCIPAL, Permissions, fits_segment, parse_template
-from gateway.core.selectors import parse_selector
-from gateway.core.topics import parse_topic
+from gateway.core.policy.permissions import PRINCIPAL, Permissions, fits_segment, parse_template
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import parse_topic
 
 words = st.sampled_from(
     [

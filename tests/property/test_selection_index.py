@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.core import selection_index
-from gateway.core.selection_index import InterestChange, SelectionIndex
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import Selector, parse_selector
-from gateway.core.topics import parse_topic
+from gateway.core.topics import selection_index
+from gateway.core.topics.selection_index import InterestChange, SelectionIndex
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import Selector, parse_selector
+from gateway.core.topics.topics import parse_topic
 from tests.property.topic_strategies import selector_texts, topics
 
 SUBSCRIBERS = range(4)

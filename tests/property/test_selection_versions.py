@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.core import entry_index, selections
-from gateway.core.entry_index import Entry
-from gateway.core.literal_ranges import matched
-from gateway.core.pattern_trie import PatternTrie
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import Selector, covers, overlaps, parse_selector
-from gateway.core.topics import parse_topic, topic_partition
-from gateway.core.work import Work
+from gateway.core.topics import entry_index, selections
+from gateway.core.topics.entry_index import Entry
+from gateway.core.topics.literal_ranges import matched
+from gateway.core.topics.pattern_trie import PatternTrie
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import Selector, covers, overlaps, parse_selector
+from gateway.core.topics.topics import parse_topic, topic_partition
+from gateway.core.topics.work import Work
 from tests.property.topic_strategies import all_topics, naive_matches, selector_texts
 
 SELECTORS = selector_texts(max_segments=4).map(parse_selector)

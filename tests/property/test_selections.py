@@ -8,9 +8,9 @@ from typing import TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import parse_selector
-from gateway.core.topics import parse_topic, topic_partition
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import parse_topic, topic_partition
 from tests.property.topic_strategies import naive_matches, selector_texts, topics
 
 Changes: TypeAlias = Sequence[tuple[bool, str]]

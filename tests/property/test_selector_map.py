@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.core import joint_automaton, selector_map
-from gateway.core.selector_map import SelectorMap
-from gateway.core.selectors import Selector, parse_selector
+from gateway.core.topics import joint_automaton, selector_map
+from gateway.core.topics.selector_map import SelectorMap
+from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.types import TopicPath
 from tests.property.topic_strategies import naive_matches, selector_texts, topics
 

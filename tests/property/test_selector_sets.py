@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.selector_sets import MAX_PARTS, common, is_covered
-from gateway.core.selectors import MAX_ANY, Selector, parse_selector
+from gateway.core.topics.selector_sets import MAX_PARTS, common, is_covered
+from gateway.core.topics.selectors import MAX_ANY, Selector, parse_selector
 from gateway.core.types import TopicPath
 from tests.property.topic_strategies import all_topics, naive_matches, selector_texts, topics
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.errors import InvalidSelector, InvalidTopic
-from gateway.core.selectors import (
+from gateway.core.topics.selectors import (
     MAX_ANY,
     covers,
     literal_selector,
@@ -15,7 +14,8 @@ from gateway.core.selectors import (
     parse_selector,
     partitions,
 )
-from gateway.core.topics import MAX_SEGMENTS, parse_topic, topic_partition
+from gateway.core.topics.topics import MAX_SEGMENTS, parse_topic, topic_partition
+from gateway.core.wire.errors import InvalidSelector, InvalidTopic
 from tests.property.topic_strategies import (
     all_selector_texts,
     all_topics,

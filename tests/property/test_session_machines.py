@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, event, settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from gateway.core.transitions import State
+from gateway.core.stream.transitions import State
 from tests.support.link_ends import PLENTY, End
 from tests.support.link_pair import LinkPair, policy
 

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.micro.worst_selectors import DEEP, MOST_SEGMENTS, random_case, random_selector, worst_list
-from gateway.app.authorisation import NAMED
-from gateway.core import entry_index, literal_ranges, pattern_trie, selector_sets
-from gateway.core.permissions import Permissions
-from gateway.core.selections import Selections
-from gateway.core.selector_map import SelectorMap
-from gateway.core.selector_sets import is_covered
-from gateway.core.selectors import Automaton, Selector, matches, overlaps, parse_selector
-from gateway.core.topics import MAX_SEGMENTS
+from gateway.app.security.authorisation import NAMED
+from gateway.core.policy.permissions import Permissions
+from gateway.core.topics import entry_index, literal_ranges, pattern_trie, selector_sets
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selector_map import SelectorMap
+from gateway.core.topics.selector_sets import is_covered
+from gateway.core.topics.selectors import Automaton, Selector, matches, overlaps, parse_selector
+from gateway.core.topics.topics import MAX_SEGMENTS
+from gateway.core.topics.work import MOST_STEPS, SEGMENTS_PER_STEP, Work
 from gateway.core.types import TopicPath
-from gateway.core.work import MOST_STEPS, SEGMENTS_PER_STEP, Work
 
 OVERSHOT = 64
 """Operations that may have been made, in a search that is broken off, by a stride that was counted together."""

@@ -7,7 +7,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from gateway.core.topics import parse_topic
+from gateway.core.topics.topics import parse_topic
 from gateway.core.types import TopicPath
 
 LETTERS = ("a", "b")

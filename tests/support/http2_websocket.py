@@ -24,7 +24,7 @@ from h2.events import (
 )
 from websockets.frames import Frame, Opcode
 
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from tests.support.times import PATIENCE, scaled
 
 CLOSE: Final = 8

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gateway.core import codec
-from gateway.core.codes import FailoverReason, Outcome
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.messages import Copies
-from gateway.core.packets import (
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.messages import Copies
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.stream.transitions import Role, State
+from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, Version
+from gateway.core.wire import codec
+from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import (
     Ack,
     Notice,
     Packet,
@@ -25,10 +29,6 @@ from gateway.core.packets import (
     Update,
     Welcome,
 )
-from gateway.core.runs import Outgoing, Run
-from gateway.core.session import SessionMachine
-from gateway.core.transitions import Role, State
-from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, Version
 
 if TYPE_CHECKING:
     from tests.support.link_pair import LinkPair

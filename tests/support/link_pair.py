@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Final
 
-from gateway.core import codec
-from gateway.core.codes import FailoverReason, Numbering, Outcome
-from gateway.core.packets import Ack, Backoff, Limits, Resume, Welcome
-from gateway.core.session import SessionMachine, SessionPolicy
-from gateway.core.transitions import Role, State
+from gateway.core.stream.machine import SessionMachine, SessionPolicy
+from gateway.core.stream.transitions import Role, State
 from gateway.core.types import NodeId, PacketId, SessionId, TokenGeneration
+from gateway.core.wire import codec
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.packets import Ack, Backoff, Limits, Resume, Welcome
 from tests.support.link_ends import PLENTY, ClientEnd, Connection, Ledger, ServerEnd
 
 PATIENCE: Final = 2000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import orjson
 
-from gateway.core import codec
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import SessionPacket, Subscribe
-from gateway.core.runs import Outgoing
-from gateway.core.session import Received, SessionMachine, SessionPolicy
-from gateway.core.transitions import Role
+from gateway.core.stream.machine import Received, SessionMachine, SessionPolicy
+from gateway.core.stream.runs import Outgoing
+from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId, RequestNumber
+from gateway.core.wire import codec
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import SessionPacket, Subscribe
 
 POLICY = SessionPolicy(
     resend_packets=4,

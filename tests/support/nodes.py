@@ -11,7 +11,7 @@ import aiohttp
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGridServer
 from gateway.bootstrap import Gateway
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.settings import AnonymousUsers, HostPort, Secret, Settings
 from tests.support.times import PATIENCE, scaled, time_limit
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import aiohttp
 import orjson
 
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from tests.support.numbering import packets_of
 from tests.support.times import PATIENCE, scaled, time_limit
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 import orjson
 from aiohttp import WSMsgType, web
 
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from tests.support.numbering import SESSION_PACKETS, packets_of
 from tests.support.times import PATIENCE, time_limit
 

@@ -18,7 +18,7 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from tests.support.numbering import packets_of
 from tests.support.raw_client import Packet
 from tests.support.times import PATIENCE, time_limit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app.clock import Clock
-from gateway.app.verifications import Pool, Verifications
+from gateway.app.runtime.clock import Clock
+from gateway.app.security.verifications import Pool, Verifications
 from tests.support.clock import VirtualClock
 
 

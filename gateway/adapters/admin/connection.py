@@ -64,7 +64,7 @@ class AdminConnection(asyncio.Protocol):
         shared: with all others.
     """
 
-    def __init__(self, accepted: socket.socket, address: str, shared: Shared) -> None:
+    def __init__(self, accepted: socket.socket, address: str, shared: Shared[AdminConnection]) -> None:
         self.address = address
         self._socket = AcceptedSocket(accepted)
         self._shared = shared

@@ -26,9 +26,9 @@ from aiohttp import web
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
 from gateway.adapters.admin.console_link import ConsoleLink
 from gateway.adapters.admin.tokens import AdminTokens, Caller
-from gateway.core.codec import SUBPROTOCOL
-from gateway.core.failures import Failures
-from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
+from gateway.core.pacing.failures import Failures
+from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
+from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.ports import Credentials, CredentialsRefused, Identity, Link, VerificationRefused
 
 PAGE: Final = Path(__file__).parent / "page"

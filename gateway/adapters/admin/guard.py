@@ -12,7 +12,7 @@ from aiohttp import web
 from gateway.adapters.admin.actions import Action, GrantedTo, allows
 from gateway.adapters.admin.problems import Kind, Problem
 from gateway.adapters.admin.tokens import AdminTokens, Caller
-from gateway.core.failures import Failures
+from gateway.core.pacing.failures import Failures
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="gateway admin API"'}
 

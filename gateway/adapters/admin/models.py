@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
-from gateway.core.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
+from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
 from gateway.ports.administration import NodeState
 
 MOST_ITEMS: Final = 1000

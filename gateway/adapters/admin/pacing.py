@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from gateway.core.rates import TokenBucket
+from gateway.core.pacing.rates import TokenBucket
 
 SHARE: Final = 0.3
 """Of the event loop's time that strangers at the admin port may take in the long run. What is asked for in earnest, a

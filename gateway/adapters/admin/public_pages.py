@@ -16,7 +16,7 @@ import orjson
 
 from gateway.adapters.admin.pacing import ServiceClass
 from gateway.adapters.admin.problems import HEADERS
-from gateway.core.rates import TokenBucket
+from gateway.core.pacing.rates import TokenBucket
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The text format of Prometheus that every version of it reads."""

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ssl import SSLContext
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from gateway.adapters.admin.pacing import Pacer
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import PublicPages
 from gateway.catalogue.refusals import AdminRefusal
 
-if TYPE_CHECKING:
-    from gateway.adapters.admin.connection import AdminConnection
+C = TypeVar("C")
+"""A connection."""
 
 
 @dataclass(slots=True)
-class Shared:
+class Shared(Generic[C]):
     """What all connections of an admin port have in common.
 
     Attributes:
@@ -34,13 +34,13 @@ class Shared:
         transports: the connections by their transports, by which aiohttp's requests know them.
     """
 
-    places: Places[AdminConnection]
+    places: Places[C]
     pacer: Pacer
     callers: Pacer
     pages: PublicPages
     make: Callable[[], asyncio.BaseProtocol]
     knows: Callable[[str], bool]
-    refused: Callable[[AdminConnection, AdminRefusal], None]
+    refused: Callable[[C, AdminRefusal], None]
     body_bytes: int
     tls: Callable[[], SSLContext] | None
-    transports: dict[asyncio.BaseTransport, AdminConnection] = field(default_factory=dict)
+    transports: dict[asyncio.BaseTransport, C] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.settings.admin_tokens import NAME, ROLE, digest_of
 
 LONGEST_TOKEN: Final = 256

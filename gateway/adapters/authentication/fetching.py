@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from gateway import __version__
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 
 USER_AGENT: Final = f"session-gateway/{__version__}"
 """How the gateway introduces itself."""

@@ -22,7 +22,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from gateway.adapters.authentication.strict_json import read_object
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 
 LEAST_SECRET_BYTES: Final = 32
 """Of an HS256 secret: as long as the hash (RFC 7518, 3.2)."""

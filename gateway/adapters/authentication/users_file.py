@@ -22,7 +22,7 @@ from typing import Final
 from gateway.adapters.authentication.attributes import check_properties, check_roles
 from gateway.adapters.authentication.principals import LONGEST_PRINCIPAL, is_valid_principal
 from gateway.adapters.authentication.secret_hashes import SecretHash
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import Identity
 
 LARGEST_FILE: Final = 16 * 1024**2

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.core.revocations import Revocation
+from gateway.core.policy.revocations import Revocation
 from gateway.ports import Lifted
 
 CHANGES_KEPT: Final = 1000

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from gateway.adapters.memory.connection import Connection
 from gateway.adapters.memory.state import NEVER_ADOPTED
-from gateway.core.revocations import Revocation
+from gateway.core.policy.revocations import Revocation
 from gateway.ports import AllRevocations, RevocationChanges, RevocationNews
 
 

@@ -23,8 +23,8 @@ from typing import Final, Protocol, TypeAlias
 from gateway.adapters.memory.journal_table import JournalStream
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.state import GridData
-from gateway.core.errors import GatewayError
 from gateway.core.types import GridGeneration, NodeRef
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import GridUnavailable, Ownership, StreamPosition, TopicValue
 
 DEFAULT_STREAM_LENGTH: Final = 10_000

@@ -13,9 +13,9 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from gateway.core.codes import ErrorCode
-from gateway.core.topics import SESSION_PARTITIONS, session_partition
+from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
     ClaimRefused,

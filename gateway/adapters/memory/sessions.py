@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.adapters.memory.connection import Connection
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     ClaimResult,
     Ended,

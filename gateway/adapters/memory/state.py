@@ -10,8 +10,8 @@ from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, PublishResult, TopicValue
 
 NO_RUN = 0

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.versions import BESIDE, is_later, least_version
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
-from gateway.core.versions import BESIDE, is_later, least_version
 from gateway.ports import (
     ENTRY_BYTES,
     VALUE_BYTES,

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.adapters.policy.lines import Lines
-from gateway.core.errors import GatewayError, InvalidSelector
-from gateway.core.permissions import ADMIN_ACTIONS, EVERYTHING, Policy, Role, Template, kind_of, parse_template
-from gateway.core.topics import SEPARATOR, SYSTEM_ROOT, is_reserved
+from gateway.core.policy.permissions import ADMIN_ACTIONS, EVERYTHING, Policy, Role, Template, kind_of, parse_template
+from gateway.core.topics.topics import SEPARATOR, SYSTEM_ROOT, is_reserved
 from gateway.core.visible import visible
+from gateway.core.wire.errors import GatewayError, InvalidSelector
 
 LARGEST_FILE: Final = 16 * 1024**2
 """Bytes: some hundred thousand principals; beyond, roles belong into the credentials."""

@@ -42,7 +42,7 @@ from gateway.adapters.redis.dialer import pack_one, receive, send
 from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import GridRefused, GridUnavailable, LeaseUnverified, Metrics
 
 PIPELINES_IN_FLIGHT: Final = 2

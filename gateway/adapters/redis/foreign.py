@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_FOREIGN_DATA
-from gateway.core.topics import parse_topic
+from gateway.core.topics.topics import parse_topic
 from gateway.core.types import TopicPath, Version
 from gateway.ports import EventLog, Metrics
 

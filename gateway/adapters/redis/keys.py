@@ -84,7 +84,7 @@ import hashlib
 from typing import Final
 
 from gateway.core.journal import JOURNAL_PARTITIONS
-from gateway.core.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, session_partition
+from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, session_partition
 from gateway.core.types import NodeRef, SessionId
 
 _SHORT_HASH_BYTES: Final = 8

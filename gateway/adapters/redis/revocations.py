@@ -19,7 +19,7 @@ from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Script
 from gateway.adapters.redis.tail import RedisTail
-from gateway.core.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, Revocation, RevocationKind
+from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, Revocation, RevocationKind
 from gateway.core.types import GridGeneration
 from gateway.ports import AllRevocations, GridUnavailable, Lifted, RevocationChanges, RevocationNews
 

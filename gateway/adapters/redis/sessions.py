@@ -14,9 +14,9 @@ from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.lease import ANY_TERM, Leases
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
-from gateway.core.codes import ErrorCode
-from gateway.core.topics import session_partition
+from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
     ClaimRefused,

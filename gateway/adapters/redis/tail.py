@@ -19,8 +19,8 @@ from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
-from gateway.core.errors import GatewayError
 from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
     EventLog,
     Metrics,

@@ -13,11 +13,11 @@ from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, 
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
-from gateway.core.errors import GatewayError
-from gateway.core.remembered import Remembered
-from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.remembered import Remembered
+from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.versions import least_version
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
-from gateway.core.versions import least_version
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
     ENTRY_BYTES,
     Fenced,

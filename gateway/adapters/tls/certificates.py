@@ -22,7 +22,7 @@ from typing import Final
 
 from cryptography import x509
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 
 CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",

@@ -27,7 +27,7 @@ from typing import Final
 
 from gateway.adapters.tokens.key_text import KeyEntry, KeyText, KeyTimes, when
 from gateway.adapters.tokens.signer import key_id
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.settings.errors import ConfigurationError, Problem
 from gateway.settings.keyfile import read_keys
 from gateway.settings.values import Secret

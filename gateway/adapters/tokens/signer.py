@@ -31,8 +31,8 @@ from itsdangerous import BadData, Signer
 from itsdangerous.encoding import base64_decode, base64_encode
 from itsdangerous.signer import SigningAlgorithm
 
-from gateway.core.codes import ErrorCode
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import TokenClaims, TokenRefused
 
 LEAST_KEY_BYTES: Final = 16

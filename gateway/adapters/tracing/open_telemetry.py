@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from gateway import __version__
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import Operation, Span
 
 if TYPE_CHECKING:

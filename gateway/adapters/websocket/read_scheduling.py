@@ -15,7 +15,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final, TypeAlias
 
-from gateway.core.rates import TokenBucket
+from gateway.core.pacing.rates import TokenBucket
 
 SESSIONS_TIME: Final = 0.004
 """Seconds of a turn in which what sessions say is read. With the share of strangers it is what a delivery may wait for,

@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.ports import TurnedAway
 
 CONNECT_PATH: Final = "/v1/connect"

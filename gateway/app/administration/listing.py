@@ -9,9 +9,9 @@ from typing import Final
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
 from gateway.app.administration.views import in_list
 from gateway.app.context import Context
-from gateway.app.persistence import Persistence
-from gateway.app.sessions import Sessions
-from gateway.core.topics import SESSION_PARTITIONS, session_partition
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import SessionId
 from gateway.ports import SessionPage, SessionRecord
 from gateway.ports.administration import Page, SessionView

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
-from gateway.app.presence import Presence
 from gateway.core.types import NodeId, NodeRef
 from gateway.ports import NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere

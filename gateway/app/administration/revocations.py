@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
-from gateway.app.revocation import InvalidRevocation, Revocations, TooManyRevocations
-from gateway.core.revocations import Revocation, RevocationKind
+from gateway.app.security.revocations import InvalidRevocation, Revocations, TooManyRevocations
+from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.ports.administration import BadParameter, Conflict, NotThere, Page
 
 

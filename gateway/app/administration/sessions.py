@@ -8,16 +8,16 @@ from typing import Final
 from gateway.app.administration.listing import SessionListing
 from gateway.app.administration.nodes import admin_of, newest
 from gateway.app.administration.views import alone, live, nobody_knows
+from gateway.app.cluster.session_mover import Moves
 from gateway.app.context import Context
-from gateway.app.moving import Moves
-from gateway.app.persistence import Persistence
-from gateway.app.session import Session
-from gateway.app.sessions import Sessions
-from gateway.core import filters
-from gateway.core.codes import SESSION_CLOSED, ErrorCode
-from gateway.core.packets import Notice, NoticeCode
-from gateway.core.system_roles import is_of_system
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.core.policy import filters
+from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeId, SessionId
+from gateway.core.wire.codes import SESSION_CLOSED, ErrorCode
+from gateway.core.wire.packets import Notice, NoticeCode
 from gateway.ports import Fenced, GridUnavailable, NodeEntry, Ownership, SessionRecord
 from gateway.ports.administration import BadParameter, Conflict, HeldElsewhere, Page, SessionView
 

@@ -10,14 +10,14 @@ from typing import Final
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
 from gateway.app.administration.listing import EXAMINED, SessionListing
 from gateway.app.context import Context
-from gateway.app.persistence import Persistence
-from gateway.app.sessions import Sessions
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import metrics as catalogue
-from gateway.core.errors import RequestRefused
-from gateway.core.selections import Selections
-from gateway.core.selectors import Selector, matches, parse_selector, partitions
-from gateway.core.topics import SYSTEM_SIGN, TOPIC_PARTITIONS, parse_topic
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import Selector, matches, parse_selector, partitions
+from gateway.core.topics.topics import SYSTEM_SIGN, TOPIC_PARTITIONS, parse_topic
 from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
+from gateway.core.wire.errors import RequestRefused
 from gateway.ports import (
     GridRefused,
     GridUnavailable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.app.session import Session
+from gateway.app.session.session import Session
 from gateway.core.types import SessionId
 from gateway.ports import SessionRecord
 from gateway.ports.administration import LiveSession, NotThere, SessionView

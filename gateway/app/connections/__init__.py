@@ -1,5 +1,1 @@
-"""Client connections, from their first message to their end (protocol section 4)."""
-
-from gateway.app.connections.connections import Connections
-
-__all__ = ["Connections"]
+"""From an accepted connection to a session: first packet, hello, resume, conversation."""

@@ -8,19 +8,20 @@ from typing import Final
 
 from gateway.app.connections.failures import Failures
 from gateway.app.context import Context
-from gateway.app.gathering import Gathering
-from gateway.app.limits import CHARGED_TOGETHER, Meter
-from gateway.app.persistence import Persistence, Proof
-from gateway.app.requests import Requests
-from gateway.app.session import Session
-from gateway.app.sessions import Sessions
-from gateway.app.turns import PACKET_BYTES, Turns
+from gateway.app.registry.persistence import Persistence, Proof
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.requests.turns import PACKET_BYTES, Turns
+from gateway.app.runtime.batched import Gathering
+from gateway.app.session.meter import CHARGED_TOGETHER, Meter
+from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core import codec, quick
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Bye, Error, GoAway, Notice, NoticeCode, Packet, Ping
 from gateway.core.types import PacketId, TokenGeneration
+from gateway.core.wire import codec
+from gateway.core.wire import fast_path as quick
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Bye, Error, GoAway, Notice, NoticeCode, Packet, Ping
 from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionChanges, SessionGone
 
 CONFIRM_DELAY: Final = 0.0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from gateway.app.admission.refusals import COME_AGAIN
 from gateway.app.context import Context
-from gateway.app.refusals import COME_AGAIN
-from gateway.app.session import Session
-from gateway.app.sessions import Sessions
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
-from gateway.core import codec
-from gateway.core.codes import INTERNAL_ERROR, TRY_LATER, CloseCode, ErrorCode
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Error
+from gateway.core.wire import codec
+from gateway.core.wire.codes import INTERNAL_ERROR, TRY_LATER, CloseCode, ErrorCode
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Error
 from gateway.ports import Link
 
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from gateway.app.admission.refusals import HandshakeRefused, HungUp
 from gateway.app.connections.failures import Failures
+from gateway.app.connections.handshake import Handshake
 from gateway.app.context import Context
-from gateway.app.handshake import Handshake
-from gateway.app.refusals import HandshakeRefused, HungUp
-from gateway.app.session import Session
-from gateway.core import codec
-from gateway.core.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, ErrorCode
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Error, Hello, Resume
+from gateway.app.session.session import Session
+from gateway.core.wire import codec
+from gateway.core.wire.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, ErrorCode
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Error, Hello, Resume
 from gateway.ports import Authenticator, Link, Operation
 
 

@@ -6,22 +6,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gateway.app.clock import Clock
 from gateway.app.journal.buffer import Buffer
 from gateway.app.journal.principals import Named, plainly
 from gateway.app.journal.traffic import Tally, Traffic
 from gateway.app.journal.writer import Writer
+from gateway.app.runtime.clock import Clock
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import CLOSE_CODES, ErrorCode
 from gateway.core.journal import EventType, JournalEvent, Stamp, journal_partition, record, write_records
 from gateway.core.journal import events as happened
-from gateway.core.system_roles import is_of_system
+from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeRef, SessionId
+from gateway.core.wire.codes import CLOSE_CODES, ErrorCode
 from gateway.ports import EventLog, Grid, GridChange, GridState, LapsedLease, Metrics
 
 if TYPE_CHECKING:
-    from gateway.app.session import Session
+    from gateway.app.session.session import Session
 
 BUFFER_EVENTS: Final = 100_000
 """Events that wait while the grid takes none: some minutes of a storm, some hours of an ordinary day."""

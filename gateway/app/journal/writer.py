@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from gateway.app.clock import Clock
 from gateway.app.journal.buffer import Buffer
+from gateway.app.runtime.clock import Clock
 from gateway.catalogue import metrics as catalogue
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import Appended, Grid, GridRefused, GridState, GridUnavailable, Metrics
 
 GATHER: Final = 0.5

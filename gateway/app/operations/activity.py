@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from gateway.catalogue import log_events as events
 from gateway.catalogue.log_events import LogEvent
-from gateway.core.codes import Outcome
+from gateway.core.wire.codes import Outcome
 from gateway.ports import EventLog
 
 INTERVAL: Final = 5.0

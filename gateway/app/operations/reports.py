@@ -9,15 +9,15 @@ from typing import Final
 
 from gateway import __version__
 from gateway.app.context import Context
+from gateway.app.delivery.watchers import Watchers
 from gateway.app.operations.activity import INTERVAL, REFUSED, Activity
-from gateway.app.operations.watchers import Watchers
-from gateway.app.session import Session
-from gateway.app.sessions import Sessions
-from gateway.app.system_publisher import SystemPublisher
-from gateway.core.codec import json_text
-from gateway.core.codes import Outcome
-from gateway.core.topics import SYSTEM_ROOT
+from gateway.app.operations.system_publisher import SystemPublisher
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.core.topics.topics import SYSTEM_ROOT
 from gateway.core.types import NodeRef, TopicPath
+from gateway.core.wire.codec import json_text
+from gateway.core.wire.codes import Outcome
 from gateway.ports import GridUnavailable, LeaseLost
 
 PERIOD: Final = 1.0

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import click
 import orjson
 
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.settings.hosts import is_loopback
 
 DEFAULT_URL: Final = "http://127.0.0.1:9101"

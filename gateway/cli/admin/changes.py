@@ -13,7 +13,7 @@ import orjson
 from gateway.cli.admin.asking import Asker, asker_options, confirm
 from gateway.cli.admin.lists import as_json_option
 from gateway.cli.admin.showing import moment, plain, print_json
-from gateway.core.revocations import RevocationKind
+from gateway.core.policy.revocations import RevocationKind
 from gateway.settings.errors import Unfit
 from gateway.settings.quantities import Seconds
 

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.core.errors import GatewayError
 from gateway.core.journal.events import JournalEvent, Stamp
 from gateway.core.journal.fields import ENVELOPE, FIELDS, Field, FieldKind
 from gateway.core.journal.version import VERSION
 from gateway.core.types import Incarnation
+from gateway.core.wire.errors import GatewayError
 
 Record: TypeAlias = dict[str, Any]
 """An event as it is written: the fields that it has, by name."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.errors import GatewayError
 from gateway.core.types import NodeRef
+from gateway.core.wire.errors import GatewayError
 
 
 class Refused(GatewayError):

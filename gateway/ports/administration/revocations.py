@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.ports.administration.pages import Page
 
 
@@ -19,7 +19,7 @@ class RevocationAdministration(Protocol):
         """
 
     async def add(self, kind: RevocationKind, value: str, *, reason: str, until: float | None) -> Revocation:
-        """Lock somebody out, in the place of an earlier revocation of the same; see ``gateway.app.revocation``.
+        """Lock somebody out, in the place of an earlier revocation of the same; see ``gateway.app.security.revocations``.
 
         Raises:
             BadParameter: this cannot be revoked.

@@ -81,7 +81,7 @@ class SessionAdministration(Protocol):
         A session that exists from the first page to the last is in exactly one of them.
 
         Args:
-            filter_text: only sessions for which this expression holds (``gateway.core.filters``).
+            filter_text: only sessions for which this expression holds (``gateway.core.policy.filters``).
             cursor: of the page before.
             limit: most sessions of a page.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gateway.core.selectors import Selector, matches, parse_selector
+from gateway.core.topics.selectors import Selector, matches, parse_selector
 from gateway.core.types import TopicPath
 from tests.chaos.account.folds import Welcome
 from tests.chaos.account.publishes import Publishes, Snapshot

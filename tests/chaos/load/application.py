@@ -18,7 +18,7 @@ from gateway.client.errors import (
     SessionExpired,
 )
 from gateway.client.types import SessionState, Update
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
 from tests.chaos.deadlines import Stuck, ended

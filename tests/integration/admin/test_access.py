@@ -10,7 +10,7 @@ import pytest
 from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.actions import Action
 from gateway.catalogue import log_events as events
-from gateway.core.failures import FORGIVEN
+from gateway.core.pacing.failures import FORGIVEN
 from tests.integration.admin.support import Admins, Asker, Pair
 from tests.support.nodes import running_node
 

@@ -16,12 +16,12 @@ from gateway.adapters.memory.sessions import MemorySessionStore
 from gateway.catalogue import log_events as events
 from gateway.client import ConnectFailed, Forbidden, SessionRefused, Unauthenticated, connect
 from gateway.client.session import Connecting
-from gateway.core.codec import SUBPROTOCOL
-from gateway.core.codes import TRY_LATER, UNAUTHENTICATED, Outcome
-from gateway.core.failures import FORGIVEN
-from gateway.core.revocations import RevocationKind
-from gateway.core.system_roles import CONSOLE, CONSOLE_TOPICS
+from gateway.core.pacing.failures import FORGIVEN
+from gateway.core.policy.revocations import RevocationKind
+from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.types import SessionId
+from gateway.core.wire.codec import SUBPROTOCOL
+from gateway.core.wire.codes import TRY_LATER, UNAUTHENTICATED, Outcome
 from gateway.local.proxy import FaultProxy
 from gateway.ports import Credentials, Identity, SessionRecord
 from gateway.settings.admin_tokens import new_token, tokens_line

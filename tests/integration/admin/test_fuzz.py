@@ -21,7 +21,7 @@ from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.openapi import document
 from gateway.catalogue import log_events as events
 from gateway.client import connect
-from gateway.core import failures
+from gateway.core.pacing import failures
 from tests.integration.admin.support import Admins
 from tests.support.nodes import running_node
 from tests.support.redis_server import RedisServer, unique_prefix

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.client import connect
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 from gateway.local.ports import free_port
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
@@ -248,7 +248,7 @@ async def test_a_disconnected_session_is_not_moved(pair: Pair) -> None:
 async def test_a_client_that_does_not_leave_is_closed_and_may_come_back(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.app.moving.LEAVE", 0.05)
+    monkeypatch.setattr("gateway.app.cluster.session_mover.LEAVE", 0.05)
     client, session = await opened(pair.n1)
 
     await pair.asker.ask(pair.n1, "POST", f"/v1/sessions/{session}/move", json={"node": "n2"})

@@ -11,7 +11,7 @@ import aiohttp
 from gateway.adapters.admin.places import STRANGERS
 from gateway.catalogue import metrics as catalogue
 from gateway.client import connect
-from gateway.core.codec import SUBPROTOCOL
+from gateway.core.wire.codec import SUBPROTOCOL
 from tests.integration.admin.support import Pair
 from tests.support.nodes import TestNode, eventually
 from tests.support.times import time_limit

@@ -11,7 +11,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
 from gateway.client import ConnectFailed, RequestRefused, SessionRefused, Unauthenticated, connect, refreshing
-from gateway.core.codes import Outcome
+from gateway.core.wire.codes import Outcome
 from gateway.settings import JwtUsers
 from tests.integration.client.conftest import OpenSession
 from tests.support.clock import eventually

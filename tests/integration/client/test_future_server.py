@@ -15,8 +15,8 @@ from gateway.client import (
     SessionState,
     ValueTooLarge,
 )
-from gateway.core.codec import MAX_NUMBER
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codec import MAX_NUMBER
+from gateway.core.wire.codes import ErrorCode
 from tests.integration.client.conftest import OpenSession, first
 from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, Packet, ScriptedServer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
-from gateway.core.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from tests.integration.client.conftest import OpenSession
 from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, Packet, Peer, ScriptedServer, welcome

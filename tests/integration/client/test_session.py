@@ -26,7 +26,7 @@ from gateway.client import (
     ValueTooLarge,
     connect,
 )
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 from tests.integration.client.conftest import OpenSession, first
 from tests.support.nodes import eventually
 from tests.support.scripted_server import LIMITS, ScriptedServer

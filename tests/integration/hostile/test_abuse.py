@@ -18,7 +18,7 @@ import click
 import pytest
 import pytest_asyncio
 
-from gateway.app.limits import MOST_ACCOUNTS
+from gateway.app.admission.limits import MOST_ACCOUNTS
 from tests.fuzz.node import NodeUnderWatch, watched_node
 from tests.fuzz.wire import CLOSE, REQUEST, TEXT, Wire, frame
 

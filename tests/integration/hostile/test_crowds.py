@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.app.limits import limits as limits_module
+from gateway.app.admission import limits as limits_module
 from tests.support.nodes import TestNode, eventually, running_node, turned_away
 from tests.support.raw_client import Closed, RawClient
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import aiohttp
 
-from gateway.core.codes import HANDSHAKE_TIMEOUT
+from gateway.core.wire.codes import HANDSHAKE_TIMEOUT
 from gateway.settings import SETTINGS
 from tests.fuzz.node import NodeUnderWatch, watched_node
 from tests.fuzz.wire import CLOSE, TEXT, Wire, frame

@@ -22,7 +22,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.websocket import link as link_module
-from gateway.core.codes import PING_TIMEOUT
+from gateway.core.wire.codes import PING_TIMEOUT
 from gateway.local.proxy import FaultProxy
 from gateway.settings import HostPort
 from tests.fuzz.wire import TEXT, Wire, frame

@@ -19,11 +19,11 @@ from aiohttp import ClientError, web
 
 from gateway.adapters.authentication import PLACES, HashParameters, SecretHash, hash_secret, users_line
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app import verifications
-from gateway.app.gatekeeper import REFRESHES_AT_ONCE
-from gateway.app.verifications import WAITING_PER_PLACE
-from gateway.core.codes import TRY_LATER, UNAUTHENTICATED
+from gateway.app.security import verifications
+from gateway.app.security.authentication import REFRESHES_AT_ONCE
+from gateway.app.security.verifications import WAITING_PER_PLACE
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import TRY_LATER, UNAUTHENTICATED
 from gateway.settings import CallbackUsers, StaticUsers
 from tests.support.issuers import HttpStandIn
 from tests.support.nodes import TestNode, eventually, running_node

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app.absences import SESSION_BYTES, Absences
+from gateway.app.registry.disconnected import SESSION_BYTES, Absences
 from gateway.catalogue import log_events as events
 from gateway.core.types import SessionId
 from tests.support.nodes import TestNode, eventually, running_node

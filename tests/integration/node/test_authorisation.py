@@ -11,10 +11,10 @@ import pytest
 
 from gateway.adapters.authentication import HashParameters, hash_secret, users_line
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app import authorisation
+from gateway.app.security import authorisation
 from gateway.catalogue import log_events as events
-from gateway.core.permissions import Policy, Role, parse_template
-from gateway.core.selections import NOTHING, Selections
+from gateway.core.policy.permissions import Policy, Role, parse_template
+from gateway.core.topics.selections import NOTHING, Selections
 from gateway.core.types import SessionId
 from gateway.settings import StaticUsers
 from tests.support.nodes import TestNode, eventually, running_node

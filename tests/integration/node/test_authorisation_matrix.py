@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.core.permissions import Policy, Role, parse_template
+from gateway.core.policy.permissions import Policy, Role, parse_template
 from gateway.core.types import SessionId
 from gateway.ports import Credentials, GridState, Identity, SessionRecord
 from tests.support.nodes import TestNode, eventually, running_node

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from gateway.core.codec import MAX_NESTING
+from gateway.core.wire.codec import MAX_NESTING
 from tests.support.nodes import TestNode, running_node
 from tests.support.raw_client import Packet, RawClient
 

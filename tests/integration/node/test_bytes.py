@@ -11,9 +11,9 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.connections.conversation import Conversations
-from gateway.app.turns import PACKET_BYTES, TURN_BYTES, Turns
-from gateway.core.codes import GOING_AWAY
-from gateway.core.workload import REQUEST_BYTES
+from gateway.app.requests.turns import PACKET_BYTES, TURN_BYTES, Turns
+from gateway.core.pacing.workload import REQUEST_BYTES
+from gateway.core.wire.codes import GOING_AWAY
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 

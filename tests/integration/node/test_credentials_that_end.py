@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
-from gateway.core.revocations import RevocationKind
+from gateway.core.policy.revocations import RevocationKind
 from gateway.core.types import SessionId
 from gateway.ports import GridState
 from gateway.settings import CallbackUsers, ChainedUsers, JwtUsers

@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 
 from gateway.adapters.redis import RedisGrid
-from gateway.core.codes import FENCED, ErrorCode
 from gateway.core.types import (
     Attempt,
     Epoch,
@@ -26,6 +25,7 @@ from gateway.core.types import (
     TokenGeneration,
     TopicPath,
 )
+from gateway.core.wire.codes import FENCED, ErrorCode
 from gateway.ports import Ownership, PublishCommand, PublishResult
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient

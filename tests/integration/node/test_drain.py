@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.app.session import Session
+from gateway.app.session.session import Session
 from gateway.catalogue.log_events import DRAIN_FINISHED
-from gateway.core.codes import GOING_AWAY
+from gateway.core.wire.codes import GOING_AWAY
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import time_limit

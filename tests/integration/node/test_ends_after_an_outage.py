@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.core.codes import ErrorCode
-from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.types import Attempt, SessionId
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import GridState
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient

@@ -10,10 +10,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.app import matching, snapshot_turns
-from gateway.app.replicas import Partition
-from gateway.core.runs import Run
-from gateway.core.topics import topic_partition
+from gateway.app.delivery import matching, snapshot_turns
+from gateway.app.delivery.replicas import Partition
+from gateway.core.stream.runs import Run
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
 from gateway.ports import TopicValue
 from tests.support.nodes import running_node

@@ -11,8 +11,8 @@ import pytest
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.redis import RedisGrid
 from gateway.catalogue.log_events import GRID_RESTORED, LEASE_LOST, SESSION_FENCED, TAKEOVER_FINISHED
-from gateway.core.codes import STALE_ATTEMPT
 from gateway.core.types import NodeRef
+from gateway.core.wire.codes import STALE_ATTEMPT
 from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient

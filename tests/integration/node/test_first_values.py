@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app import delivery, snapshot_turns
+from gateway.app.delivery import delivery, snapshot_turns
 from tests.support.nodes import TestNode, running_node
 from tests.support.raw_client import Packet, RawClient
 

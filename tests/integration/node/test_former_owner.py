@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app import copies
+from gateway.app.registry import stale_sessions as copies
 from gateway.catalogue.log_events import SESSION_FENCED
-from gateway.core.codes import FENCED, ErrorCode
 from gateway.core.types import NodeRef, SessionId
+from gateway.core.wire.codes import FENCED, ErrorCode
 from gateway.ports import GridUnavailable, Ownership
 from tests.support.faults import eventually as in_time
 from tests.support.nodes import TestNode, eventually, running_node

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.catalogue import log_events as events
-from gateway.core.topics import topic_partition
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
 from gateway.ports import GridState
 from tests.support.nodes import TestNode, eventually, running_node

@@ -12,9 +12,10 @@ import orjson
 import pytest
 
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
-from gateway.app.journal import minutes, writer
+from gateway.app.journal import writer
+from gateway.app.operations import minutes
 from gateway.core.journal import EVENT_TYPES, JOURNAL_PARTITIONS, Record, event_type, read_event_id, read_records
-from gateway.core.permissions import Policy, Role, parse_template
+from gateway.core.policy.permissions import Policy, Role, parse_template
 from gateway.ports import GridUnavailable
 from gateway.settings.values import PrincipalNames
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node

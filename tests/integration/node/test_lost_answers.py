@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGrid
-from gateway.app.request_lane import RequestLane, Workforce
-from gateway.app.session import Saved, Session
-from gateway.core.packets import Ack, Reply
-from gateway.core.session import SessionMachine, SessionPolicy
-from gateway.core.transitions import Role
+from gateway.app.session.request_lane import RequestLane, Workforce
+from gateway.app.session.session import Saved, Session
+from gateway.core.pacing.workload import Workload
+from gateway.core.stream.machine import SessionMachine, SessionPolicy
+from gateway.core.stream.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, PacketId, RequestNumber, SessionId
-from gateway.core.workload import Workload
+from gateway.core.wire.packets import Ack, Reply
 from gateway.ports import PublishCommand, SessionRecord
 from tests.support.nodes import TestNode
 from tests.support.raw_client import Packet, RawClient

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.core.packets import NoticeCode
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
+from gateway.core.wire.packets import NoticeCode
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.app.memory import Memory
+from gateway.app.admission.memory import Memory
 from gateway.catalogue import log_events as events
-from gateway.core import codec
+from gateway.core.wire import codec
 from tests.support.nodes import TestNode, eventually, running_node, turned_away
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled

@@ -14,7 +14,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.node import Node
 from gateway.client import Session, Update, connect
-from gateway.core.topics import TOPIC_PARTITIONS
+from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import LeaseTable
 from tests.integration.admin.support import Pair, running_pair

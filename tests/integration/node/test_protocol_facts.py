@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.codec import MAX_NUMBER
+from gateway.core.wire.codec import MAX_NUMBER
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import Packet, RawClient
 

@@ -10,11 +10,11 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.memory.sessions import MemorySessionStore
-from gateway.app import delivery
-from gateway.app.replicas import Partition
-from gateway.core.codes import ErrorCode
-from gateway.core.selectors import Selector
+from gateway.app.delivery import delivery
+from gateway.app.delivery.replicas import Partition
+from gateway.core.topics.selectors import Selector
 from gateway.core.types import SessionId, TokenGeneration, TopicPath
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ownership, SessionChanges, SessionGone
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient

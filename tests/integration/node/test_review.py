@@ -10,12 +10,12 @@ import pytest
 
 from gateway.adapters.memory import MemoryGrid
 from gateway.adapters.websocket.link import WebSocketLink
-from gateway.app.session import Session
+from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSION_FENCED
-from gateway.core.codes import INTERNAL_ERROR
-from gateway.core.selectors import parse_selector, partitions
-from gateway.core.session import SessionMachine
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.topics.selectors import parse_selector, partitions
 from gateway.core.types import TopicPath
+from gateway.core.wire.codes import INTERNAL_ERROR
 from gateway.ports import SessionChanges, TopicValue
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient

@@ -13,10 +13,10 @@ from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.memory.revocations import MemoryRevocationStore
 from gateway.adapters.memory.sessions import MemorySessionStore
-from gateway.app.revocation import InvalidRevocation, TooManyRevocations
-from gateway.app.revocation import revocations as revoking
+from gateway.app.security import revocations as revoking
+from gateway.app.security.revocations import InvalidRevocation, TooManyRevocations
 from gateway.catalogue import log_events as events
-from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import Credentials, GridUnavailable, Identity, SessionChanges
 from tests.support.nodes import TestNode, eventually, running_node

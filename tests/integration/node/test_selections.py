@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app.session import Session
+from gateway.app.session.session import Session
 from gateway.core.types import SessionId
 from gateway.ports import Ownership, SelectionChanges, SessionChanges
 from tests.support.nodes import TestNode, eventually, running_node

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.upgrade import comes_back
-from gateway.app.storms import Turnstile
+from gateway.app.admission.handshake_limiter import Turnstile
 from tests.support.nodes import UPGRADE, TestNode, eventually, running_node, turned_away
 from tests.support.raw_client import RawClient
 
@@ -121,7 +121,7 @@ async def test_the_welcome_advises_a_window_by_how_many_would_come_back() -> Non
 
 
 async def test_connected_clients_are_told_when_their_advice_is_outgrown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.sessions.ADVISE_INTERVAL", 0.02)
+    monkeypatch.setattr("gateway.app.registry.sessions.ADVISE_INTERVAL", 0.02)
     async with running_node(admission_rate=1.0, backoff_initial=0.05) as node, AsyncExitStack() as stack:
         one, two = [await stack.enter_async_context(RawClient(node.url)) for _ in range(2)]
         await one.hello("alice")
@@ -151,7 +151,7 @@ async def test_the_turnstile_bounds_what_is_worked_on_together() -> None:
 
 
 async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.storms.turnstile.GREETING_PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.app.admission.handshake_limiter.GREETING_PATIENCE", 0.05)
     async with running_node(claims_at_once=1) as node, RawClient(node.url) as client:
         turnstile: Turnstile = node.gateway.node._turnstile
         await turnstile.enter(returning=True)
@@ -169,7 +169,7 @@ async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pyt
 
 async def test_claims_are_paced_for_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how much is a matter of ``tests/unit/app/test_storms.py``."""
-    monkeypatch.setattr("gateway.app.storms.turnstile.GREETING_PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.app.admission.handshake_limiter.GREETING_PATIENCE", 0.05)
     async with running_node(claim_rate=0.001) as node, RawClient(node.url) as first, RawClient(node.url) as second:
         assert (await first.hello("p1"))["outcome"] == "created"
         await second.send({"type": "hello", "principal": "p2"})

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
-from gateway.core.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.ports import (
     Fenced,

@@ -10,9 +10,9 @@ import pytest
 from gateway.adapters.redis import RedisGrid
 from gateway.adapters.redis.lease import boot_clock
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
-from gateway.core.codes import ErrorCode
-from gateway.core.topics import SESSION_PARTITIONS
+from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, Fenced, GridUnavailable, LeaseLost, LeaseTable, SessionChanges
 from tests.integration.redis.support import N1, N2, PARTITION, Bench, Publisher, right_of, session_record
 from tests.support.clock import eventually

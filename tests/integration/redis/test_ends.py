@@ -12,9 +12,9 @@ from itertools import permutations
 
 from gateway.adapters.redis import RedisGrid, scripts
 from gateway.adapters.redis.keys import Keys, short_hash
-from gateway.core.codes import ErrorCode
-from gateway.core.topics import session_partition
+from gateway.core.topics.topics import session_partition
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import SessionChanges
 from tests.integration.redis.support import PARTITION, Bench, Publisher, right_of, session_record
 

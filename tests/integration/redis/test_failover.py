@@ -16,7 +16,7 @@ from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.link import LONGEST_BACKOFF, LOOK_INTERVAL
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.topics import session_partition, topic_partition
+from gateway.core.topics.topics import session_partition, topic_partition
 from gateway.core.types import NodeRef, TopicPath
 from gateway.ports import GridState, GridUnavailable
 from tests.integration.redis.support import (

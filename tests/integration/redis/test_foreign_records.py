@@ -12,8 +12,8 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_FOREIGN_DATA
-from gateway.core.revocations import Revocation, RevocationKind
-from gateway.core.topics import session_partition
+from gateway.core.policy.revocations import Revocation, RevocationKind
+from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
 from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord
 from tests.contract.test_revocations import Listener

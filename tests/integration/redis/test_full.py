@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from gateway.adapters.redis import RedisGrid, scripts
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, TopicPath, Version
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, GridRefused, GridState, Identity, Published, SessionChanges, TopicValue
 from tests.integration.redis.support import N1, N2, PARTITION, TOPIC, Bench, Publisher, Reader, right_of, session_record
 from tests.support.clock import eventually

@@ -13,8 +13,8 @@ from gateway.adapters.redis.batcher import ScriptFailed
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import ErrorCode
 from gateway.core.types import Attempt, GridGeneration, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, GridChange, GridState, GridUnavailable, SessionChanges
 from tests.integration.redis.support import (
     N1,

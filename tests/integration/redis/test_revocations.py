@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.revocations import Revocation, RevocationKind
+from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.ports import GridState, GridUnavailable
 from tests.contract.test_revocations import Listener
 from tests.integration.redis.support import N2, Bench

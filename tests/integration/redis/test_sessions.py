@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.adapters.redis import scripts, sessions
-from gateway.core.codes import ErrorCode
-from gateway.core.topics import SESSION_PARTITIONS, session_partition
+from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Attempt, Epoch, RequestNumber, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
     ClaimRefused,

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.redis import readers
 from gateway.adapters.redis import tail as tail_module
-from gateway.core.topics import topic_partition
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
 from gateway.ports import Ownership, PositionLost, StreamPosition, TailBatch
 from tests.integration.redis.support import (

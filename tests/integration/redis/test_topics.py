@@ -10,7 +10,7 @@ import pytest
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.topics import RECEIPT_LIFE_MS, STORED_RECEIPT_LIFE_MS
-from gateway.core.topics import topic_partition
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import EventId, RequestNumber, TopicPath, Version
 from gateway.ports import GridRefused, GridUnavailable, Published, TopicValue
 from tests.integration.redis.support import (

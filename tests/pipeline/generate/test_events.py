@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 
 import pyarrow as pa
 
-from gateway.core.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
 from gateway.core.journal import (
     ENVELOPE,
     EVENT_TYPES,
@@ -18,6 +17,7 @@ from gateway.core.journal import (
 )
 from gateway.core.journal import write_records as write
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
 from pipeline.generate import records
 
 from .conftest import SCALE

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.core.topics import parse_topic
+from gateway.core.topics.topics import parse_topic
 from pipeline.publish.topics import SLOWEST, plain, topic, topics_of
 
 HOUR, LATER = datetime(2026, 1, 2, 12, tzinfo=UTC), datetime(2026, 1, 2, 13, tzinfo=UTC)

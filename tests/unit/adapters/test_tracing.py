@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gateway.adapters.tracing import OpenTelemetryTracer, TracingUnavailable, exporting_tracer
 from gateway.adapters.tracing.open_telemetry import LONGEST_NOTE
-from gateway.app.tracing import NO_TRACER
+from gateway.app.runtime.tracing import NO_TRACER
 from gateway.ports import Operation
 
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from gateway.adapters.memory import MemoryMetrics
-from gateway.app import admission
-from gateway.app.admission import ACCEPTED_PER_ADMISSION, LONG, OPENING, SHORT, Doorkeeper, Turn
-from gateway.app.clock import Clock
-from gateway.app.policy import StormPolicy
+from gateway.app.admission import connection_limiter as admission
+from gateway.app.admission.connection_limiter import ACCEPTED_PER_ADMISSION, LONG, OPENING, SHORT, Doorkeeper, Turn
+from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.policy import StormPolicy
 from gateway.ports import TurnedAway
 from tests.support.clock import VirtualClock
 

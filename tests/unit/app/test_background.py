@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog
-from gateway.app import background as background_module
-from gateway.app.background import Background
-from gateway.app.gathering import Gathering
+from gateway.app.runtime import background as background_module
+from gateway.app.runtime.background import Background
+from gateway.app.runtime.batched import Gathering
 from tests.support.times import time_limit
 
 

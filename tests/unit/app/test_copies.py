@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.app.clock import Clock
 from gateway.app.context import Context
-from gateway.app.copies import BATCH, FIRST_LOOK, Copies
-from gateway.app.persistence import Persistence
-from gateway.app.session import Session
-from gateway.core.codes import ErrorCode
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.stale_sessions import BATCH, FIRST_LOOK, Copies
+from gateway.app.runtime.clock import Clock
+from gateway.app.session.session import Session
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
 from tests.support.clock import VirtualClock
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.app.ends import AGE, MOST, RecentEnds
-from gateway.core.codes import ErrorCode
+from gateway.app.registry.recent_ends import AGE, MOST, RecentEnds
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ownership, SessionRecord
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))

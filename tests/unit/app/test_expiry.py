@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import orjson
 
-from gateway.app.clock import Clock
 from gateway.app.context import Context
-from gateway.app.expiry import LONGEST_STEP, Expiry
-from gateway.app.session import Session
+from gateway.app.registry.credential_expiry import LONGEST_STEP, Expiry
+from gateway.app.runtime.clock import Clock
+from gateway.app.session.session import Session
 from tests.support.clock import VirtualClock
 
 NOTICE = 60.0

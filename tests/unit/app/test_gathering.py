@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from gateway.adapters.memory import MemoryEventLog
-from gateway.app.background import Background
-from gateway.app.gathering import Gathering
+from gateway.app.runtime.background import Background
+from gateway.app.runtime.batched import Gathering
 from tests.support.clock import eventually
 
 

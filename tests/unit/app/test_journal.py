@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
-from gateway.app.clock import Clock
 from gateway.app.journal import Journal, JournalOptions, writer
 from gateway.app.journal.buffer import BATCH_BYTES, BATCH_EVENTS, Buffer
 from gateway.app.journal.principals import hashed_with
 from gateway.app.journal.traffic import ROOTS_TOLD, THE_REST, Traffic
+from gateway.app.runtime.clock import Clock
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import ErrorCode
 from gateway.core.journal import JOURNAL_PARTITIONS, Record, read_records
 from gateway.core.types import (
     Epoch,
@@ -33,6 +32,7 @@ from gateway.core.types import (
     TopicPath,
     Version,
 )
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Appended,
     GridChange,

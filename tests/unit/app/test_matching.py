@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.app import matching
-from gateway.app.matching import LANE_BYTES, LANE_SECONDS, LANE_VALUES, MATCHING_SECONDS, Lane, Lanes
-from gateway.app.replicas import Change, Replicas
-from gateway.core.selection_index import SelectionIndex
-from gateway.core.selections import Selections
+from gateway.app.delivery import matching
+from gateway.app.delivery.matching import LANE_BYTES, LANE_SECONDS, LANE_VALUES, MATCHING_SECONDS, Lane, Lanes
+from gateway.app.delivery.replicas import Change, Replicas
+from gateway.core.topics.selection_index import SelectionIndex
+from gateway.core.topics.selections import Selections
 from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.ports import StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 from tests.support.clock import eventually

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from gateway.adapters.memory import MadeUpMemory, MemoryEventLog, MemoryMetrics
-from gateway.app.clock import Clock
-from gateway.app.limits import Limits
-from gateway.app.memory import ENOUGH_AT, HOLD, PACE, SHED_AT, Memory
+from gateway.app.admission.limits import Limits
+from gateway.app.admission.memory import ENOUGH_AT, HOLD, PACE, SHED_AT, Memory
+from gateway.app.runtime.clock import Clock
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.clock import VirtualClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.app.limits import Meter
-from gateway.core import codec
-from gateway.core.rates import TokenBucket
+from gateway.app.session.meter import Meter
+from gateway.core.pacing.rates import TokenBucket
+from gateway.core.wire import codec
 
 RATE = 10.0
 """Packets, or bytes, a second; as many may come at once."""

@@ -12,17 +12,17 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.app.clock import Clock
 from gateway.app.context import Context
-from gateway.app.persistence import RESTORE_BATCH, Persistence
-from gateway.app.session import Saved, Session
-from gateway.core.codes import ErrorCode
-from gateway.core.frozen import SessionPolicy
-from gateway.core.selections import Selections
-from gateway.core.selectors import parse_selector
-from gateway.core.session import SessionMachine
-from gateway.core.transitions import Role
+from gateway.app.registry.persistence import RESTORE_BATCH, Persistence
+from gateway.app.runtime.clock import Clock
+from gateway.app.session.session import Saved, Session
+from gateway.core.stream.frozen import SessionPolicy
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.transitions import Role
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     GridState,
     GridUnavailable,

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any, cast
 
-from gateway.app.snapshot_turns import SNAPSHOT_SECONDS, SNAPSHOTS_SECONDS, SnapshotTurns
+from gateway.app.delivery.snapshot_turns import SNAPSHOT_SECONDS, SNAPSHOTS_SECONDS, SnapshotTurns
 
 TOPIC_SECONDS = SNAPSHOT_SECONDS / 10
 

@@ -8,19 +8,19 @@ import math
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app.clock import Clock
-from gateway.app.limits import Limits
-from gateway.app.policy import StormPolicy
-from gateway.app.refusals import HandshakeRefused
-from gateway.app.storms import Comebacks, Turnstile
-from gateway.app.storms import turnstile as turnstile_module
-from gateway.app.storms.comebacks import NEARLY
+from gateway.app.admission import handshake_limiter as turnstile_module
+from gateway.app.admission.handshake_limiter import Turnstile
+from gateway.app.admission.limits import Limits
+from gateway.app.admission.reconnect_advice import NEARLY, Comebacks
+from gateway.app.admission.refusals import HandshakeRefused
+from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.policy import StormPolicy
 from gateway.bootstrap.policy import policy_of
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.codes import ErrorCode
-from gateway.core.comeback import OUTGROWN
-from gateway.core.rates import CLOCK_ROUNDING
+from gateway.core.pacing.rates import CLOCK_ROUNDING
+from gateway.core.pacing.reconnect_spread import OUTGROWN
+from gateway.core.wire.codes import ErrorCode
 from gateway.settings import Settings
 from tests.support.clock import VirtualClock, eventually
 

@@ -8,12 +8,12 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import cast
 
-from gateway.app.request_lane import RequestLane, Work, Workforce
-from gateway.app.session import Session
-from gateway.app.turns import Turns
-from gateway.core.packets import Publish
+from gateway.app.requests.turns import Turns
+from gateway.app.session.request_lane import RequestLane, Work, Workforce
+from gateway.app.session.session import Session
+from gateway.core.pacing.workload import REQUEST_BYTES, Workload
 from gateway.core.types import RequestNumber
-from gateway.core.workload import REQUEST_BYTES, Workload
+from gateway.core.wire.packets import Publish
 from tests.support.clock import eventually
 from tests.support.times import time_limit
 

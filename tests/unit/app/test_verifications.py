@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app.verifications import PATIENCE, WAITING_PER_PLACE, Pool
+from gateway.app.security.verifications import PATIENCE, WAITING_PER_PLACE, Pool
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.failures import FORGIVEN
+from gateway.core.pacing.failures import FORGIVEN
 from gateway.ports import Credentials, CredentialsRefused, VerificationRefused
 from tests.support.clock import VirtualClock, eventually
 from tests.support.verifications import verifications

@@ -10,9 +10,9 @@ from typing import Self
 import pytest
 
 from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, Update
-from gateway.core.codes import FailoverReason, Numbering, Outcome
-from gateway.core.errors import GatewayError
 from gateway.core.types import JsonValue
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.errors import GatewayError
 from tests.unit.cli.conftest import Run
 
 UPDATES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway import __version__
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.settings import SETTINGS, Settings
 from tests.unit.cli.conftest import Run
 

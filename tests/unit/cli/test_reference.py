@@ -9,7 +9,7 @@ from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.catalogue.metrics import METRICS
 from gateway.cli.pages import table
 from gateway.cli.reference import PAGES, WATCH, write_pages
-from gateway.core.codes import CLOSE_CODES, ERRORS
+from gateway.core.wire.codes import CLOSE_CODES, ERRORS
 from gateway.settings import SETTINGS
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"

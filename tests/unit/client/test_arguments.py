@@ -16,7 +16,7 @@ from gateway.client import (
 )
 from gateway.client.errors import refusal
 from gateway.client.options import Options
-from gateway.core.codes import ERRORS, ErrorCode
+from gateway.core.wire.codes import ERRORS, ErrorCode
 
 
 @pytest.mark.parametrize("name", ["window", "connect_timeout", "request_timeout"])

@@ -11,12 +11,12 @@ from gateway.client.connection import Connection
 from gateway.client.handshake import shake_hands
 from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
-from gateway.core.codes import PING_TIMEOUT, ErrorCode
-from gateway.core.frozen import SessionPolicy
-from gateway.core.packets import Bye, Hello
-from gateway.core.runs import Outgoing
-from gateway.core.session import Received, SessionMachine
-from gateway.core.transitions import Role
+from gateway.core.stream.frozen import SessionPolicy
+from gateway.core.stream.machine import Received, SessionMachine
+from gateway.core.stream.runs import Outgoing
+from gateway.core.stream.transitions import Role
+from gateway.core.wire.codes import PING_TIMEOUT, ErrorCode
+from gateway.core.wire.packets import Bye, Hello
 
 POLICY = SessionPolicy(
     resend_packets=100,

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.client.errors import SessionRefused
 from gateway.client.history import KEPT, History
-from gateway.core.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode
 
 
 async def test_every_listener_sees_everything_whenever_it_begins() -> None:

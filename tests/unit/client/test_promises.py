@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from gateway.client.promises import Promises, changed, users
 from gateway.client.requests import UNNUMBERED, ClientAsk
-from gateway.core.errors import InvalidSelector
-from gateway.core.packets import Publish, SetProperties, Subscribe, Unsubscribe
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import parse_selector
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.wire.errors import InvalidSelector
+from gateway.core.wire.packets import Publish, SetProperties, Subscribe, Unsubscribe
 
 
 def select(selector: str) -> Subscribe:

@@ -22,9 +22,9 @@ from gateway.client.reconnect import (
     describe_url,
     with_hint,
 )
-from gateway.core.backoff import DEFAULT_BACKOFF, LEAST_BOUND
-from gateway.core.codes import ErrorCode, Reconnect
-from gateway.core.packets import Backoff
+from gateway.core.pacing.backoff import DEFAULT_BACKOFF, LEAST_BOUND
+from gateway.core.wire.codes import ErrorCode, Reconnect
+from gateway.core.wire.packets import Backoff
 
 A, B = "ws://a/v1/connect", "ws://b/v1/connect"
 LOST = Ending(message="the connection was lost")

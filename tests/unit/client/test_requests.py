@@ -8,9 +8,9 @@ import pytest
 
 from gateway.client.errors import Forbidden, SessionClosed
 from gateway.client.requests import RETRY_INITIAL, RETRY_MAXIMUM, UNNUMBERED, ClientAsk, PendingRequest, RequestTable
-from gateway.core.codes import ErrorCode
-from gateway.core.packets import Publish, Reply
 from gateway.core.types import RequestNumber
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.packets import Publish, Reply
 
 
 def ask(value: int) -> Publish:

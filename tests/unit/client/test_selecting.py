@@ -15,10 +15,10 @@ from gateway.client.errors import StreamOverflow
 from gateway.client.selecting import Streams
 from gateway.client.streams import UpdateStream
 from gateway.client.types import Update
-from gateway.core.packets import Unsubscribe
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import covers, matches, parse_selector
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import covers, matches, parse_selector
 from gateway.core.types import TopicPath
+from gateway.core.wire.packets import Unsubscribe
 
 
 def update(topic: str, version: int, *, snapshot: bool = False) -> Update:

@@ -12,7 +12,7 @@ from gateway.client.errors import SessionExpired, StreamOverflow
 from gateway.client.queues import ConflatingQueue, VersionFilter
 from gateway.client.streams import Feed, UpdateStream
 from gateway.client.types import Update
-from gateway.core.selectors import parse_selector
+from gateway.core.topics.selectors import parse_selector
 
 
 def update(topic: str, version: int, *, snapshot: bool = False, folded: int = 0) -> Update:

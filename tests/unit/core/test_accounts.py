@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.accounts import HANDSHAKE_BURST, LOOKED_AT, AccountLimits, Accounts
+from gateway.core.pacing.accounts import HANDSHAKE_BURST, LOOKED_AT, AccountLimits, Accounts
 
 LIMITS = AccountLimits(connections=3, handshakes=1.0)
 BURST = int(HANDSHAKE_BURST)

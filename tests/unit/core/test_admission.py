@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.admission import PACE_BURST, AdmissionQueue
+from gateway.core.pacing.admission import PACE_BURST, AdmissionQueue
 
 RATE = 100.0
 PATIENCE = 1.0

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.backoff import DEFAULT_BACKOFF, LEAST_BOUND, ReconnectBackoff
-from gateway.core.codes import Reconnect
-from gateway.core.errors import LocalProtocolError
-from gateway.core.packets import Backoff
+from gateway.core.pacing.backoff import DEFAULT_BACKOFF, LEAST_BOUND, ReconnectBackoff
+from gateway.core.wire.codes import Reconnect
+from gateway.core.wire.errors import LocalProtocolError
+from gateway.core.wire.packets import Backoff
 
 ADVICE = Backoff(initial=1.0, maximum=10.0, stable_after=5.0)
 ALMOST_ONE = 0.999_999

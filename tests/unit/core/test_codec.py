@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.codec import (
+from gateway.core.types import Attempt, EventId, PacketId, RequestNumber, Version
+from gateway.core.wire.codec import (
     MAX_NUMBER,
     apart,
     decode_from_client,
@@ -22,10 +23,10 @@ from gateway.core.codec import (
     json_text,
     number,
 )
-from gateway.core.codec.fields import MAX_MEASURE
-from gateway.core.codes import PROTOCOL_ERROR, ErrorCode
-from gateway.core.errors import RemoteProtocolError, RequestRefused
-from gateway.core.packets import (
+from gateway.core.wire.codec.fields import MAX_MEASURE
+from gateway.core.wire.codes import PROTOCOL_ERROR, ErrorCode
+from gateway.core.wire.errors import RemoteProtocolError, RequestRefused
+from gateway.core.wire.packets import (
     Ack,
     Backoff,
     Bye,
@@ -50,7 +51,6 @@ from gateway.core.packets import (
     Update,
     Welcome,
 )
-from gateway.core.types import Attempt, EventId, PacketId, RequestNumber, Version
 
 WELCOME: dict[str, Any] = {
     "type": "welcome",

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from gateway.core.codec import MAX_NESTING, decode_from_client, json_text, request_of
-from gateway.core.errors import RequestRefused
-from gateway.core.packets import Publish, SessionPacket
+from gateway.core.wire.codec import MAX_NESTING, decode_from_client, json_text, request_of
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import Publish, SessionPacket
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core import codes
-from gateway.core.codes import (
+from gateway.core.wire import codes
+from gateway.core.wire.codes import (
     AT_ONCE_RANGE,
     CLOSE_CODES,
     ERRORS,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.backoff import ReconnectBackoff
-from gateway.core.comeback import OUTGROWN, advise, capacity, is_outgrown
-from gateway.core.packets import Backoff
+from gateway.core.pacing.backoff import ReconnectBackoff
+from gateway.core.pacing.reconnect_spread import OUTGROWN, advise, capacity, is_outgrown
+from gateway.core.wire.packets import Backoff
 
 BASE = Backoff(initial=0.25, maximum=10.0, stable_after=10.0)
 

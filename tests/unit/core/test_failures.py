@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.core.failures import FORGIVEN, FORGIVEN_PER_SECOND, MOST_REMEMBERED, Failures
+from gateway.core.pacing.failures import FORGIVEN, FORGIVEN_PER_SECOND, MOST_REMEMBERED, Failures
 
 
 def test_some_failures_are_mistakes_and_one_more_is_not() -> None:

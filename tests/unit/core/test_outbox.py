@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.core import codec
-from gateway.core.outbox import Outbox
-from gateway.core.runs import FoldedRun, Outgoing, Run, packets_of
+from gateway.core.stream.outbox import Outbox
+from gateway.core.stream.runs import FoldedRun, Outgoing, Run, packets_of
 from gateway.core.types import EventId, Version
+from gateway.core.wire import codec
 
 PLENTY = 1 << 20
 

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from gateway.core import packets
-from gateway.core.codes import Numbering, Outcome
-from gateway.core.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
 from gateway.core.types import Attempt, Incarnation, NodeId, NodeRef, PacketId, SessionId
+from gateway.core.wire import packets
+from gateway.core.wire.codes import Numbering, Outcome
+from gateway.core.wire.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
 
 SECRET = "s3cr3t"
 

@@ -7,9 +7,7 @@ from weakref import ref
 
 import pytest
 
-from gateway.core import selectors
-from gateway.core.errors import InvalidSelector
-from gateway.core.permissions import (
+from gateway.core.policy.permissions import (
     ADMIN_ACTIONS,
     OPEN,
     REMEMBERED_BYTES,
@@ -19,11 +17,13 @@ from gateway.core.permissions import (
     Role,
     parse_template,
 )
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selector_sets import is_covered
-from gateway.core.selectors import parse_selector
+from gateway.core.topics import selectors
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selector_sets import is_covered
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.work import Work
 from gateway.core.types import TopicPath
-from gateway.core.work import Work
+from gateway.core.wire.errors import InvalidSelector
 
 
 def role(*, select: tuple[str, ...] = (), publish: tuple[str, ...] = (), **others: frozenset[str]) -> Role:

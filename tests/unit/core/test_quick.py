@@ -1,4 +1,4 @@
-"""The short ways mean what the general one means (``gateway.core.quick``)."""
+"""The short ways mean what the general one means (``gateway.core.wire.fast_path``)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core import quick
-from gateway.core.codec import decode_from_client, encode_link, encode_reply
-from gateway.core.errors import RemoteProtocolError
-from gateway.core.packets import Ack, Reply
 from gateway.core.types import EventId, PacketId, RequestNumber, Version
+from gateway.core.wire import fast_path as quick
+from gateway.core.wire.codec import decode_from_client, encode_link, encode_reply
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import Ack, Reply
 
 NUMBERS = st.integers(min_value=0, max_value=10**15 - 1)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.rates import CLOCK_ROUNDING, TokenBucket
+from gateway.core.pacing.rates import CLOCK_ROUNDING, TokenBucket
 
 
 def test_a_burst_is_granted_and_then_the_rate() -> None:

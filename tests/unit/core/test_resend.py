@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.errors import LocalProtocolError, RemoteProtocolError
-from gateway.core.resend import ResendBuffer
-from gateway.core.runs import Outgoing, Run, packets_of
+from gateway.core.stream.resend import ResendBuffer
+from gateway.core.stream.runs import Outgoing, Run, packets_of
 from gateway.core.types import PacketId
+from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
 
 
 def packet(text: str) -> Outgoing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.revocations import Revocation, RevocationKind, RevocationTable, name_of
+from gateway.core.policy.revocations import Revocation, RevocationKind, RevocationTable, name_of
 
 NOW = 1000.0
 SESSION, PRINCIPAL, CREDENTIAL = RevocationKind.SESSION, RevocationKind.PRINCIPAL, RevocationKind.CREDENTIAL

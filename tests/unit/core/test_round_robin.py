@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.round_robin import MOST_OWED, RoundRobin
+from gateway.core.pacing.round_robin import MOST_OWED, RoundRobin
 
 QUANTUM = 10.0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core import codec
-from gateway.core.messages import Copies, compose
-from gateway.core.packets import Notice, Ping, SessionPacket
-from gateway.core.runs import Outgoing, Run, packets_of
+from gateway.core.stream.messages import Copies, compose
+from gateway.core.stream.runs import Outgoing, Run, packets_of
 from gateway.core.types import PacketId
+from gateway.core.wire import codec
+from gateway.core.wire.packets import Notice, Ping, SessionPacket
 
 
 def notice(text: str) -> Outgoing:

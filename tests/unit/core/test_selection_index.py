@@ -5,11 +5,11 @@ import weakref
 
 import pytest
 
-from gateway.core import selection_index
-from gateway.core.selection_index import UNCHANGED, InterestChange, SelectionIndex
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import ALL_PARTITIONS
-from gateway.core.topics import parse_topic, topic_partition
+from gateway.core.topics import selection_index
+from gateway.core.topics.selection_index import UNCHANGED, InterestChange, SelectionIndex
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import ALL_PARTITIONS
+from gateway.core.topics.topics import parse_topic, topic_partition
 
 PRICES, ORDERS = (topic_partition(parse_topic(each), 1) for each in ("prices", "orders"))
 

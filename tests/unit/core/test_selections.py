@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.entry_index import FEW_WILDCARDS, Entry
-from gateway.core.errors import InvalidSelector
-from gateway.core.selections import NOTHING, Selections
-from gateway.core.selectors import ALL_PARTITIONS, parse_selector
-from gateway.core.topics import parse_topic, topic_partition
+from gateway.core.topics.entry_index import FEW_WILDCARDS, Entry
+from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import ALL_PARTITIONS, parse_selector
+from gateway.core.topics.topics import parse_topic, topic_partition
+from gateway.core.wire.errors import InvalidSelector
 
 
 def after(*changes: str) -> Selections:

@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from benchmarks.micro.worst_selectors import DEEP, worst_list
-from gateway.core import joint_automaton, selector_map
-from gateway.core.selector_map import SelectorMap
-from gateway.core.selectors import Selector, parse_selector
-from gateway.core.topics import parse_topic
-from gateway.core.work import Work
+from gateway.core.topics import joint_automaton, selector_map
+from gateway.core.topics.selector_map import SelectorMap
+from gateway.core.topics.selectors import Selector, parse_selector
+from gateway.core.topics.topics import parse_topic
+from gateway.core.topics.work import Work
 
 
 def filled(*texts: str) -> SelectorMap[str]:

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.codes import ErrorCode
-from gateway.core.errors import InvalidSelector
-from gateway.core.selectors import (
+from gateway.core.topics.selectors import (
     ALL_PARTITIONS,
     MAX_ANY,
     covers,
@@ -14,7 +12,9 @@ from gateway.core.selectors import (
     parse_selector,
     partitions,
 )
-from gateway.core.topics import MAX_PATH_BYTES, MAX_SEGMENTS, parse_topic, topic_partition
+from gateway.core.topics.topics import MAX_PATH_BYTES, MAX_SEGMENTS, parse_topic, topic_partition
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import InvalidSelector
 
 
 @pytest.mark.parametrize(

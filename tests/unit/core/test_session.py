@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core import codec
-from gateway.core.codes import OUT_OF_ORDER, PROTOCOL_ERROR, ErrorCode
-from gateway.core.errors import LocalProtocolError
-from gateway.core.packets import Ack, Bye, Error, GoAway, Hello, Packet, Ping, Pong
-from gateway.core.runs import Run
-from gateway.core.session import Received, SessionMachine
-from gateway.core.transitions import Role, State
+from gateway.core.stream.machine import Received, SessionMachine
+from gateway.core.stream.runs import Run
+from gateway.core.stream.transitions import Role, State
 from gateway.core.types import PacketId
+from gateway.core.wire import codec
+from gateway.core.wire.codes import OUT_OF_ORDER, PROTOCOL_ERROR, ErrorCode
+from gateway.core.wire.errors import LocalProtocolError
+from gateway.core.wire.packets import Ack, Bye, Error, GoAway, Hello, Packet, Ping, Pong
 from tests.support.machines import (
     NOW,
     PLENTY,

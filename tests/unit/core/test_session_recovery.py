@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core import codec
-from gateway.core.errors import LocalProtocolError, RemoteProtocolError
-from gateway.core.packets import Ack, Bye, Notice, Ping, SessionBody
-from gateway.core.runs import Outgoing, Run
-from gateway.core.sender import Sender
-from gateway.core.session import SessionMachine
-from gateway.core.transitions import Role, State
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.stream.sender import Sender
+from gateway.core.stream.transitions import Role, State
 from gateway.core.types import PacketId, TokenGeneration
+from gateway.core.wire import codec
+from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
+from gateway.core.wire.packets import Ack, Bye, Notice, Ping, SessionBody
 from tests.support.machines import (
     NOW,
     PLENTY,

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.core.timers import MIN_HEAP_SLACK, Deadlines
+from gateway.core.pacing.timers import MIN_HEAP_SLACK, Deadlines
 
 
 def test_without_deadlines_there_is_nothing_to_wait_for() -> None:

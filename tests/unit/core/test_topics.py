@@ -4,9 +4,7 @@ from zlib import crc32
 
 import pytest
 
-from gateway.core.codes import ErrorCode
-from gateway.core.errors import InvalidTopic
-from gateway.core.topics import (
+from gateway.core.topics.topics import (
     MAX_PATH_BYTES,
     MAX_SEGMENTS,
     SESSION_PARTITIONS,
@@ -18,6 +16,8 @@ from gateway.core.topics import (
     topic_partition,
 )
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import InvalidTopic
 
 
 @pytest.mark.parametrize(

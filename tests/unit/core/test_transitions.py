@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from gateway.core.errors import LocalProtocolError
-from gateway.core.transitions import TRANSITIONS, Input, State, step
+from gateway.core.stream.transitions import TRANSITIONS, Input, State, step
+from gateway.core.wire.errors import LocalProtocolError
 
 F, A, D, R, G, C = (
     State.FRESH,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.failures import FORGIVEN
-from gateway.core.verification_queue import FailureRanks, VerificationQueue
+from gateway.core.pacing.failures import FORGIVEN
+from gateway.core.pacing.verification_queue import FailureRanks, VerificationQueue
 
 PATIENCE = 2.0
 MOST = 64

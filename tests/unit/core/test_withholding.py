@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core import codec
-from gateway.core.outbox import Outbox
-from gateway.core.packets import NoticeCode
-from gateway.core.resend import ResendBuffer
-from gateway.core.runs import Outgoing, Run
-from gateway.core.sender import WITHHELD
-from gateway.core.session import SessionMachine
-from gateway.core.transitions import Role, State
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.outbox import Outbox
+from gateway.core.stream.resend import ResendBuffer
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.stream.sender import WITHHELD
+from gateway.core.stream.transitions import Role, State
 from gateway.core.types import PacketId
+from gateway.core.wire import codec
+from gateway.core.wire.packets import NoticeCode
 from tests.support.machines import POLICY
 
 PLENTY = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.packets import Authenticate, Bye, ClientRequest, Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.pacing.workload import REQUEST_BYTES, Workload, weight
 from gateway.core.types import RequestNumber
-from gateway.core.workload import REQUEST_BYTES, Workload, weight
+from gateway.core.wire.packets import Authenticate, Bye, ClientRequest, Publish, SetProperties, Subscribe, Unsubscribe
 
 ONE = RequestNumber(1)
 

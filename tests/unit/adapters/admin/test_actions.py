@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.adapters.admin.actions import ROLES, Action, allows, built_in
-from gateway.core.permissions import ADMIN_ACTIONS
+from gateway.core.policy.permissions import ADMIN_ACTIONS
 
 
 def test_policies_grant_just_the_actions_that_there_are() -> None:

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from gateway.adapters.authentication import CallbackAuthenticator
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app.clock import Clock
-from gateway.app.verifications import Verifications
+from gateway.app.runtime.clock import Clock
+from gateway.app.security.verifications import Verifications
 from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused, Identity, VerificationRefused
 from tests.support.clock import VirtualClock, eventually
 from tests.support.issuers import NOW, HttpStandIn

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.policy import PolicyFileError, policy_file, read_policy
-from gateway.core.selectors import parse_selector
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 
 GOOD = """\

@@ -20,7 +20,7 @@ from gateway.adapters.redis.batcher import Batcher, ScriptFailed, abandon
 from gateway.adapters.redis.dialer import pack
 from gateway.adapters.redis.lease import Leases
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
-from gateway.core.errors import GatewayError
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import GridUnavailable
 from tests.support.clock import VirtualClock, eventually
 from tests.support.times import scaled, time_limit

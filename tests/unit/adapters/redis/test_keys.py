@@ -6,7 +6,7 @@ import pytest
 
 from gateway.adapters.redis import keys as module
 from gateway.adapters.redis.keys import Keys, short_hash
-from gateway.core.topics import session_partition
+from gateway.core.topics.topics import session_partition
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
 
 KEYS = Keys("app")

@@ -17,8 +17,8 @@ from gateway.adapters.tokens import (
     key_id,
     read_unverified,
 )
-from gateway.core.codes import ErrorCode
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import TokenClaims, TokenRefused
 
 OLD, CURRENT, NEXT = b"old-old-old-old-old", b"current-current-current", b"next-next-next-next"

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.core.filters import MAX_CHARACTERS, MAX_DEPTH, Any, InvalidFilter, Is, Not, parse
+from gateway.core.policy.filters import MAX_CHARACTERS, MAX_DEPTH, Any, InvalidFilter, Is, Not, parse
 
 ALICE = {"$principal": "alice", "$node": "n1", "$connected": "true", "team": "fx", "desk": "it's", "odd name": "x"}
 

@@ -1,0 +1,1 @@
+"""Who may come in, how fast, and what everybody may use."""

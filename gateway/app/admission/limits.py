@@ -1,0 +1,392 @@
+"""Keeps the accounts of a node, and refuses what is above a limit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.app.admission.addresses import Addresses, AddressVisit
+from gateway.app.admission.refusals import COME_AGAIN, HandshakeRefused
+from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.policy import NodePolicy
+from gateway.app.session.meter import Meter
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.pacing.accounts import Account, Accounts
+from gateway.core.pacing.rates import TokenBucket
+from gateway.core.topics.selections import Selections
+from gateway.core.wire.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
+from gateway.core.wire.errors import RequestRefused
+from gateway.ports import NO_NEW_TOPICS, EventLog, Metrics, TurnedAway
+
+MOST_ACCOUNTS: Final = 32_768
+"""Addresses, and principals, that are remembered besides those with an open connection: at most some 20 MB each."""
+
+TELL_AGAIN: Final = 10.0
+"""Seconds between two notices about reading that pauses, for one connection: they take room in its resend buffer."""
+
+LOG_AGAIN: Final = 1.0
+"""Seconds between two log lines about the same limit: an attacker must not fill the disk. The metric counts all."""
+
+BUSY_RETRY: Final = 5.0
+"""Seconds after which somebody comes back to a node, or from an address, that has as many connections as it may: they
+last, so that looking more often is no use."""
+
+
+CROWDED: Final = 2
+"""Half of what sessions without a client may be, or take: from there on new sessions get no longer window than the
+default. Whoever fills the node with sessions that it leaves has to open them ever anew, which rates bound."""
+
+
+class Limits:
+    """Keeps the accounts of a node.
+
+    Args:
+        policy: with the limits.
+        clock: time.
+        metrics: where what was exceeded is counted.
+        log: where it is told.
+
+    Attributes:
+        node: the account of the node itself.
+        topics: whether new topics of a principal are limited.
+        memory_short: whether the process runs out of memory, so that nobody new is taken on.
+    """
+
+    def __init__(self, policy: NodePolicy, *, clock: Clock, metrics: Metrics, log: EventLog) -> None:
+        usage = policy.usage
+        self._policy = policy
+        self._clock = clock
+        self._metrics = metrics
+        self._log = log
+        self._told: dict[str, float] = {}
+        self._addresses = Addresses(usage.address, usage.exempt, MOST_ACCOUNTS) if usage.address.any else None
+        self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None
+        self.node = Account(usage.node)
+        self.memory_short = False
+        self.topics = usage.principal.topics > 0
+        self._counts_selections = bool(usage.principal.selections or usage.node.selections)
+        metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._addresses or ()), label="address")
+        metrics.watch(catalogue.LIMITED_ACCOUNTS, lambda: len(self._principals or ()), label="principal")
+
+    # --- Connections --------------------------------------------------------------------------------------------------
+
+    def arrive(self, address: str) -> AddressVisit:
+        """Count a connection; see ``Admission.arrive``.
+
+        Raises:
+            TurnedAway: the address, or the node, has too many.
+        """
+        account = self._account_of(address)
+        if account is not None:
+            self._check_address(account, address)
+        if self.memory_short:
+            raise self.turned_away("memory_limit", "this node is short of memory", BUSY_RETRY, elsewhere=True)
+        node = self.node
+        most = node.limits.connections
+        if most and node.connections >= most:
+            raise self.turned_away(
+                "limit_connections", f"this node has {most} connections, as many as it may", BUSY_RETRY, elsewhere=True
+            )
+        counted = (node,) if account is None else (node, account)
+        for each in counted:
+            each.connections += 1
+        return AddressVisit(counted)
+
+    def _check_address(self, account: Account, address: str) -> None:
+        limits = account.limits
+        if limits.connections and account.connections >= limits.connections:
+            raise self.turned_away(
+                "limit_address_connections",
+                f"there are {limits.connections} connections from your address, as many as one may have",
+                BUSY_RETRY,
+                address=address,
+            )
+        wait = 0.0 if account.handshakes is None else account.handshakes.take(self._clock.monotonic())
+        if wait > 0:
+            raise self.turned_away(
+                "rate_address_handshakes",
+                f"one address may make {limits.handshakes:g} handshakes a second, and yours has made more",
+                wait,
+                address=address,
+            )
+
+    def turned_away(
+        self, limit: str, why: str, retry_after: float, *, address: str = "", elsewhere: bool = False
+    ) -> TurnedAway:
+        """Make and count a refusal before the handshake."""
+        self.exceeded(limit, address)
+        return TurnedAway(f"{limit}: {why}", limit=limit, retry_after=retry_after, elsewhere=elsewhere)
+
+    def _account_of(self, address: str) -> Account | None:
+        return None if self._addresses is None else self._addresses.of(address, self._clock.monotonic())
+
+    # --- Principals ---------------------------------------------------------------------------------------------------
+
+    def open(self, principal: str, *, inside: bool = False) -> None:
+        """Check whether a principal may open one more session.
+
+        Args:
+            principal: whose session it would be.
+            inside: whether it comes in at the admin port, which what clients have filled must not close.
+
+        Raises:
+            HandshakeRefused: it has too many, or opens them too fast; or the node has too many without a client.
+        """
+        node = self.node
+        if not inside and self.memory_short:
+            self.exceeded("memory_limit")
+            raise HandshakeRefused(
+                ErrorCode.TRY_LATER, "memory_limit: this node is short of memory; try again", TRY_LATER, BUSY_RETRY
+            )
+        if not inside and 0 < node.limits.absent <= node.absent:
+            self.exceeded("limit_disconnected")
+            why = f"this node has {node.absent} sessions whose clients are away, as many as it may; try again"
+            raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected: {why}", TRY_LATER, BUSY_RETRY)
+        if not inside and 0 < node.limits.absent_bytes < node.absent_bytes:
+            # The grid is away, or has not been told of them yet: else what is above the bound has been given up.
+            self.exceeded("limit_disconnected_bytes")
+            why = f"sessions whose clients are away take {node.absent_bytes} bytes of this node, more than they may"
+            raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected_bytes: {why}", TRY_LATER, COME_AGAIN)
+        if self._principals is None:
+            return
+        account = self._principals.of(principal, self._clock.monotonic())
+        limits = account.limits
+        if 0 < limits.absent <= account.absent:
+            raise self._refused(
+                "limit_principal_disconnected",
+                f"{account.absent} sessions of your principal on this node have no client, as many as one may have",
+                ErrorCode.TOO_MANY_SESSIONS,
+                BUSY_RETRY,
+                principal,
+            )
+        if 0 < limits.absent_bytes < account.absent_bytes:
+            raise self._refused(
+                "limit_principal_disconnected_bytes",
+                f"sessions of your principal whose clients are away take {account.absent_bytes} bytes of this node",
+                ErrorCode.TOO_MANY_SESSIONS,
+                BUSY_RETRY,
+                principal,
+            )
+        if limits.connections and account.connections >= limits.connections:
+            raise self._refused(
+                "limit_principal_sessions",
+                f"this node holds {limits.connections} sessions of your principal, as many as one may have",
+                ErrorCode.TOO_MANY_SESSIONS,
+                BUSY_RETRY,
+                principal,
+            )
+        wait = 0.0 if account.handshakes is None else account.handshakes.take(self._clock.monotonic())
+        if wait > 0:
+            raise self._refused(
+                "rate_principal_handshakes",
+                f"one principal may open {limits.handshakes:g} sessions a second, and yours has opened more",
+                ErrorCode.RATE_LIMITED,
+                wait,
+                principal,
+            )
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many sessions wait for their clients that no new one may wait for longer than by default."""
+        node = self.node
+        return 0 < node.limits.absent <= CROWDED * node.absent or 0 < node.limits.absent_bytes <= CROWDED * (
+            node.absent_bytes + node.buffered_bytes
+        )
+
+    def _refused(self, limit: str, why: str, code: ErrorCode, retry_after: float, who: str) -> HandshakeRefused:
+        self.exceeded(limit, who)
+        return HandshakeRefused(code, f"{limit}: {why}", LIMIT_EXCEEDED, max(COME_AGAIN, retry_after))
+
+    def enter(self, session: Session) -> None:
+        """The node holds a session from now on."""
+        if self._principals is not None:
+            session.account = self._principals.of(session.principal, self._clock.monotonic())
+            session.account.connections += 1
+        self.recount(session)
+
+    def leave(self, session: Session) -> None:
+        """The node holds it no more."""
+        self._count_selections(session, -session.counted)
+        if session.account is not None:
+            session.account.connections -= 1
+            session.account = None
+
+    # --- Selections ---------------------------------------------------------------------------------------------------
+
+    def recount(self, session: Session) -> None:
+        """The selections of a session that the node holds may have changed."""
+        if self._counts_selections:
+            self._count_selections(session, len(session.selections) - session.counted)
+
+    def _count_selections(self, session: Session, change: int) -> None:
+        session.counted += change
+        self.node.selections += change
+        if session.account is not None:
+            session.account.selections += change
+
+    def check_selections(self, session: Session, selections: Selections) -> None:
+        """Check whether a session may have a list of selections in place of its own.
+
+        What a limit that was lowered meanwhile allows no more stays, and may become less.
+
+        Raises:
+            RequestRefused: it would have too many, its principal or the node, or too many bytes of them.
+        """
+        limits = self._policy.limits
+        wanted, size = len(selections), selections.text_bytes
+        if wanted > limits.selections and wanted >= len(session.selections):
+            why = f"the session would hold {wanted} selections; limits.selections is {limits.selections}"
+            raise self._too_many("limit_selections", why, session)
+        if size > limits.selection_bytes and size >= session.selections.text_bytes:
+            why = f"the session's selectors would have {size} bytes; limits.selection_bytes is {limits.selection_bytes}"
+            raise self._too_many("limit_selection_bytes", why, session)
+        more = wanted - session.counted
+        if not self._counts_selections or more <= 0:
+            return
+        account = session.account
+        if account is not None and 0 < account.limits.selections < account.selections + more:
+            raise self._too_many(
+                "limit_principal_selections",
+                f"the sessions of your principal on this node would hold {account.selections + more} selections "
+                f"together; it may have {account.limits.selections}",
+                session,
+            )
+        if 0 < self.node.limits.selections < self.node.selections + more:
+            raise self._too_many(
+                "limit_node_selections",
+                f"this node holds {self.node.selections} selections; it may hold {self.node.limits.selections}",
+                session,
+            )
+
+    def _too_many(self, limit: str, why: str, session: Session) -> RequestRefused:
+        self.exceeded(limit, session.principal)
+        return RequestRefused(
+            f"{limit}: {why}. Use wider selectors, or unsubscribe first.", code=ErrorCode.TOO_MANY_SELECTIONS
+        )
+
+    # --- Topics -------------------------------------------------------------------------------------------------------
+
+    def most_topics(self, session: Session) -> int:
+        """Tell how many topics a partition may hold for this session to create one; see ``PublishCommand``."""
+        if self.topics and not self.may_create(session):
+            return NO_NEW_TOPICS
+        return self._policy.partition_topics
+
+    def may_create(self, session: Session) -> bool:
+        """Tell whether a session's principal may create topics at the moment; to be asked only if ``topics``."""
+        bucket = None if session.account is None else session.account.topics
+        return bucket is None or bucket.charge(self._clock.monotonic(), 0) == 0
+
+    def created(self, session: Session, count: int) -> None:
+        """A session has created topics: they count as more packets than other publishes (P20).
+
+        Those that were under way together may be more than were allowed. What they count is paid off by a pause of
+        reading, when the client sends more.
+        """
+        self.charge_work(session, count * (self._policy.new_topic_packets - 1))
+        if session.account is not None and session.account.topics is not None:
+            session.account.topics.charge(self._clock.monotonic(), count)
+
+    def too_many_topics(self, session: Session) -> RequestRefused:
+        """Say and count that a topic was not created."""
+        if self.topics and not self.may_create(session):
+            assert session.account is not None  # noqa: S101 - or everything could be created
+            limit = "rate_principal_topics"
+            why = f"one principal may create {session.account.limits.topics:g} topics a second, and yours created more"
+        else:
+            limit = "limit_partition_topics"
+            why = (
+                f"the part of the grid that this topic belongs to holds {self._policy.partition_topics} topics, as "
+                "many as it may"
+            )
+        self.exceeded(limit, session.principal)
+        return RequestRefused(f"{limit}: {why}; the topic was not created", code=ErrorCode.TOO_MANY_TOPICS)
+
+    def too_many_bytes(self, session: Session) -> RequestRefused:
+        """Say and count that a value was not stored."""
+        self.exceeded("limit_partition_bytes", session.principal)
+        return RequestRefused(
+            f"limit_partition_bytes: the part of the grid that this topic belongs to may hold "
+            f"{self._policy.partition_bytes} bytes, and would hold more; the value was not stored. Smaller values are "
+            "still taken; to make room, have topics removed.",
+            code=ErrorCode.TOO_MANY_BYTES,
+        )
+
+    # --- Packets ------------------------------------------------------------------------------------------------------
+
+    def meter(self, session: Session, address: str) -> Meter | None:
+        """Make what one connection's packets are charged to; None if nothing limits them."""
+        policy = self._policy
+        packets: list[tuple[TokenBucket, str]] = []
+        sizes: list[tuple[TokenBucket, str]] = []
+        read: list[tuple[TokenBucket, str]] = []
+        if policy.packet_rate:
+            packets.append((TokenBucket(policy.packet_rate, policy.packet_burst), "rate_packets"))
+        for subject, account in (
+            ("address", self._account_of(address)),
+            ("principal", session.account),
+            ("node", self.node),
+        ):
+            if account is not None and account.packets is not None:
+                packets.append((account.packets, f"rate_{subject}_packets"))
+            if account is not None and account.publish_bytes is not None:
+                sizes.append((account.publish_bytes, f"rate_{subject}_publish_bytes"))
+        if policy.byte_rate:
+            read.append((TokenBucket(policy.byte_rate, policy.byte_burst), "rate_bytes"))
+        return Meter(packets, sizes, read) if packets or sizes or read else None
+
+    def charge_work(self, session: Session, effort: float) -> None:
+        """Charge a session's budget of packets for requests that cost more than others (P20).
+
+        Until that is paid off its next selection rests; and with the next packets that it sends, reading pauses.
+
+        Args:
+            session: whose requests they are.
+            effort: packets that could have been served in that time.
+        """
+        if session.meter is not None and effort > 0:
+            now = self._clock.monotonic()
+            session.rests_until = now + session.meter.charge_work(now, effort)
+
+    def slowed(self, session: Session, meter: Meter, pause: float) -> str | None:
+        """Count that reading pauses.
+
+        Returns:
+            What the client should be told; None if it has been told lately.
+        """
+        now = self._clock.monotonic()
+        limit = meter.exceeded(now)
+        self.exceeded(limit, session.principal)
+        if now < meter.tell_at:
+            return None
+        meter.tell_at = now + TELL_AGAIN
+        return f"{limit}: you send faster than {self._value(limit)} allows; nothing is read from you for {pause:.3g} s"
+
+    def _value(self, limit: str) -> str:
+        usage = self._policy.usage
+        scope = {"address": usage.address, "principal": usage.principal, "node": usage.node}.get(limit.split("_")[1])
+        if limit == "rate_bytes":
+            return f"{self._policy.byte_rate:g} bytes a second"
+        if scope is None:
+            return f"{self._policy.packet_rate:g} packets a second"
+        if limit.endswith("packets"):
+            return f"{scope.packets:g} packets a second"
+        return f"{scope.publish_bytes:g} published bytes a second"
+
+    def count(self, limit: str) -> None:
+        """Count a limit that was exceeded and is reported by its own means."""
+        self._metrics.add(catalogue.LIMITS_EXCEEDED, label=limit)
+
+    def exceeded(self, limit: str, who: str = "") -> None:
+        """Count a limit that was met, and tell of it in the log.
+
+        Args:
+            limit: the name of the setting.
+            who: the address or principal that met it; '' for a limit that is nobody's in particular.
+        """
+        self.count(limit)
+        now = self._clock.monotonic()
+        if now >= self._told.get(limit, now):
+            self._told[limit] = now + LOG_AGAIN
+            self._log.emit(events.LIMIT_EXCEEDED, limit=limit, who=who)

@@ -1,0 +1,1 @@
+"""A node among others: lease, takeover, recovery, drain and moves."""

@@ -1,0 +1,127 @@
+"""A planned stop: every client is moved to another node, and no session and no request is lost by it (P12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from gateway.app.cluster.session_mover import POLL, Moves
+from gateway.app.context import Context
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.core.policy.system_roles import is_of_system
+from gateway.core.wire.codes import GOING_AWAY
+from gateway.ports import Fenced, GridUnavailable, SessionGone
+
+
+class Drain:
+    """Moves the clients of a node elsewhere.
+
+    Args:
+        context: of the node.
+        sessions: whom to move.
+        persistence: starts the windows of those that are left.
+        moves: moves them.
+        arriving: how many connections may still bring a session; no others begin while the node drains.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        sessions: Sessions,
+        persistence: Persistence,
+        *,
+        moves: Moves,
+        arriving: Callable[[], int],
+    ) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._log = context.log
+        self._journal = context.journal
+        self._sessions = sessions
+        self._persistence = persistence
+        self._moves = moves
+        self._arriving = arriving
+        self._comebacks = context.comebacks
+
+    async def run(self) -> bool:
+        """Move everybody; returns when all have left or the time for it is over.
+
+        When it is cancelled, no further move begins and nobody is closed; moves that have begun are finished.
+
+        Returns:
+            True if the grid knows of every session that it is not connected here any more, so that nobody needs to
+            take over.
+        """
+        plan = self._policy.drain
+        end = self._clock.monotonic() + plan.timeout
+        self._log.emit(events.DRAIN_STARTED, sessions=self._sessions.connected())
+        self._journal.node_draining(self._sessions.connected())
+        moves: dict[Session, asyncio.Task[None]] = {}
+        # Looked at again and again, because a hello or resume that is being answered now brings a session later, and
+        # clients leave for many reasons: a look at all of them costs less than being told of each.
+        while ((connected := self._connected()) or self._arriving()) and self._clock.monotonic() < end:
+            # A session that came back over a connection accepted before has to be told again.
+            batch = [each for each in connected if each not in moves or (moves[each].done() and not each.moving)]
+            batch = batch[: plan.batch]
+            moves |= {session: self._begin(session) for session in batch}
+            await asyncio.sleep(self._until_next(batch, end) * (0.5 + self._clock.random()) if batch else POLL)
+        left = self._connected()
+        moved = len(moves.keys() - set(left))
+        for session in left:
+            link = session.link
+            if link is not None:
+                self._sessions.close_link(link, GOING_AWAY)
+                self._sessions.detach(session, link)
+        await asyncio.gather(*moves.values())
+        known = await self._start_windows()
+        self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
+        return known and not self._arriving()
+
+    def _until_next(self, batch: Sequence[Session], end: float) -> float:
+        """Tell how long to wait after *batch*: as long as the others need for it, unless the time would run out."""
+        waiting = len(self._connected()) - len(batch)
+        left = max(0.0, end - self._clock.monotonic() - self._policy.drain.jitter - self._policy.drain.settle)
+        in_time = left * len(batch) / waiting if waiting > 0 else left
+        return min(max(self._policy.drain.interval, len(batch) / self._comebacks.capacity), max(POLL, in_time))
+
+    async def let_consoles_go(self) -> bool:
+        """Close the consoles, of a node that has drained and stops now.
+
+        Until then they stay: who drains a node looks on from there, and may want to undrain it.
+
+        Returns:
+            True if the grid knows of it.
+        """
+        for session in self._sessions:
+            link = session.link
+            if link is not None:
+                self._sessions.close_link(link, GOING_AWAY)
+                self._sessions.detach(session, link)
+        return await self._start_windows()
+
+    def _connected(self) -> list[Session]:
+        """List whom to move: clients, and not consoles."""
+        return [session for session in self._sessions if session.connected and not is_of_system(session.roles)]
+
+    def _begin(self, session: Session) -> asyncio.Task[None]:
+        # The spreading is done here and not by the client, which is sent its updates until its turn has come: between
+        # them and the next node's values lies no more than an acknowledgement and a handshake.
+        spread = self._policy.drain.jitter * self._clock.random()
+        return self._moves.begin(session, reason="the node drains", after=spread)
+
+    async def _start_windows(self) -> bool:
+        """Nobody takes over from a node that leaves, so it puts its last sessions on the clock itself."""
+        known = True
+        for session in self._sessions:
+            if session.connected:
+                continue  # a console
+            try:
+                await self._persistence.disconnect(session)
+            except (Fenced, SessionGone):
+                continue
+            except GridUnavailable:
+                known = False
+        return known

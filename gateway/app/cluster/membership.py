@@ -1,0 +1,208 @@
+"""Leases: this node's own, and what survivors do when another's has lapsed (seed: Sun Message Queue, HA clusters)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.app.cluster.presence import Presence
+from gateway.app.cluster.recovery import Recovery
+from gateway.app.context import Context
+from gateway.app.operations.reports import Reports
+from gateway.app.registry.sessions import Sessions
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.topics.topics import SESSION_PARTITIONS
+from gateway.core.types import GridGeneration, NodeRef, SessionId
+from gateway.core.wire.codes import ErrorCode
+from gateway.ports import GridUnavailable, LapsedLease, LeaseLost, LeaseTable
+
+ORPHAN_BATCH: Final = 500
+"""Sessions that are put on the clock together: a few milliseconds of the grid's time."""
+
+EXPIRE_BATCH: Final = 100
+"""Sessions per step that the reaper ends."""
+
+TAKEOVER_LEASES: Final = 5
+"""Leases after which a takeover that was not finished may be won by another survivor."""
+
+
+@dataclass(slots=True)
+class _Takeover:
+    """How far a takeover has come: should the grid go away in the middle, it goes on from there.
+
+    Attributes:
+        generation: of the grid in which it began; another one may know nothing of what was done.
+        partition: the first session partition that is not done.
+        left: sessions of it that are not known to be on the clock.
+        sessions: how many are.
+        told: whether it has been told that all are.
+    """
+
+    generation: GridGeneration
+    partition: int = 0
+    left: list[SessionId] = field(default_factory=list)
+    sessions: int = 0
+    told: bool = False
+
+
+class Membership:
+    """Keeps this node's lease, takes over from nodes that have died, and reaps sessions whose window is over.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        recovery: verifies them after the lease was lost.
+        presence: reports the node with each renewal.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, recovery: Recovery, presence: Presence) -> None:
+        self._me = context.me
+        self._grid = context.grid
+        self._policy = context.policy
+        self._clock = context.clock
+        self._background = context.background
+        self._metrics = context.metrics
+        self._comebacks = context.comebacks
+        self._log = context.log
+        self._journal = context.journal
+        self._sessions = sessions
+        self._recovery = recovery
+        self._presence = presence
+        self._table = LeaseTable((), ())
+        self._takeovers: dict[NodeRef, _Takeover] = {}
+        self._searched = GridGeneration(0)
+        self._watchers = sessions.delivery.watchers
+        self._reports: Reports | None = None
+
+    @property
+    def alive(self) -> tuple[NodeRef, ...]:
+        """The nodes that held their lease when this one last looked."""
+        return self._table.alive
+
+    def report_by(self, reports: Reports) -> None:
+        """Tell whoever watches of the nodes that are gone."""
+        self._reports = reports
+
+    async def join(self) -> None:
+        """Take the first lease.
+
+        Raises:
+            GridUnavailable: the grid is away.
+        """
+        await self._recovery.lease.take()
+
+    async def keep_lease(self) -> None:
+        """Renew for ever, and look after those whose lease lapsed."""
+        while True:
+            await asyncio.sleep(self._policy.renew * (0.9 + 0.2 * self._clock.random()))
+            try:
+                await self._renew()
+                await self._presence.tell()
+                await self._grant_lost_leases()
+                for lapsed in self._table.lapsed:
+                    await self._take_over(lapsed)
+                # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
+                # to write many sessions again takes longer than a lease lasts.
+                self._background.once(self._recovery.catch_up(), "catch-up")
+            except (GridUnavailable, LeaseLost):
+                continue
+
+    async def _renew(self) -> None:
+        watch = 0.0 if self._reports is None else self._reports.watch
+        kept = await self._recovery.lease.keep(watch=watch)
+        if kept.lapsed:
+            self._background.once(self._recovery.verify(), "verify-sessions")
+        self._table = kept.table
+        self._watchers.told(watched=self._table.watched)
+        # Of those that are not listed any more, another survivor has finished, or they are back.
+        self._takeovers = {node: self._takeovers[node] for node in self._table.lapsed if node in self._takeovers}
+
+    async def _grant_lost_leases(self) -> None:
+        """Give a lease to nodes that own connected sessions and have none; once in each generation (P7, P11).
+
+        A master that is promoted without its tail may have lost the last lease of a node that died, while other masters
+        hold its sessions: as connected sessions of a node that nobody misses, they would stay for ever.
+        """
+        generation = self._grid.generation
+        if self._searched == generation:
+            return
+        store = self._grid.sessions
+        owners = set().union(*await asyncio.gather(*(store.owners(each) for each in range(SESSION_PARTITIONS))))
+        unknown = sorted(owners.difference(self._table.alive, self._table.lapsed))
+        if unknown:
+            granted = await self._grid.nodes.grant(unknown, lease=self._policy.lease)
+            if granted:
+                self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
+        self._searched = generation
+
+    async def _take_over(self, lapsed: NodeRef) -> None:
+        within = TAKEOVER_LEASES * self._policy.lease
+        lease = await self._grid.nodes.take_over(lapsed, by=self._me, within=within)
+        if lease is None:
+            self._takeovers.pop(lapsed, None)
+            return
+        takeover = self._takeovers.get(lapsed)
+        if takeover is None:
+            takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
+            self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
+            self._journal.node_lapsed(lapsed, lease)
+        elif takeover.generation != self._grid.generation:
+            # It has gone back to an older state, in which those that were done may be connected still.
+            takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
+        await self._orphan(lapsed, lease, takeover)
+        if not takeover.told:
+            # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.
+            takeover.told = True
+            self._metrics.add(catalogue.TAKEOVERS)
+            self._comebacks.orphaned(takeover.sessions)
+            self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=takeover.sessions)
+            self._journal.taken_over(lapsed, takeover.sessions)
+        await self._grid.nodes.finish_takeover(lapsed, by=self._me)
+        del self._takeovers[lapsed]
+        if self._reports is not None:
+            await self._reports.bury(lapsed)
+
+    async def _orphan(self, lapsed: NodeRef, lease: LapsedLease, takeover: _Takeover) -> None:
+        """Put all its sessions on the clock, and tell each once, also if an answer of the grid is lost."""
+        while takeover.partition < SESSION_PARTITIONS:
+            if not takeover.left:
+                takeover.left = list(await self._grid.sessions.owned(lapsed, takeover.partition))
+            while batch := takeover.left[:ORPHAN_BATCH]:
+                epochs = await self._grid.sessions.orphan(lapsed, batch)
+                del takeover.left[: len(batch)]
+                orphaned = [(each, epoch) for each, epoch in zip(batch, epochs, strict=True) if epoch is not None]
+                takeover.sessions += len(orphaned)
+                self._journal.orphaned(orphaned, lapsed, lease)
+            takeover.partition += 1
+
+    async def reap(self) -> None:
+        """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
+        while True:
+            await asyncio.sleep(self._policy.reap * (0.5 + self._clock.random()))
+            if self._recovery.is_recovering():
+                # What looks expired in a grid that was rolled back may be a living session that its node has yet to
+                # restore.
+                continue
+            alive = self._table.alive or (self._me,)
+            rank = alive.index(self._me) if self._me in alive else 0
+            mine = range(rank, SESSION_PARTITIONS, len(alive))
+            try:
+                for batch in await asyncio.gather(
+                    *(self._grid.sessions.expire(partition, limit=EXPIRE_BATCH) for partition in mine)
+                ):
+                    for ended in batch:
+                        self._log.emit(events.SESSION_ENDED, session=ended.session, reason="expired")
+                        self._journal.ended_elsewhere(ended.session, ended.epoch, ErrorCode.SESSION_EXPIRED)
+                        self._metrics.add(catalogue.SESSIONS_ENDED, label="expired")
+            except GridUnavailable:
+                continue
+
+    async def hear_claims(self) -> None:
+        """Drop sessions that other nodes say they have claimed from this one, for ever."""
+        async for right in self._grid.nodes.claimed_elsewhere(self._me):
+            self._sessions.absences.found(right.session)
+            session = self._sessions.get(right.session)
+            if session is not None and session.epoch < right.epoch:
+                self._sessions.fence(session)

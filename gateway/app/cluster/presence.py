@@ -1,0 +1,82 @@
+"""What a node tells the others of itself, for administrators who ask any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from gateway.app.context import Context
+from gateway.app.registry.sessions import Sessions
+from gateway.ports import GridUnavailable, NodeReport
+
+
+class Presence:
+    """Reports this node to the grid: with every renewal of its lease, and when something has changed that matters.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        not_ready: why no new sessions should come here.
+        draining: whether clients are being moved, or have been.
+
+    Attributes:
+        lag: seconds by which the event loop was late when that was last measured.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        sessions: Sessions,
+        *,
+        not_ready: Callable[[], Sequence[str]],
+        draining: Callable[[], bool],
+    ) -> None:
+        self._me = context.me
+        self._grid = context.grid
+        self._background = context.background
+        self._sessions = sessions
+        self._not_ready = not_ready
+        self._draining = draining
+        self._started = context.clock.wall()
+        self._places: tuple[str, str, str] | None = None
+        self.lag = 0.0
+
+    def announce(self, *, listen: str, admin: str, version: str) -> None:
+        """Begin to report; the ports are known only once they listen.
+
+        Args:
+            listen: where clients connect, as host:port.
+            admin: where the other nodes reach the admin port, as a URL without a path.
+            version: of the gateway.
+        """
+        self._places = (listen, admin, version)
+        self.tell_soon()
+
+    def report(self) -> NodeReport | None:
+        """Tell how it is now; None before ``announce``."""
+        if self._places is None:
+            return None
+        listen, admin, version = self._places
+        connected = self._sessions.connected()
+        return NodeReport(
+            listen=listen,
+            admin=admin,
+            version=version,
+            started=self._started,
+            draining=self._draining(),
+            reasons=tuple(self._not_ready()),
+            connected=connected,
+            disconnected=len(self._sessions) - connected,
+            lag=self.lag,
+        )
+
+    async def tell(self) -> None:
+        """Report now; a grid that is away is told with the next renewal."""
+        report = self.report()
+        if report is not None:
+            with suppress(GridUnavailable):
+                await self._grid.nodes.report(self._me, report)
+
+    def tell_soon(self) -> None:
+        """Report without waiting for it."""
+        self._background.once(self.tell(), "report-node")

@@ -1,0 +1,178 @@
+"""What a node does when the grid was away, or when the node itself was (P10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from gateway.app.cluster.lease import NodeLease
+from gateway.app.context import Context
+from gateway.app.registry.persistence import RESTORE_BATCH, Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.core.topics.topics import SESSION_PARTITIONS
+from gateway.core.types import SessionId
+from gateway.core.wire.codes import ErrorCode
+from gateway.ports import Fenced, GridState, GridUnavailable, LeaseLost, Ownership, Restored, SessionGone
+
+RETRY: Final = 0.2
+"""Seconds before restoring is tried again after the grid went away in the middle."""
+
+
+class Recovery:
+    """Brings the grid and this node's sessions together again.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        persistence: writes them.
+
+    Attributes:
+        lease: of this node.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
+        self.lease = NodeLease(context, persistence.lease_lapsed)
+        self._me = context.me
+        self._background = context.background
+        self._grid = context.grid
+        self._policy = context.policy
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._log = context.log
+        self._journal = context.journal
+        self._sessions = sessions
+        self._persistence = persistence
+        self._delivery = sessions.delivery
+        self._lost_at: float | None = None
+        self._catching_up = False
+        self._verifying = False
+        self._verify_again = False
+
+    def has_lost(self) -> bool:
+        """Tell whether the grid has lost writes since this node began to work."""
+        return self._lost_at is not None
+
+    def is_recovering(self) -> bool:
+        """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
+        return self._lost_at is not None and self._clock.monotonic() - self._lost_at < self._policy.restore_grace
+
+    async def watch(self) -> None:
+        """Follow the grid's state for ever."""
+        async for change in self._grid.changes():
+            self._journal.grid_changed(change)
+            if change.state is not GridState.UP:
+                continue
+            if change.lost_writes:
+                self._lost_at = self._clock.monotonic()
+                # Whoever has been welcomed since then has been told then.
+                self._delivery.declare_loss(each for each in self._sessions if each.declared < change.generation)
+                self._background.once(self._persistence.end_again(), "end-again")
+            if self.lease.taken:  # else whoever takes the first one is at it
+                # Not waited for: what this takes seconds for may be out of date in the middle of it.
+                self._background.once(self._rejoin(), "rejoin")
+
+    async def _rejoin(self) -> None:
+        """Have a lease again, whatever became of the last one, and make sure of every session."""
+        try:
+            await self.lease.keep()
+        except (GridUnavailable, LeaseLost):
+            return  # the next change, or the next renewal, brings another attempt
+        await self.verify()
+
+    async def verify(self) -> None:
+        """Find out of each session that the grid may not hold as it is here whether it is still this node's (P3).
+
+        Returns at once if somebody is at it, who will begin again when he has come to the end.
+        """
+        self._verify_again = True
+        if self._verifying:
+            return
+        self._verifying = True
+        try:
+            while self._verify_again:
+                self._verify_again = False
+                await self.catch_up()
+                await self._put_strays_on_the_clock()
+        finally:
+            self._verifying = False
+
+    async def catch_up(self) -> None:
+        """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11).
+
+        Returns at once if somebody is at it: whoever is looks at all sessions again until there is nothing left, and
+        two would write at twice the rate that was set.
+        """
+        if self._catching_up:
+            return
+        self._catching_up = True
+        try:
+            await self._write_again()
+        finally:
+            self._catching_up = False
+
+    async def _write_again(self) -> None:
+        written = fenced = 0
+        while self._grid.state is GridState.UP:
+            # Who ends a session writes it again himself, if that has to be; see ``Persistence.end``.
+            batch = [
+                session for session in self._sessions if self._persistence.must_restore(session) and not session.ending
+            ][:RESTORE_BATCH]
+            if not batch:
+                break
+            rights = [session.right for session in batch]
+            try:
+                results = await self._persistence.restore(batch)
+            except GridUnavailable:
+                await asyncio.sleep(RETRY)
+                continue
+            written += results.count(Restored.WRITTEN)
+            fenced += self._drop_refused(batch, rights, results)
+            await asyncio.sleep(len(batch) / self._policy.restore_rate)
+        if written or fenced:
+            self._log.emit(
+                events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored
+            )
+
+    async def _put_strays_on_the_clock(self) -> None:
+        """Let go of what the grid holds for this node and this node does not serve (P7).
+
+        A grid that has gone back to an older state holds sessions that have ended since then. As connected sessions
+        of a living node they would stay for ever: they are on no clock, and nobody takes over. All that this node owns
+        is listed for it, so it is done when there is a reason, and not time and again (P11).
+        """
+        if not self._persistence.replicated:
+            return
+        store = self._grid.sessions
+        try:
+            for owned in await asyncio.gather(*(store.owned(self._me, each) for each in range(SESSION_PARTITIONS))):
+                for session in owned:
+                    if self._sessions.get(session) is None:
+                        await self._put_on_the_clock(session)
+        except GridUnavailable:
+            return  # a further change will come
+
+    async def _put_on_the_clock(self, session: SessionId) -> None:
+        record = await self._grid.sessions.find(session)
+        # The grid answers in order. If the record tells of a claim or an opening by this node, whoever asked for that
+        # has had his answer and has taken the session in by now; a later one has a higher epoch and fences this.
+        if record is None or record.owner != self._me or self._sessions.get(session) is not None:
+            return
+        with suppress(Fenced, SessionGone):
+            await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
+            self._log.emit(events.SESSION_DISCONNECTED, session=session, code=None)
+            self._journal.strayed(session, record.epoch)
+
+    def _drop_refused(
+        self, sessions: Sequence[Session], rights: Sequence[Ownership], results: Sequence[Restored]
+    ) -> int:
+        dropped = 0
+        for session, right, result in zip(sessions, rights, results, strict=True):
+            if result is Restored.FENCED:
+                dropped += self._sessions.let_go(session, right, Fenced("the grid holds a newer owner of the session"))
+            elif result is Restored.GONE:
+                dropped += self._sessions.let_go(session, right, SessionGone(ErrorCode.SESSION_EXPIRED))
+        return dropped

@@ -1,0 +1,114 @@
+"""Moving one connected session to another node, where current values take the place of what it missed (4.6, P12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from gateway.app.context import Context
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.core.types import NodeId
+from gateway.core.wire.codes import GOING_AWAY
+from gateway.core.wire.packets import GoAway
+
+POLL: Final = 0.01
+"""Seconds between two looks whether a session has settled or left."""
+
+LEAVE: Final = 5.0
+"""Seconds a single client gets to leave after its go-away: it waits for its replies and hangs up, some round trips."""
+
+
+class Moves:
+    """Moves sessions: all of them in a drain, or one that an administrator names.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions) -> None:
+        self._settle = context.policy.drain.settle
+        self._clock = context.clock
+        self._sessions = sessions
+        self._comebacks = context.comebacks
+        # The event loop forgets a task that nobody else remembers.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, session: Session, *, reason: str, after: float = 0.0) -> asyncio.Task[None]:
+        """Begin a move that is finished even if whoever asked for it loses interest.
+
+        Args:
+            session: which.
+            reason: why, for people.
+            after: seconds until then the session is served as before.
+        """
+        return self._keep(self._later(session, reason, after))
+
+    def send(self, session: Session, node: NodeId, *, reason: str) -> asyncio.Task[None]:
+        """Begin to move one client to *node*; should it not leave, it is closed, and comes back wherever it likes."""
+        return self._keep(self._sent(session, node, reason))
+
+    async def finish(self) -> None:
+        """Let the moves that have begun come to an end, and close the clients that were told to go and did not."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        deadline = self._clock.monotonic() + LEAVE
+        # Looked at again and again, as in a drain: clients leave for many reasons.
+        while (left := self._staying()) and self._clock.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL)
+        for session in left:
+            self._hang_up(session)
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name="move-session")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _later(self, session: Session, reason: str, after: float) -> None:
+        await asyncio.sleep(after)
+        await self._move(session, GoAway(reason, delay=0.0, backoff=self._comebacks.advice()))
+
+    async def _sent(self, session: Session, node: NodeId, reason: str) -> None:
+        link = session.link
+        await self._move(session, GoAway(reason, delay=0.0, node=node, backoff=self._comebacks.advice()))
+        deadline = self._clock.monotonic() + LEAVE
+        while link is not None and session.link is link and self._clock.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL)
+        if link is not None and session.link is link:
+            self._hang_up(session)
+
+    def _staying(self) -> list[Session]:
+        return [session for session in self._sessions if session.moving and session.connected]
+
+    def _hang_up(self, session: Session) -> None:
+        link = session.link
+        if link is not None:
+            self._sessions.close_link(link, GOING_AWAY)
+            self._sessions.detach(session, link)
+
+    async def _move(self, session: Session, go_away: GoAway) -> None:
+        """Flush what is in flight, have it acknowledged, then tell the client to go."""
+        session.moving = True
+        # Without further updates the outbox can run dry; the next node begins with the full values.
+        self._sessions.delivery.mute(session)
+        if session.connected and not session.dropped:
+            # Its answer acknowledges everything at once.
+            session.machine.ping()
+            self._sessions.flusher.mark(session)
+        deadline = self._clock.monotonic() + self._settle
+        while self._clock.monotonic() < deadline and session.connected and not session.dropped:
+            if not len(session.lane) and session.machine.is_settled:
+                break
+            self._sessions.flusher.mark(session)
+            await asyncio.sleep(POLL)
+        if session.connected and not session.dropped:
+            session.machine.send_link(go_away)
+            self._sessions.flusher.mark(session)

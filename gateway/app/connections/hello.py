@@ -1,0 +1,142 @@
+"""Hello: how a client gets a new session (protocol 4.1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.app.admission.handshake_limiter import Turn, Turnstile
+from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
+from gateway.app.connections.authorities import Authorities
+from gateway.app.connections.claims import Claims
+from gateway.app.connections.welcome import Greeter
+from gateway.app.context import Context
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.wire.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcome
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import Hello
+from gateway.core.wire.properties import check_properties
+from gateway.ports import Authenticator, Credentials, Fenced, GridUnavailable, Identity, Link, SessionRecord
+
+MAX_CLIENT_TYPE: Final = 64
+"""Longest ``client`` of a hello, in characters; the rest is cut off."""
+
+
+class Hellos:
+    """Opens sessions.
+
+    Args:
+        context: of the node.
+        persistence: writes new sessions.
+        sessions: the sessions held here.
+        authorities: who says who clients are, and what they may do.
+        claims: sees to sessions of which it is not known whether they were written.
+        greeter: makes sessions and welcomes.
+        turnstile: says when the grid may be asked.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        authorities: Authorities,
+        claims: Claims,
+        greeter: Greeter,
+        turnstile: Turnstile,
+    ) -> None:
+        self._me = context.me
+        self._policy = context.policy
+        self._clock = context.clock
+        self._limits = context.limits
+        self._metrics = context.metrics
+        self._log = context.log
+        self._journal = context.journal
+        self._persistence = persistence
+        self._sessions = sessions
+        self._authorities = authorities
+        self._claims = claims
+        self._greeter = greeter
+        self._turnstile = turnstile
+
+    async def open(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
+        """Open a new session (protocol 4.1).
+
+        Args:
+            packet: what the client says.
+            link: where it said it.
+            administrators: knows who may come in at the admin port; None for the client port.
+
+        Raises:
+            HandshakeRefused: with the error to send and the close code.
+            HungUp: the client has, before anything was done for it.
+        """
+        began = self._clock.monotonic()
+        if (
+            self._persistence.replicated and not self._persistence.available
+        ) or not self._authorities.revocations.loaded:
+            raise grid_unavailable()
+        try:
+            check_properties(dict(packet.properties))
+        except RequestRefused as error:
+            raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
+        identity = await self._authorities.gatekeeper.admit(
+            Credentials(
+                principal=packet.principal,
+                secret=packet.secret,
+                address=link.address,
+                abandoned=lambda: link.is_closing,
+            ),
+            administrators,
+        )
+        # Only now: nobody whose credentials are not good takes a place of those whose are, or keeps it for long. Those
+        # who come in at the admin port do not queue: they are few, and want to look at the storm.
+        turn = Turn(self._turnstile if administrators is None else None, returning=False)
+        async with turn:
+            if link.is_closing:
+                raise HungUp("the client has hung up")
+            session = await self._open(packet, link, identity, inside=administrators is not None)
+        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - turn.waited)
+        return session
+
+    async def _open(self, packet: Hello, link: Link, identity: Identity, *, inside: bool) -> Session:
+        # While the credentials were verified, or waited for their turn, they may have been revoked.
+        self._authorities.gatekeeper.refuse_revoked(identity, link.address)
+        self._limits.open(identity.principal, inside=inside)
+        longest = self._policy.window if self._limits.crowded else self._policy.max_window
+        window = self._policy.window if packet.window is None else min(packet.window, longest)
+        record = SessionRecord(
+            id=self._clock.session_id(),
+            principal=identity.principal,
+            properties={**packet.properties, CLIENT_TYPE_PROPERTY: packet.client[:MAX_CLIENT_TYPE]},
+            window=window,
+            owner=self._me,
+        ).shows(identity)
+        session = self._greeter.make(record, self._persistence.saved)
+        try:
+            self._authorities.authorisation.check_properties(session.permissions, packet.properties)
+        except RequestRefused as error:
+            raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
+        try:
+            await self._persistence.create(session)
+        except (GridUnavailable, Fenced):
+            self._claims.disown(session.id)
+            raise grid_unavailable() from None
+        # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
+        if self._authorities.revocations.refuses(session):
+            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
+            self._authorities.enforcement.end_claimed(session.right)
+            raise refusal(ErrorCode.REVOKED)
+        self._authorities.authorisation.enforce(session)
+        self._sessions.add(session)
+        session.machine.open(self._clock.monotonic(), generation=session.generation)
+        self._greeter.welcome(session, link, Outcome.CREATED, supports=packet.supports)
+        self._sessions.flusher.flush(session)
+        self._metrics.add(catalogue.SESSIONS_OPENED)
+        self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
+        self._journal.opened(session, session.properties[CLIENT_TYPE_PROPERTY])
+        return session

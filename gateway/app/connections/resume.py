@@ -1,0 +1,410 @@
+"""Resume: how a client goes on with its session, on the best rung there is (protocol 4.2, the recovery ladder)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.app.admission.handshake_limiter import Turn, Turnstile
+from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
+from gateway.app.connections.authorities import Authorities
+from gateway.app.connections.claims import Claims
+from gateway.app.connections.welcome import Greeter
+from gateway.app.context import Context
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.policy.system_roles import is_of_system
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.core.wire.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
+from gateway.core.wire.packets import Resume
+from gateway.ports import Credentials, GridUnavailable, Identity, Link, Ownership, TokenClaims, TokenRefused
+
+
+class Resumes:
+    """Goes on with sessions.
+
+    Args:
+        context: of the node.
+        persistence: knows whether sessions are replicated.
+        sessions: the sessions held here.
+        requests: makes lanes.
+        authorities: who says who clients are, and what they may do.
+        claims: gets the right to serve sessions.
+        greeter: makes sessions and welcomes.
+        turnstile: says when the grid may be asked.
+        has_lost: whether the grid has lost writes since this node began to work.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        requests: Requests,
+        authorities: Authorities,
+        claims: Claims,
+        greeter: Greeter,
+        turnstile: Turnstile,
+        has_lost: Callable[[], bool],
+    ) -> None:
+        self._me = context.me
+        self._clock = context.clock
+        self._grid = context.grid
+        self._comebacks = context.comebacks
+        self._metrics = context.metrics
+        self._log = context.log
+        self._journal = context.journal
+        self._persistence = persistence
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._requests = requests
+        self._authorities = authorities
+        self._claims = claims
+        self._greeter = greeter
+        self._turnstile = turnstile
+        self._has_lost = has_lost
+
+    async def go_on(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Session:
+        """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
+
+        Args:
+            packet: what the client says.
+            link: where it said it.
+            inside: whether it came in at the admin port, the only one that serves consoles.
+            heard: when it was said, by the monotonic clock; it may have waited for its turn.
+
+        Raises:
+            HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
+            HungUp: the client has, before anything was done for it.
+        """
+        began = self._clock.monotonic()
+        # Those who come in at the admin port do not queue: they are few, and want to look at the storm.
+        turn = Turn(None if inside else self._turnstile, returning=True)
+        claims: TokenClaims | None = None
+        try:
+            claims = self._read_token(packet)
+            session = await self._resume(claims, packet, link, turn, heard=heard, inside=inside)
+        except HandshakeRefused as refused:
+            self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
+            self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
+            self._log.emit(events.RESUME_REFUSED, reason=refused.error.code.value, address=link.address)
+            if not inside:
+                self._journal.refused(None if claims is None else claims.session, refused.error.code, packet.away)
+            raise
+        self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label=session.outcome.value)
+        return session
+
+    def _spent(self, began: float, turn: Turn) -> float:
+        return self._clock.monotonic() - began - turn.waited
+
+    def _read_token(self, packet: Resume) -> TokenClaims:
+        try:
+            return self._authorities.signer.verify(packet.token, now=self._clock.wall())
+        except TokenRefused as error:
+            raise refusal(error.reason) from None
+
+    async def _resume(
+        self, claims: TokenClaims, packet: Resume, link: Link, turn: Turn, *, heard: float, inside: bool
+    ) -> Session:
+        if not self._authorities.revocations.loaded:
+            raise grid_unavailable()
+        if self._authorities.revocations.is_revoked(session=claims.session):
+            raise refusal(ErrorCode.REVOKED)
+        identity: Identity | None = None
+        # Those of a console do not end, and are no authenticator's matter.
+        if packet.secret is not None and not inside:
+            identity = await self._authorities.gatekeeper.admit(
+                Credentials(
+                    principal=packet.principal or "",
+                    secret=packet.secret,
+                    address=link.address,
+                    abandoned=lambda: link.is_closing,
+                    before_work=lambda: self._check(claims, packet, turn),
+                )
+            )
+        async with turn:
+            if link.is_closing:
+                raise HungUp("the client has hung up")
+            if identity is not None:
+                # While they were verified, or waited for their turn, they may have been revoked.
+                self._authorities.gatekeeper.refuse_revoked(identity, link.address)
+            await self._refuse_behind(claims)
+            return await self._go_on(claims, packet, link, identity, heard=heard, inside=inside)
+
+    async def _check(self, claims: TokenClaims, packet: Resume, turn: Turn) -> None:
+        """Refuse what would be refused whatever credentials are shown, before something slow is done to verify them.
+
+        Raises:
+            HandshakeRefused: no session can be had with this token, or not now.
+        """
+        session = self._sessions.get(claims.session)
+        if session is not None and not session.dropped:
+            self._refuse_at_once(session, claims, packet)
+            return
+        if not self._persistence.replicated:
+            raise refusal(ErrorCode.NOT_REPLICATED)
+        async with turn:
+            await self._refuse_behind(claims)
+            await self._claims.check(claims, packet.attempt)
+
+    async def _go_on(
+        self,
+        claims: TokenClaims,
+        packet: Resume,
+        link: Link,
+        identity: Identity | None,
+        *,
+        heard: float,
+        inside: bool,
+    ) -> Session:
+        session = self._sessions.get(claims.session)
+        if session is not None:
+            self._refuse_at_wrong_door(session.roles, inside=inside)
+            async with session.resuming:
+                if not session.dropped and await self._resume_held(
+                    session, claims, packet, link, identity, heard=heard
+                ):
+                    return session
+        if not self._persistence.replicated:
+            raise refusal(ErrorCode.NOT_REPLICATED)
+        return await self._resume_from_grid(claims, packet, link, identity, heard=heard, inside=inside)
+
+    async def _refuse_behind(self, claims: TokenClaims) -> None:
+        """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
+
+        Either this node has not heard yet that the master was replaced, and what it would show is older than what the
+        client has seen; or the grid has gone back while no node was there that knew. In both cases it has to be adopted
+        again (P2, P6). Of a session that nobody knows the token may be of another grid altogether.
+
+        Raises:
+            HandshakeRefused: as retryable.
+        """
+        generation = claims.grid
+        if generation is None or generation <= self._grid.generation:
+            return
+        if not self._persistence.replicated or not self._persistence.available:
+            return
+        try:
+            if self._sessions.get(claims.session) is None and await self._grid.sessions.find(claims.session) is None:
+                return
+        except GridUnavailable:
+            raise grid_unavailable() from None
+        self._grid.heard_of(generation)
+        raise grid_unavailable()
+
+    async def _resume_held(
+        self,
+        session: Session,
+        claims: TokenClaims,
+        packet: Resume,
+        link: Link,
+        identity: Identity | None,
+        *,
+        heard: float,
+    ) -> bool:
+        """Resume a session that this node holds: rung 1, or rung 4 if the buffers do not reach.
+
+        Returns:
+            False if it was dropped meanwhile: the grid knows all about it.
+        """
+        self._refuse_at_once(session, claims, packet)
+        # A token newer than any from here: another node has served the session since, and what is here is out of date,
+        # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
+        outdated = claims.generation > session.generation
+        won = await self._claims.held(session, claims, packet.attempt, identity)
+        if session.dropped:
+            return False
+        if won is None and outdated:
+            raise grid_unavailable()
+        if won is None:
+            self._claim_alone(session, claims, packet, identity)
+            is_ours = True
+        else:
+            is_ours = not outdated and won.continues(session)
+            session.take_over(won.claimed.record, saved=won.saved)
+        # Another node may have served it since with other credentials, or it comes with fresh ones.
+        if self._authorities.revocations.is_revoked(credential=session.credential):
+            self._authorities.enforcement.end_held(session)
+            raise refusal(ErrorCode.REVOKED)
+        withdrawn = self._authorities.authorisation.enforce(session)
+        if session.link is not None:
+            old = session.link
+            self._journal.disconnected(session, SUPERSEDED.code)
+            self._sessions.close_link(old, SUPERSEDED)
+            session.link = None
+            self._sessions.flusher.forget(session)
+        machine = session.machine
+        machine.detach()
+        machine.resume()
+        now = self._clock.monotonic()
+        was_muted = session.moving
+        if is_ours and machine.can_reattach(
+            received=packet.received, oldest=packet.oldest, generation=claims.generation
+        ):
+            conflated = machine.conflated
+            resent = machine.reattach(received=packet.received, now=now)
+            self._greeter.welcome(
+                session,
+                link,
+                Outcome.REATTACHED,
+                supports=packet.supports,
+                resent=resent,
+                conflated=conflated,
+                withdrawn=withdrawn,
+            )
+            self._sessions.flusher.flush(session)
+            away = self._away(packet, heard)
+            self._resumed(session, None, self._me, away=away, resent=resent, conflated=conflated, lost=0)
+            if was_muted:
+                self._greeter.activate(session)
+            return True
+        lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
+        reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
+        machine.restart(now, generation=session.generation)
+        # Until its selections are in force anew: the current value of a topic comes before what follows it.
+        self._delivery.mute(session)
+        # With the buffer went what the client may have been told of here.
+        session.declared = min(session.declared, self._told(claims))
+        # The client asks again for all that it has no answer to, what is being worked on here included.
+        session.lane.abandon()
+        session.lane = self._requests.lane()
+        session.forget_answers()
+        self._greeter.welcome(
+            session,
+            link,
+            Outcome.FAILED_OVER,
+            supports=packet.supports,
+            reason=reason,
+            lost=lost,
+            conflated=None,
+            withdrawn=withdrawn,
+        )
+        self._sessions.flusher.flush(session)
+        previous = won.claimed.previous if won else self._me
+        self._resumed(session, reason, previous, away=self._away(packet, heard), lost=lost)
+        # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
+        self._greeter.activate(session)
+        return True
+
+    def _refuse_at_once(self, session: Session, claims: TokenClaims, packet: Resume) -> None:
+        """Refuse what need not be asked of the grid."""
+        if claims.generation < session.confirmed:
+            raise refusal(ErrorCode.TOKEN_SUPERSEDED)
+        if packet.attempt <= session.attempt:
+            raise refusal(ErrorCode.STALE_ATTEMPT)
+        if self._authorities.revocations.refuses(session):
+            # Else it would be held until its window ends: nobody else looks at it again.
+            self._authorities.enforcement.end_held(session)
+            raise refusal(ErrorCode.REVOKED)
+
+    def _claim_alone(self, session: Session, claims: TokenClaims, packet: Resume, identity: Identity | None) -> None:
+        """Do here what a claim does, where it has to be done without the grid.
+
+        Nobody else can claim the session without the grid either; it is written as soon as the grid is back.
+
+        Raises:
+            HandshakeRefused: the session's credentials have ended and there are no fresh ones, or not the principal's.
+        """
+        if identity is None:
+            expires = session.credential_expires
+            if expires is not None and expires <= self._clock.wall():
+                raise refusal(ErrorCode.CREDENTIALS_EXPIRED)
+        elif identity.principal != session.principal:
+            raise refusal(ErrorCode.UNAUTHENTICATED)
+        else:
+            session.show(identity)
+        session.go_on_alone(claims.generation, packet.attempt)
+
+    async def _resume_from_grid(
+        self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, heard: float, inside: bool
+    ) -> Session:
+        """Resume a session that another node held: rung 4."""
+        won = await self._claims.elsewhere(claims, packet.attempt, identity)
+        result = won.claimed
+        record = result.record
+        if self._authorities.revocations.refuses(record):
+            # Nobody else ends it any more: it is this node's now.
+            self._authorities.enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
+            raise refusal(ErrorCode.REVOKED)
+        try:
+            self._refuse_at_wrong_door(record.roles, inside=inside)
+        except HandshakeRefused:
+            self._claims.disown(record.id)
+            raise
+        already = self._sessions.get(claims.session)
+        if already is not None:
+            # Two connections asked at the same time; the later attempt has the session, whoever was served first.
+            self._sessions.drop(already, SUPERSEDED)
+        session = self._greeter.make(result.record, won.saved)
+        session.declared = self._told(claims)
+        withdrawn = self._authorities.authorisation.enforce(session)
+        self._sessions.add(session)
+        session.machine.open(self._clock.monotonic(), generation=session.generation)
+        self._greeter.welcome(
+            session,
+            link,
+            Outcome.FAILED_OVER,
+            supports=packet.supports,
+            reason=FailoverReason.OTHER_NODE,
+            lost=None,
+            conflated=None,
+            withdrawn=withdrawn,
+        )
+        # If all is at hand, welcome and values leave in one write.
+        if not self._delivery.restore(session):
+            self._greeter.activate(session)
+        self._sessions.flusher.flush(session)
+        self._resumed(session, FailoverReason.OTHER_NODE, result.previous, away=self._away(packet, heard))
+        return session
+
+    def _told(self, claims: TokenClaims) -> GridGeneration:
+        """Tell up to which generation of the grid a client has been told of lost writes, as its token says (P2).
+
+        A token of the first release says nothing; then what was lost while this node has worked counts as not told.
+        """
+        generation = self._grid.generation
+        if claims.grid is not None:
+            return claims.grid
+        return GridGeneration(generation - 1) if self._has_lost() else generation
+
+    def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:
+        """A console's token is worth nothing where clients come in, which more people reach, nor theirs at its door.
+
+        There, neither the limits nor the line for those who come back would hold for them.
+        """
+        if inside != is_of_system(roles):
+            raise refusal(ErrorCode.SESSION_UNKNOWN)
+
+    def _away(self, packet: Resume, heard: float) -> int | None:
+        """Tell how long a client was away, in milliseconds: as it says, and for as long as it has waited here."""
+        return None if packet.away is None else packet.away + round((self._clock.monotonic() - heard) * 1000)
+
+    def _resumed(
+        self,
+        session: Session,
+        reason: FailoverReason | None,
+        previous: NodeRef,
+        *,
+        away: int | None,
+        resent: int | None = None,
+        conflated: int | None = None,
+        lost: int | None = None,
+    ) -> None:
+        """Count, log and journal a resume; the numbers are None where they cannot be known."""
+        outcome = session.outcome
+        self._metrics.add(catalogue.RESUMES, label=outcome.value)
+        if reason is FailoverReason.GAP:
+            self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
+        if reason is FailoverReason.OTHER_NODE:
+            self._comebacks.returned()
+        why = reason.value if reason else None
+        self._log.emit(
+            events.SESSION_RESUMED, session=session.id, outcome=outcome.value, reason=why, previous=str(previous)
+        )
+        self._journal.resumed(
+            session, reason=why, away=away, resent=resent, conflated=conflated, lost=lost, previous=previous
+        )

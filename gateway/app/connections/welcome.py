@@ -1,0 +1,153 @@
+"""How a session meets its connection: the welcome, and what was restored (protocol 4.3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gateway.app.context import Context
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.session.session import Saved, Session
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.transitions import Role
+from gateway.core.types import PacketId
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.packets import SERVER_SUPPORTS, Welcome
+from gateway.ports import Link, SessionRecord, TokenSigner
+
+
+class Greeter:
+    """Makes sessions and welcomes clients to them.
+
+    Args:
+        context: of the node.
+        persistence: tells whether sessions are replicated.
+        sessions: the sessions held here.
+        requests: makes lanes.
+        signer: signs the tokens that clients come back with.
+        authorisation: tells what sessions may do.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        requests: Requests,
+        signer: TokenSigner,
+        authorisation: Authorisation,
+    ) -> None:
+        self._authorisation = authorisation
+        self._me = context.me
+        self._policy = context.policy
+        self._clock = context.clock
+        self._grid = context.grid
+        self._comebacks = context.comebacks
+        self._background = context.background
+        self._persistence = persistence
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._requests = requests
+        self._signer = signer
+
+    def make(self, record: SessionRecord, saved: Saved) -> Session:
+        """Make a session of its record, and of where that is stored; nobody else knows of it yet."""
+        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=saved)
+        session.lane = self._requests.lane()
+        session.permissions = self._authorisation.permissions_of(session)
+        return session
+
+    def welcome(
+        self,
+        session: Session,
+        link: Link,
+        outcome: Outcome,
+        *,
+        supports: frozenset[str],
+        reason: FailoverReason | None = None,
+        resent: int = 0,
+        lost: int | None = 0,
+        conflated: int | None = 0,
+        withdrawn: tuple[str, ...] = (),
+    ) -> None:
+        """Attach a session to a connection and queue the welcome, which is written when the caller flushes.
+
+        Args:
+            session: whose machine has been opened, reattached or restarted.
+            link: the connection.
+            outcome: what the client is told, as are the others but *supports* (protocol 4.3).
+            supports: what of later releases the client understands (protocol 4.1.1).
+            reason: why the session failed over, if it did.
+            resent: session packets that are sent again.
+            lost: session packets that will never arrive; None for a number that cannot be known.
+            conflated: updates that were replaced; None likewise.
+            withdrawn: selectors that it may not select any more; declared by a notice, too.
+        """
+        session.fixed = {
+            "$session": session.id,
+            "$principal": session.principal,
+            "$address": link.address,
+            "$node": self._me.node,
+            # Diffusion: the start time is not replicated; it is that of the connection to this node.
+            "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
+        }
+        session.proved = outcome is Outcome.CREATED
+        session.outcome = outcome
+        session.supports = supports
+        kept = outcome is Outcome.REATTACHED
+        self._sessions.attach(session, link)
+        machine = session.machine
+        generation = self._grid.generation
+        writes_lost = session.declared < generation
+        if outcome is not Outcome.REATTACHED:
+            # The notice is the first packet of a new numbering and leaves in the message of the welcome: who has the
+            # token has the notice.
+            session.declared = generation
+        session.told = self._comebacks.advice()
+        machine.send_link(
+            Welcome(
+                session=session.id,
+                principal=session.principal,
+                node=self._me.node,
+                token=self._signer.sign(
+                    session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
+                ),
+                outcome=outcome,
+                numbering=Numbering.KEPT if kept else Numbering.RESTARTED,
+                reason=reason,
+                received=machine.received if kept else PacketId(0),
+                resent=resent,
+                lost=lost,
+                conflated=conflated,
+                window=session.window,
+                ping_interval=self._policy.session.ping_interval,
+                ping_timeout=self._policy.session.ping_timeout,
+                replicated=self._persistence.replicated,
+                limits=self._policy.limits,
+                backoff=session.told,
+                properties=session.all_properties(),
+                selections=session.selections.to_wire(),
+                withdrawn=withdrawn or None,
+                supports=SERVER_SUPPORTS,
+            )
+        )
+        if writes_lost:
+            self._delivery.declare_loss((session,))
+        self._authorisation.declare(session, withdrawn)
+
+    def activate(self, session: Session) -> None:
+        """Put the restored selections in force and push the full values, in the background (P6)."""
+        self._background.once(self._activate(session), f"activate-{session.id}")
+
+    async def _activate(self, session: Session) -> None:
+        async with session.selecting:
+            prepared = None
+            while prepared != (selections := session.selections):
+                # Another resume may bring another list meanwhile.
+                await self._delivery.prepare(session, selections)
+                prepared = selections
+            self._delivery.select(session, selections)
+            await self._delivery.send_snapshot(session)

@@ -1,0 +1,1 @@
+"""From the streams of the grid to the sockets."""

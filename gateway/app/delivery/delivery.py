@@ -1,0 +1,426 @@
+"""From the grid's streams to the outboxes of the sessions that selected the topic (design section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.delivery.flusher import Flusher
+from gateway.app.delivery.matching import Lanes
+from gateway.app.delivery.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
+from gateway.app.delivery.root_counts import RootCounts
+from gateway.app.delivery.snapshot_turns import SnapshotTurns
+from gateway.app.delivery.tail_lag import TailLag
+from gateway.app.delivery.watchers import Watchers
+from gateway.app.runtime.batched import Gathering
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.topics.selection_index import SelectionIndex
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import Selector, matches, partitions
+from gateway.core.topics.topics import topic_partition
+from gateway.core.types import TopicPath
+from gateway.core.wire import codec
+from gateway.core.wire.packets import Notice, NoticeCode
+from gateway.ports import PositionLost, TailBatch, TopicValue
+
+LOSS_DELAY: Final = 0.02
+"""Seconds in which losses of places in streams gather: an event such as the loss of the grid takes the places in all of
+them, one after the other, and every session is to be told once, before it is sent the first value."""
+
+GRID_LOST_WRITES: Final = Notice(
+    NoticeCode.GRID_LOST_WRITES,
+    "The grid came back with less than it had. Sessions and the values known here have been restored; "
+    "publishes acknowledged shortly before may be lost.",
+)
+
+SNAPSHOT_SLICE: Final = 250
+"""Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
+
+SEARCHED_AT_ONCE: Final = 4 * SEARCH_AT_ONCE
+"""Topics that are searched for the selectors of one session without a pause: some milliseconds. What others of the same
+selectors had searched for is at hand, and does not count."""
+
+RUN_BYTES: Final = 16 * 1024
+"""Bytes of updates above which a run is ended. What goes to the same sessions is joined once for all of them, and a
+longer run would save nothing more: it has to be cut where a message or a transport is full, for each session apart."""
+
+
+def values_reread(partitions: Iterable[int]) -> Notice:
+    """Make the notice that current values of *partitions* follow instead of every update."""
+    return Notice(
+        NoticeCode.VALUES_REREAD,
+        "The node lost its place in the stream of updates; current values follow instead of every update between.",
+        partitions=tuple(sorted(partitions)),
+    )
+
+
+class _Snapshot:
+    """The current values that a session is being sent, while it is sent updates already.
+
+    Args:
+        selector: only of topics that it matches; None for all.
+        before: what was in force already; the session has the values of these.
+
+    Attributes:
+        sent: topics that it has been sent a value of, or that it need not be sent any.
+    """
+
+    __slots__ = ("before", "selector", "sent")
+
+    def __init__(self, selector: Selector | None, before: Selections | None) -> None:
+        self.selector = selector
+        self.before = before
+        self.sent: set[TopicPath] = set()
+
+    def owes(self, topic: TopicPath) -> bool:
+        """Tell whether the value of a topic has yet to be sent before an update of it may be."""
+        return (
+            topic not in self.sent
+            and (self.selector is None or matches(self.selector, topic))
+            and (self.before is None or not self.before.selects(topic))
+        )
+
+
+class Delivery:
+    """Knows which session is sent which topic, and sends it.
+
+    Args:
+        context: of the node.
+        flusher: writes for the sessions.
+
+    Attributes:
+        replicas: this node's copies of topic partitions.
+        lag: how far behind the streams it is.
+        watchers: who is sent topics of the system.
+    """
+
+    def __init__(self, context: Context, flusher: Flusher) -> None:
+        self._grid = context.grid
+        self._depth = context.policy.topic_depth
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._log = context.log
+        self._traffic = context.journal.traffic
+        self._flusher = flusher
+        self._roots = (
+            RootCounts(context.metrics, context.policy.counted_roots) if context.policy.counted_roots else None
+        )
+        self._index: SelectionIndex[Session] = SelectionIndex()
+        self._snapshots: dict[Session, _Snapshot] = {}
+        self.replicas = Replicas(
+            context.grid.topics,
+            context.grid.tail,
+            lanes=Lanes(self._index, context.clock),
+            changed=self._changed,
+            failed=lambda error: context.log.emit(
+                events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)
+            ),
+            lost=self._failed_to_deliver,
+        )
+        self._lost: Gathering[int, None] = Gathering(
+            context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
+        )
+        self._snapshot_turns = SnapshotTurns(context.clock)
+        self.lag = TailLag(context.clock, context.metrics)
+        self.watchers = Watchers()
+        context.metrics.watch(catalogue.FOLLOWED_PARTITIONS, lambda: len(self.replicas))
+        context.metrics.watch(catalogue.REPLICA_TOPICS, lambda: sum(len(each.values) for each in self.replicas))
+
+    async def run(self) -> None:
+        """Follow the streams for ever."""
+        async for item in self._grid.tail.items():
+            if isinstance(item, PositionLost):
+                self._position_lost(item.partition)
+            else:
+                arrived = self._clock.monotonic()
+                waits = None
+                try:
+                    waits = self.replicas.take_in(item)
+                except Exception as bug:  # noqa: BLE001 - the rest of the batch must not be lost in silence
+                    self._failed_to_deliver(item.partition, bug)
+                if waits is None:
+                    self._delivered(item, arrived)
+                else:
+                    waits.when_done(partial(self._delivered, item, arrived))
+
+    def _failed_to_deliver(self, partition: int, bug: Exception) -> None:
+        self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
+        self._position_lost(partition)
+
+    def _delivered(self, batch: TailBatch, arrived: float) -> None:
+        """Note that all of a batch has been sent to whom it is for."""
+        self._flusher.mark_update(arrived)
+        self._metrics.add(catalogue.STREAM_UPDATES, len(batch.values))
+        if self._roots is not None:
+            self._roots.count(batch.values)
+        self.lag.read(batch)
+
+    # --- Selections ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, session: Session, selections: Selections) -> None:
+        """Make sure that everything *selections* may match is at hand; the first step of every change.
+
+        Partitions that the session needs no longer are kept until ``select``.
+        """
+        if session.dropped:
+            return  # nobody would give up what is held for it now
+        needed = selections.partitions(self._depth)
+        added = needed - session.retained
+        self.replicas.hold(added)
+        session.retained |= added
+        await self.replicas.complete(needed)
+
+    def select(self, session: Session, selections: Selections) -> None:
+        """Put *selections* in force; from now on the session is sent the updates they match."""
+        session.selections = selections
+        needed = selections.partitions(self._depth)
+        self.replicas.release(session.retained - needed)
+        session.retained &= needed
+        if session.moving or session.dropped:
+            return
+        self._index.set(session, selections)
+        self.watchers.selects(session, selections)
+
+    def in_force(self, session: Session) -> Selections:
+        """Return the list by which the session is sent updates now."""
+        return self._index.selections(session)
+
+    def withdraw(self, session: Session, selections: Selections) -> None:
+        """Put a list in force that selects less; unlike another one it needs no preparation."""
+        if session in self._index:
+            self.select(session, selections)
+        else:
+            session.selections = selections
+
+    def mute(self, session: Session) -> None:
+        """Send the session no more updates, but keep what it would need."""
+        self._index.remove(session)
+
+    def forget(self, session: Session) -> None:
+        """The session is not this node's any more."""
+        self.watchers.forget(session)
+        self._index.remove(session)
+        self.replicas.release(session.retained)
+        session.retained = frozenset()
+
+    def restore(self, session: Session) -> bool:
+        """Put restored selections in force and send the full values (P6), if that takes neither waiting nor long.
+
+        Returns:
+            Whether it was done; if not, ``prepare``, ``select`` and ``send_snapshot`` do it.
+        """
+        selections = session.selections
+        needed = selections.partitions(self._depth)
+        for number in needed:
+            partition = self.replicas.get(number)
+            if partition is None or not partition.complete.is_set():
+                return False
+        found = self._at_hand(selections)
+        if found is None or session.dropped or session.selecting.locked():
+            return False
+        added = needed - session.retained
+        self.replicas.hold(added)
+        session.retained |= added
+        self.select(session, selections)
+        for topic, partition in found.items():
+            session.machine.submit_run(partition.snapshot(partition.values[topic]), snapshot=True)
+        self._metrics.add(catalogue.DELIVERIES, len(found))
+        if self._traffic is not None:
+            for topic, partition in found.items():
+                self._traffic.delivered(topic, len(partition.values[topic].value), 1)
+        return True
+
+    def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
+        """Find what *selections* select, and where it is; None if there is much to look at."""
+        found: dict[TopicPath, Partition] = {}
+        searched = 0
+        selecting = [entry.selector for entry in selections.entries if entry.selects]
+        for selector in selecting:
+            for number in partitions(selector, self._depth):
+                partition = self.replicas.get(number)
+                if partition is None:
+                    continue
+                if not partition.knows(selector):
+                    searched += len(partition.values)
+                    if searched > SEARCHED_AT_ONCE:
+                        return None
+                topics = partition.matching(selector)
+                if topics is None or len(found) + len(topics) > SNAPSHOT_SLICE:
+                    return None
+                found.update(dict.fromkeys(topics, partition))
+        if len(selecting) == len(selections):
+            return found
+        return {topic: partition for topic, partition in found.items() if selections.selects(topic)}
+
+    # --- Snapshots ----------------------------------------------------------------------------------------------------
+
+    async def send_snapshot(
+        self, session: Session, selector: Selector | None = None, *, before: Selections | None = None
+    ) -> int:
+        """Send the current values of all topics that the session selects; others get their turn in between.
+
+        An update of a topic whose turn has not come is sent as its current value (P6): nothing comes before that.
+
+        Args:
+            session: to whom; its ``selecting`` is held.
+            selector: only topics that it matches; None for all.
+            before: what was in force already, so that the session has the values of these topics; None for nothing.
+
+        Returns:
+            How many topics were looked at.
+        """
+        snapshot = self._snapshots[session] = _Snapshot(selector, before)
+        try:
+            until = await self._snapshot_turns.begin()
+            try:
+                return await self._send_snapshot(session, snapshot, until)
+            finally:
+                self._snapshot_turns.end()
+        finally:
+            del self._snapshots[session]
+
+    async def _send_snapshot(self, session: Session, snapshot: _Snapshot, until: float) -> int:
+        selections, selector = session.selections, snapshot.selector
+        sent = looked_at = 0
+        for partition, topics in self._candidates(session, selector):
+            for topic in topics:
+                looked_at += 1
+                if not looked_at % SNAPSHOT_SLICE or self._clock.monotonic() >= until:
+                    self._flusher.mark(session)
+                    until = await self._snapshot_turns.pause()
+                    selections = session.selections  # from which something may have been withdrawn meanwhile
+                if session.dropped:
+                    return looked_at
+                if topic in snapshot.sent:
+                    continue  # with an update that came meanwhile
+                if (selector is None or matches(selector, topic)) and selections.selects(topic):
+                    # As it is now, and not as it was before the last pause.
+                    value = partition.values.get(topic)
+                    if value is not None and self._send_value(session, snapshot, value, partition.snapshot(value)):
+                        sent += 1
+        if sent:
+            self._metrics.add(catalogue.DELIVERIES, sent)
+            self._flusher.mark(session)
+        return looked_at
+
+    def _send_value(self, session: Session, snapshot: _Snapshot, value: TopicValue, run: Run) -> bool:
+        """Send one current value; returns whether it was sent."""
+        snapshot.sent.add(value.topic)
+        # Who has just selected a removed topic has no value of it that would have to be taken back.
+        if not value.value and snapshot.selector is not None:
+            return False
+        session.machine.submit_run(run, snapshot=True)
+        if self._traffic is not None:
+            self._traffic.delivered(value.topic, len(value.value), 1)
+        return True
+
+    def _send_values(self, value: TopicValue, matching: tuple[Session, ...]) -> tuple[Session, ...]:
+        """Send an update as the current value to those who have yet to be sent that; returns the others."""
+        snapshots = self._snapshots
+        owed = {each for each in matching if each in snapshots and snapshots[each].owes(value.topic)}
+        if not owed:
+            return matching
+        topic, version, event, text = value
+        run = Run.of(Outgoing(topic, codec.encode_update(topic, version, event, text, snapshot=True)))
+        sent = 0
+        for session in owed:
+            if self._send_value(session, snapshots[session], value, run):
+                sent += 1
+                self._flusher.mark(session)
+        self._metrics.add(catalogue.DELIVERIES, sent)
+        return tuple(each for each in matching if each not in owed)
+
+    def _candidates(
+        self, session: Session, selector: Selector | None
+    ) -> Iterator[tuple[Partition, Collection[TopicPath]]]:
+        """Yield what has to be looked at for a snapshot: single topics are looked up, not searched for."""
+        selectors = (
+            [entry.selector for entry in session.selections.entries if entry.selects]
+            if selector is None
+            else [selector]
+        )
+        searched = frozenset[int]().union(*(partitions(each, self._depth) for each in selectors if not each.literal))
+        for number in searched:
+            if partition := self.replicas.get(number):
+                yield partition, tuple(partition.values)
+        for topic in {TopicPath(each.text): None for each in selectors if each.literal}:
+            number = topic_partition(topic, self._depth)
+            partition = None if number in searched else self.replicas.get(number)
+            if partition and topic in partition.values:
+                yield partition, (topic,)
+
+    # --- Updates ------------------------------------------------------------------------------------------------------
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        """Send updates to those who select them; a run of updates for the same sessions is made once for all."""
+        match, traffic = self._index.match, self._traffic
+        subscribers: tuple[Session, ...] = ()
+        packets: list[Outgoing] = []
+        reached: list[tuple[Session, ...]] = []
+        size = deliveries = 0
+        for value, live in changes:
+            matching = match(value.topic)
+            if self._snapshots and matching:
+                matching = self._send_values(value, matching)
+            if matching is not subscribers or size >= RUN_BYTES:
+                if packets:
+                    self._flusher.deliver(Run(tuple(packets)), subscribers, more=True)
+                    reached.append(subscribers)
+                    packets, size = [], 0
+                subscribers = matching
+            if matching:
+                topic, version, event, text = value
+                body = codec.encode_update(topic, version, event, text, snapshot=not live)
+                packets.append(Outgoing(topic, body))
+                size += len(body)
+                deliveries += len(matching)
+                if traffic is not None:
+                    traffic.delivered(topic, len(text), len(matching))
+        if packets:
+            self._flusher.deliver(Run(tuple(packets)), subscribers, more=False)
+            reached.append(subscribers)
+        if deliveries:
+            self._metrics.add(catalogue.DELIVERIES, deliveries)
+            _, is_live = changes[-1]  # as are those with it
+            if is_live:
+                self._flusher.mark_live(chain.from_iterable(reached))
+
+    def _position_lost(self, number: int) -> None:
+        self._log.emit(events.POSITION_LOST, partition=number)
+        self._metrics.add(catalogue.GRID_POSITIONS_LOST)
+        self._grid.tail.unfollow(number)  # nothing comes from behind the hole before it has been told
+        self._lost.put(number, None)
+
+    async def _positions_lost(self, lost: dict[int, None]) -> None:
+        told: dict[frozenset[int], list[Session]] = {}
+        # Who is sent no updates at the moment is sent the current values of all topics before the next one.
+        for session in self._index:
+            concerned = session.retained & lost.keys()
+            if concerned:
+                told.setdefault(frozenset(concerned), []).append(session)
+        for concerned, sessions in told.items():
+            self._metrics.add(catalogue.LOSSES_DECLARED, len(sessions), label="position")
+            self.notify(sessions, values_reread(concerned))
+        for number in lost:
+            self.replicas.read_again(number)
+
+    def declare_loss(self, sessions: Iterable[Session]) -> None:
+        """Declare to sessions that the grid has lost writes before it came to its present generation (P2)."""
+        told = list(sessions)
+        self.notify(told, GRID_LOST_WRITES)
+        for session in told:
+            session.loss_declared(self._grid.generation)
+        self._metrics.add(catalogue.LOSSES_DECLARED, len(told), label="grid")
+
+    def notify(self, sessions: Iterable[Session], notice: Notice) -> None:
+        """Declare something to sessions (P2)."""
+        outgoing = Outgoing(None, codec.encode_notice(notice))
+        for session in sessions:
+            session.machine.submit(outgoing)
+            self._flusher.mark(session)

@@ -1,0 +1,284 @@
+"""One write per session and loop tick, and what happens when a transport pushes back (design section 9, P9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.session.session import Session
+from gateway.catalogue import metrics as catalogue
+from gateway.core.stream.messages import Copies
+from gateway.core.stream.runs import Run
+from gateway.ports import Link
+
+POLL_BLOCKED: Final = 0.01
+"""Seconds between two looks at transports that push back: short against a person's patience, and one look costs less
+than a microsecond, so even a thousand blocked sessions cost a tenth of a core."""
+
+FLUSH_SLICE: Final = 1000
+"""Sessions written before the loop gets its turn: five to ten milliseconds, so that what ten thousand are sent delays
+neither the first of them nor anything else."""
+
+
+SPREAD: Final = 64
+"""Sessions whose messages are made before the first of them is written (see ``Link.write_all``). With 16, 64 and 250 no
+difference was measured; what is made must fit into the processor's cache until it is written."""
+
+
+LIVE: Final = 0.5
+"""Seconds for which a node counts as one that has updates to deliver after the last of them: for people, updates twice
+a second are a flow."""
+
+
+class Flusher:
+    """Collects the sessions that have something to send and writes for each of them once per loop tick.
+
+    Args:
+        context: of the node.
+        too_slow: called with a session whose outbox is above its bounds.
+        failed: called with a session for which writing met a bug; the others must get theirs all the same.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        too_slow: Callable[[Session], None],
+        failed: Callable[[Session, Exception], None],
+    ) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._too_slow = too_slow
+        self._failed = failed
+        self._dirty: dict[Session, None] = {}
+        self._early: set[Session] = set()
+        """Sessions written to in this loop tick before its end: what else comes for them waits until then."""
+        self._early_together: list[Sequence[Session]] = []
+        """Many sessions that were written to early, as they were given; put into the set only when somebody asks."""
+        self._written = 0
+        """Messages written for them."""
+        self._flushing: Iterator[Session] | None = None
+        self._behind: dict[Session, None] = {}
+        """Sessions that could not be written all that waited, blocked or not."""
+        self._blocked: dict[Session, None] = {}
+        self._scheduled = False
+        self._poll: asyncio.TimerHandle | None = None
+        self._update_arrived: float | None = None
+        self._delivered_at = float("-inf")
+
+    @property
+    def blocked(self) -> int:
+        """How many sessions wait for their transport or for acknowledgements."""
+        return len(self._blocked)
+
+    def blocked_sessions(self) -> list[Session]:
+        """List them."""
+        return list(self._blocked)
+
+    def mark(self, session: Session) -> None:
+        """Have *session* written at the end of this loop tick."""
+        self._dirty[session] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush_dirty)
+
+    def deliver(self, run: Run, sessions: Sequence[Session], *, more: bool) -> None:
+        """Send the same to each of *sessions*.
+
+        What comes first in a loop tick, and alone, is written at once: numbered and encoded in one go for some dozens
+        of sessions, whose messages are then handed to the kernel in one go. What follows in the same tick is collected,
+        as one write costs as much as ten updates. What is for one session alone is looked at by itself: it is the first
+        if this session has not been written to yet.
+
+        Args:
+            run: what to send.
+            sessions: to whom.
+            more: whether further runs are known to follow.
+        """
+        dirty = self._dirty
+        if len(sessions) == 1:
+            at_once = sessions[0] not in dirty and not self._is_early(sessions[0])
+        else:
+            at_once = not (more or self._scheduled or len(sessions) > FLUSH_SLICE)
+        for session in self._deliver_now(run, sessions) if at_once else sessions:
+            try:
+                session.machine.submit_run(run)
+                dirty[session] = None
+            except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+                self._failed(session, bug)
+        self._schedule()
+
+    def _is_early(self, session: Session) -> bool:
+        """Tell whether *session* was written to in this loop tick already."""
+        if self._early_together:
+            self._early.update(*self._early_together)
+            self._early_together.clear()
+        return session in self._early
+
+    def _deliver_now(self, run: Run, sessions: Sequence[Session]) -> list[Session]:
+        """Number, encode and write for those sessions for which that is all there is to do; returns the others."""
+        others: list[Session] = []
+        copies = Copies(run)
+        high_water = self._policy.high_water
+        written = 0
+        for start in range(0, len(sessions), SPREAD):
+            links: list[Link] = []
+            messages: list[bytes] = []
+            together = sessions[start : start + SPREAD]
+            for session in together:
+                try:
+                    link = session.link
+                    room = 0 if link is None else high_water - link.backlog()
+                    message = session.machine.send_now(copies, room)
+                except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+                    self._failed(session, bug)
+                    continue
+                if link is None or message is None:
+                    others.append(session)
+                else:
+                    links.append(link)
+                    messages.append(message)
+            if links:
+                written += len(links)
+                try:
+                    type(links[0]).write_all(links, messages)
+                except Exception as bug:  # noqa: BLE001 - whose message was lost cannot be told: all of them resume
+                    for session in together:
+                        self._failed(session, bug)
+        if written:
+            self._written += written
+            if len(sessions) == 1:
+                self._early.add(sessions[0])
+            else:
+                self._early_together.append(sessions)
+        return others
+
+    def mark_update(self, arrived: float) -> None:
+        """Note when the oldest update of this tick arrived, for the delivery latency, if it is to be written at all."""
+        if self._update_arrived is None and self._scheduled:
+            self._update_arrived = arrived
+
+    def mark_live(self, sessions: Iterable[Session]) -> None:
+        """Note that sessions have just been sent updates that somebody has published, and not values from memory.
+
+        What is kept for clients that are away delays nobody, so at least one of them has to be there; nearly always it
+        is the first that is looked at.
+        """
+        if any(session.link is not None for session in sessions):
+            self._delivered_at = self._clock.monotonic()
+
+    def is_live(self) -> bool:
+        """Tell whether updates that sessions wait for are on their way through this node: it has others to serve."""
+        return self._clock.monotonic() - self._delivered_at < LIVE
+
+    def flush(self, session: Session) -> None:
+        """Write for *session* now."""
+        self._dirty.pop(session, None)
+        written = self._write(session)
+        if written:
+            self._metrics.add(catalogue.WRITES, written)
+
+    def _write(self, session: Session) -> int:
+        """Write what may be written now; returns how many messages that were."""
+        link = session.link
+        if link is None:
+            self._blocked.pop(session, None)
+            return 0
+        machine = session.machine
+        messages = machine.flush(self._policy.high_water - link.backlog())
+        for message in messages:
+            link.write(message)
+        if machine.has_output or session in self._behind:
+            self._look_after(session, wrote=bool(messages))
+        return len(messages)
+
+    def _look_after(self, session: Session, *, wrote: bool) -> None:
+        """See to a session for which something waits, or did so before."""
+        self._count_conflated(session)
+        machine = session.machine
+        if not machine.has_output:
+            self._behind.pop(session, None)
+            self._blocked.pop(session, None)
+            return
+        self._behind[session] = None
+        exceeds = machine.exceeds(packets=self._policy.outbox_packets, size=self._policy.outbox_bytes)
+        if wrote:
+            # Much came at once, and so far the transport has taken it: no reason to call the client slow. The rest
+            # follows in the next tick, when everybody else has had a turn; memory stays bounded also until then.
+            self._blocked.pop(session, None)
+            if exceeds:
+                machine.conflate()
+            self.mark(session)
+        elif exceeds:
+            self._blocked.pop(session, None)
+            self._too_slow(session)
+        else:
+            self._blocked[session] = None
+            if self._poll is None:
+                self._poll = asyncio.get_running_loop().call_later(POLL_BLOCKED, self._poll_blocked)
+
+    def _count_conflated(self, session: Session) -> None:
+        conflated = session.machine.conflated
+        if conflated != session.conflated:
+            self._metrics.add(catalogue.CONFLATED, max(0, conflated - session.conflated))
+            session.conflated = conflated
+
+    def forget(self, session: Session) -> None:
+        """The session has no connection any more."""
+        if self._behind.pop(session, self) is None:
+            self._count_conflated(session)
+        self._dirty.pop(session, None)
+        self._blocked.pop(session, None)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._poll is not None:
+            self._poll.cancel()
+            self._poll = None
+
+    def _flush_dirty(self) -> None:
+        """Write for the next sessions in line; whoever is marked meanwhile comes after all of them."""
+        if self._flushing is None:
+            dirty, self._dirty = self._dirty, {}
+            self._flushing = iter(dirty)
+        flushed = self._flush_all(islice(self._flushing, FLUSH_SLICE))
+        if flushed == FLUSH_SLICE:
+            asyncio.get_running_loop().call_soon(self._flush_dirty)
+            return
+        self._flushing = None
+        self._scheduled = False
+        if self._written:
+            self._metrics.add(catalogue.WRITES, self._written)
+            self._written = 0
+            self._early.clear()
+            self._early_together.clear()
+        if self._update_arrived is not None:
+            self._metrics.observe(catalogue.DELIVERY_SECONDS, self._clock.monotonic() - self._update_arrived)
+            self._update_arrived = None
+        if self._dirty:
+            self._schedule()
+
+    def _flush_all(self, sessions: Iterable[Session]) -> int:
+        """Write for sessions, none of which may keep the others from theirs; returns how many they were."""
+        flushed = written = 0
+        for session in sessions:
+            flushed += 1
+            try:
+                written += self._write(session)
+            except Exception as bug:  # noqa: BLE001 - see above
+                self._failed(session, bug)
+        if written:
+            self._metrics.add(catalogue.WRITES, written)
+        return flushed
+
+    def _poll_blocked(self) -> None:
+        self._poll = None
+        self._flush_all(list(self._blocked))
+        if self._blocked and self._poll is None:
+            self._poll = asyncio.get_running_loop().call_later(POLL_BLOCKED, self._poll_blocked)

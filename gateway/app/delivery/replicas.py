@@ -1,0 +1,326 @@
+"""A node's copy of the topic partitions its sessions care about (design section 6, "Distribution").
+
+A partition is read once, however many sessions arrive: its position is noted, its stream followed from there, and its
+values read meanwhile. What comes twice is told apart by its version, so there is neither a hole nor a duplicate, and
+snapshots come from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from gateway.app.delivery.matching import Lane, Lanes
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.topics.selectors import Selector, matches
+from gateway.core.topics.versions import is_later
+from gateway.core.types import EventId, TopicPath, Version
+from gateway.core.wire import codec
+from gateway.ports import GridUnavailable, StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
+
+RETRY_READ: Final = 0.2
+"""Seconds before a partition's values are read again after the grid failed in the middle."""
+
+
+RESTORE_BATCH: Final = 200
+"""Values per restore step, so that a grid that has just come back is not blocked by one large command."""
+
+
+SEARCH_AT_ONCE: Final = 1_000
+"""Topics that are searched for a selector without a pause: not quite a millisecond, once per selector."""
+
+MATCHED_SELECTORS: Final = 256
+"""Selectors per partition whose topics are remembered until a new topic comes."""
+
+
+UNKNOWN_EVENT: Final = EventId("")
+"""Of a removal that nobody remembers."""
+
+
+Change: TypeAlias = tuple[TopicValue, bool]
+"""A value that is newer than the copy had it, and whether it is the successor of that, as the stream brought it (False:
+updates between may be missing)."""
+
+
+class Partition:
+    """The copy of one topic partition.
+
+    Attributes:
+        number: which one.
+        values: the newest value of each topic.
+        holders: sessions and pending subscriptions that need it.
+        complete: set once all values have been read; cleared while they are read again.
+        lane: where what its stream brings waits until it is applied; None until its stream is followed.
+    """
+
+    __slots__ = ("_matching", "complete", "holders", "lane", "number", "reader", "snapshots", "values")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.values: dict[TopicPath, TopicValue] = {}
+        self.snapshots: dict[TopicPath, Run] = {}
+        self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
+        self.holders = 0
+        self.lane: Lane | None = None
+        self.complete = asyncio.Event()
+        self.reader: asyncio.Task[None] | None = None
+
+    def matching(self, selector: Selector) -> tuple[TopicPath, ...] | None:
+        """Find the topics here that a selector matches; thousands of sessions that fail over share a few selectors.
+
+        Returns:
+            The topics; None if there are too many here to look at all of them without a pause.
+        """
+        if selector.literal:
+            topic = TopicPath(selector.text)
+            return (topic,) if topic in self.values else ()
+        found = self._matching.get(selector)
+        if found is None:
+            if len(self.values) > SEARCH_AT_ONCE:
+                return None
+            if len(self._matching) >= MATCHED_SELECTORS:
+                self._matching.clear()
+            found = self._matching[selector] = tuple([each for each in self.values if matches(selector, each)])
+        return found
+
+    def knows(self, selector: Selector) -> bool:
+        """Tell whether ``matching`` finds the topics of a selector without a search."""
+        return selector.literal or selector in self._matching
+
+    def extended(self) -> None:
+        """A topic has come that was not here before, or has gone."""
+        self._matching.clear()
+
+    def snapshot(self, value: TopicValue) -> Run:
+        """Return the snapshot packet of a value, encoded once for all sessions."""
+        packet = self.snapshots.get(value.topic)
+        if packet is None:
+            body = codec.encode_update(value.topic, value.version, value.event, value.value, snapshot=True)
+            packet = self.snapshots[value.topic] = Run.of(Outgoing(value.topic, body))
+        return packet
+
+
+class Replicas:
+    """All partitions this node has a copy of.
+
+    Args:
+        store: where values are read.
+        tail: where streams are followed.
+        lanes: let partitions take turns where it takes long to find who selects what came.
+        changed: called with what has changed, in order; each portion of what came together at once.
+        failed: told of a bug met while values were read; they are read again.
+        lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
+
+    Attributes:
+        restored: values that were written back into a grid that had lost them.
+    """
+
+    def __init__(
+        self,
+        store: TopicStore,
+        tail: TopicTail,
+        *,
+        lanes: Lanes,
+        changed: Callable[[Sequence[Change]], None],
+        failed: Callable[[Exception], None],
+        lost: Callable[[int, Exception], None],
+    ) -> None:
+        self._store = store
+        self._tail = tail
+        self._lanes = lanes
+        self._lost = lost
+        self._changed = changed
+        self._failed = failed
+        self._partitions: dict[int, Partition] = {}
+        self._closed = False
+        self.restored = 0
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, number: int) -> Partition | None:
+        """Return the copy of a partition, complete or not; None if nobody needs it."""
+        return self._partitions.get(number)
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Keep copies of partitions until ``release``; starts reading those that are new. Does not wait."""
+        for number in numbers:
+            partition = self._partitions.get(number)
+            if partition is None:
+                partition = self._partitions[number] = Partition(number)
+                self._read(partition)
+            partition.holders += 1
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Give up what ``hold`` asked for; a partition that nobody holds any more is dropped."""
+        for number in numbers:
+            partition = self._partitions[number]
+            partition.holders -= 1
+            if partition.holders == 0:
+                del self._partitions[number]
+                self._tail.unfollow(number)
+                self._forget_waiting(partition)
+                if partition.reader is not None:
+                    partition.reader.cancel()
+                # Whoever waits still, waits for a session that is gone.
+                partition.complete.set()
+
+    async def complete(self, numbers: Iterable[int]) -> None:
+        """Wait until partitions that are held have been read; for as long as the grid is away."""
+        for number in numbers:
+            partition = self._partitions.get(number)
+            if partition is not None:
+                await partition.complete.wait()
+
+    def take_in(self, batch: TailBatch) -> Lane | None:
+        """Apply what the stream brought, at once or, where it takes long to find who selects the topics, in turns.
+
+        Nothing old comes once the partition is given up, or read anew from a later position.
+
+        Args:
+            batch: the next one of its partition.
+
+        Returns:
+            The lane in which it waits, or a part of it; None if nothing of it does.
+        """
+        partition = self._partitions.get(batch.partition)
+        if partition is None:
+            return None
+        lane = partition.lane
+        return None if lane is None or self._lanes.put(lane, batch.values) else lane
+
+    def read_again(self, number: int) -> None:
+        """The place in a partition's stream is lost: read its values again and follow from a new position."""
+        partition = self._partitions.get(number)
+        if partition is not None:
+            self._read(partition)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._closed = True
+        readers = [each.reader for each in self._partitions.values() if each.reader is not None]
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+
+    def _read(self, partition: Partition) -> None:
+        if self._closed:
+            return
+        if partition.reader is not None:
+            partition.reader.cancel()
+        partition.complete.clear()
+        partition.reader = asyncio.create_task(self._read_values(partition), name=f"read-partition-{partition.number}")
+
+    async def _read_values(self, partition: Partition) -> None:
+        while True:
+            known = dict(partition.values)
+            in_grid: dict[TopicPath, EventId] = {}
+            try:
+                position = await self._store.position(partition.number)
+                # Following starts before the values are read: what is published meanwhile comes by the stream.
+                self._follow(partition, position)
+                async for page in self._store.values(partition.number):
+                    for value in page:
+                        in_grid[value.topic] = value.event
+                    await self._apply_page(partition, page)
+                await self._give_back(partition, [each for each in known.values() if _is_missing(each, in_grid)])
+            except GridUnavailable:
+                await asyncio.sleep(RETRY_READ)
+                continue
+            except Exception as error:  # noqa: BLE001 - sessions wait for this partition and must not wait for ever
+                self._failed(error)
+                await asyncio.sleep(RETRY_READ)
+                continue
+            partition.complete.set()
+            partition.reader = None
+            return
+
+    def _follow(self, partition: Partition, position: StreamPosition) -> None:
+        """Follow a partition's stream from a position; of what came before it nothing comes any more."""
+        self._forget_waiting(partition)
+        number = partition.number
+        partition.lane = Lane(
+            lambda values: self._apply(partition, values, live=True),
+            lambda bug: self._lost(number, bug),
+            lambda is_full: self._tail.pause(number) if is_full else self._tail.resume(number),
+        )
+        self._tail.follow(number, position)
+
+    def _forget_waiting(self, partition: Partition) -> None:
+        if partition.lane is not None:
+            self._lanes.drop(partition.lane)
+            partition.lane = None
+
+    async def _apply_page(self, partition: Partition, page: Sequence[TopicValue]) -> None:
+        """Apply values that were read; it takes its turns like what a stream brings."""
+        applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane = Lane(lambda values: self._apply(partition, values, live=False), applied.set_exception)
+        try:
+            if page and not self._lanes.put(lane, page):
+                lane.when_done(lambda: applied.set_result(None))
+                await applied
+        finally:
+            self._lanes.drop(lane)
+
+    async def _give_back(self, partition: Partition, lost: list[TopicValue]) -> None:
+        """Restore what the grid has lost and this node still has (P6, P10); the grid takes only what is later.
+
+        What it has then is taken in from it, because its version has risen: whoever comes from a node that had to show
+        what the grid still had must find a higher one here. Topics that the grid does not take back were removed, so
+        long ago that it has forgotten; they are let go of.
+        """
+        for start in range(0, len(lost), RESTORE_BATCH):
+            batch = lost[start : start + RESTORE_BATCH]
+            self.restored += await self._store.restore(batch)
+            found = await self._store.read([each.topic for each in batch])
+            self._apply(partition, [value for value in found if value is not None], live=False)
+            gone = [each for each, value in zip(batch, found, strict=True) if value is None]
+            # The removal itself is not known any more; its version was higher, and so is that of all that follows.
+            removals = [
+                TopicValue(each.topic, Version(each.version + 1), UNKNOWN_EVENT, b"") for each in gone if each.value
+            ]
+            self._apply(partition, removals, live=False)
+            for each in gone:
+                partition.values.pop(each.topic, None)
+                partition.snapshots.pop(each.topic, None)
+            if gone:
+                partition.extended()
+
+    def _apply(self, partition: Partition, values: Iterable[TopicValue], *, live: bool) -> None:
+        held, snapshots = partition.values, partition.snapshots
+        changes: list[Change] = []
+        for value in values:
+            topic = value.topic
+            known = held.get(topic)
+            if known is None:
+                successor = True
+                partition.extended()
+            elif known.version >= value.version:
+                continue
+            elif value.version == known.version + 1:
+                successor = True
+            elif value.event == known.event:
+                # The same publish, shown with a higher version since the grid lost writes. Whoever has it has it.
+                held[topic] = value
+                snapshots.pop(topic, None)
+                continue
+            elif value.event and not is_later(value.event, known.event):
+                continue  # what is here is later, and is given back to the grid
+            else:
+                # After a lost position, or in a new generation of the grid, the stream may go on later than it ended.
+                successor = False
+            held[topic] = value
+            snapshots.pop(topic, None)
+            changes.append((value, live and successor))
+        if changes:
+            self._changed(changes)
+
+
+def _is_missing(value: TopicValue, in_grid: Mapping[TopicPath, EventId]) -> bool:
+    """Tell whether the grid, whose events *in_grid* names by topic, does not have a value or a later one."""
+    event = in_grid.get(value.topic)
+    return event is None or is_later(value.event, event)

@@ -1,0 +1,436 @@
+"""The sessions of a node: attached, detached, timed and dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.delivery.delivery import Delivery
+from gateway.app.delivery.flusher import Flusher
+from gateway.app.registry.credential_expiry import Expiry
+from gateway.app.registry.disconnected import Absences
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.stale_sessions import Copies
+from gateway.app.runtime.batched import Gathering
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.pacing.reconnect_spread import is_outgrown
+from gateway.core.pacing.timers import Deadlines
+from gateway.core.types import SessionId
+from gateway.core.wire.codes import (
+    CREDENTIALS_EXPIRED,
+    FENCED,
+    GOING_AWAY,
+    INTERNAL_ERROR,
+    PING_TIMEOUT,
+    REVOKED,
+    SESSION_CLOSED,
+    SESSION_EXPIRED,
+    SLOW_CONSUMER,
+    TRY_LATER,
+    CloseCode,
+    ErrorCode,
+)
+from gateway.core.wire.packets import Bye, Error
+from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionGone, TokenSigner
+
+ADVISE_INTERVAL: Final = 5.0
+"""Seconds between two looks, on average, whether what clients were advised about coming back is outgrown: nodes fill in
+minutes."""
+
+ADVISED_AT_ONCE: Final = 10
+"""Clients that are told together: the work of a fraction of a millisecond, and as much again for what they answer."""
+
+ADVISED_PER_SECOND: Final = 1000
+"""Clients that are told in a second: a tenth of a core, until all know."""
+
+LINGER: Final = 0.25
+"""Seconds until the grid is told that a client has gone: most whose socket broke are back by then, here or elsewhere,
+and then there is nothing to tell. The window in the grid is that much longer, should the node stand so long; if it
+does not, survivors start the windows of all its sessions (P7)."""
+
+
+_CLOSES: Final = {ErrorCode.SESSION_CLOSED: SESSION_CLOSED, ErrorCode.REVOKED: REVOKED}
+
+
+def close_code_of(reason: ErrorCode) -> CloseCode:
+    """Tell with which code to close the socket of a session that is gone for *reason*."""
+    return _CLOSES.get(reason, SESSION_EXPIRED)
+
+
+class Sessions:
+    """Registry and life cycle of the sessions this node owns.
+
+    Args:
+        context: of the node.
+        persistence: where disconnects and ends are written.
+        signer: renews tokens of long connections.
+
+    Attributes:
+        flusher: writes for the sessions.
+        delivery: sends them what they selected.
+        expiry: watches the ends of their credentials.
+        copies: asks the grid whose they are while their clients are away.
+        absences: bounds what they take meanwhile.
+    """
+
+    def __init__(self, context: Context, persistence: Persistence, signer: TokenSigner) -> None:
+        self._policy = context.policy
+        self._clock = context.clock
+        self._background = context.background
+        self._metrics = context.metrics
+        self._limits = context.limits
+        self._memory = context.memory
+        self._comebacks = context.comebacks
+        self._log = context.log
+        self._journal = context.journal
+        self._persistence = persistence
+        self._signer = signer
+        self._sessions: dict[SessionId, Session] = {}
+        self._deadlines: Deadlines[Session] = Deadlines()
+        self._gone: Gathering[Session, None] = Gathering(
+            context.background, "save-disconnects", delay=LINGER, work=self._save_disconnects
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self.flusher = Flusher(context, self._too_slow, self.fail)
+        self.delivery = Delivery(context, self.flusher)
+        self.expiry = Expiry(context)
+        self.copies = Copies(context, persistence, refused=self.let_go)
+        self.absences = Absences(context, persistence, let_go=lambda session: self.drop(session, GOING_AWAY))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def get(self, session: SessionId) -> Session | None:
+        """Return a session this node holds."""
+        return self._sessions.get(session)
+
+    def connected(self) -> int:
+        """Count the sessions with a client."""
+        return sum(session.link is not None for session in self._sessions.values())
+
+    def add(self, session: Session) -> None:
+        """Take a session in."""
+        self._sessions[session.id] = session
+        self.absences.found(session.id)
+        self._limits.enter(session)
+
+    # --- Attached and detached ----------------------------------------------------------------------------------------
+
+    def attach(self, session: Session, link: Link) -> None:
+        """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
+        session.link = link
+        session.on_clock = False
+        self.copies.forget(session)
+        self.absences.forget(session)
+        self._limits.recount(session)
+        session.moving = False
+        session.paused = False
+        session.conflated = session.deduplicated = 0
+        session.renew_at = self._clock.monotonic() + self._policy.token_renewal
+        self.expiry.arm(session)
+        self.reschedule(session)
+
+    def refreshed(self, session: Session) -> None:
+        """The client has shown fresh credentials, which are in force already."""
+        self.expiry.arm(session)
+        if session.connected:
+            self.reschedule(session)
+
+    def detach(self, session: Session, link: Link) -> None:
+        """*link* is over; unless the session has another one already, its window starts."""
+        if session.link is not link:
+            return
+        self._journal.disconnected(session, link.close_code)
+        session.link = None
+        self.flusher.forget(session)
+        if session.dropped:
+            return
+        session.machine.detach()
+        self._deadlines.schedule(session, self._clock.monotonic() + session.window)
+        self._arm()
+        self.copies.watch(session)
+        self.absences.watch(session)
+        self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
+        if self._persistence.replicated:
+            self._gone.put(session, None)
+
+    async def _save_disconnects(self, gone: dict[Session, None]) -> None:
+        for session in gone:
+            if not session.connected and not session.dropped:
+                self._background.once(self._save_disconnect(session), "save-disconnect")
+
+    async def _save_disconnect(self, session: Session) -> None:
+        right = session.right
+        try:
+            await self._persistence.disconnect(session)
+            session.on_clock = not session.connected and session.right == right
+        except GridUnavailable:
+            return  # marked as unsaved; written when the grid is back
+        except (Fenced, SessionGone) as why:
+            if not session.connected:
+                self.let_go(session, right, why)
+
+    # --- Ends ---------------------------------------------------------------------------------------------------------
+
+    def drop(self, session: Session, code: CloseCode, *, farewell: Bye | Error | None = None) -> None:
+        """Give the session up here and now, without touching the grid."""
+        if session.dropped:
+            return
+        session.dropped = True
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._limits.leave(session)
+        self.copies.forget(session)
+        self.absences.forget(session)
+        self._deadlines.cancel(session)
+        self.delivery.forget(session)
+        if farewell is not None:
+            self.flusher.flush(session)  # the answers to what came before a bye
+        session.machine.close()
+        session.lane.abandon()
+        if session.link is not None:
+            if farewell is not None:
+                session.machine.send_link(farewell)
+            self.flusher.flush(session)
+            self.close_link(session.link, code)
+            session.link = None
+        self.flusher.forget(session)
+
+    def fence(self, session: Session) -> None:
+        """Another node owns the session: drop the copy here and close its socket with its own code (P3)."""
+        if session.dropped:
+            return
+        self._log.emit(events.SESSION_FENCED, session=session.id)
+        self._journal.fenced(session)
+        self.drop(session, FENCED)
+
+    def let_go(self, session: Session, right: Ownership, why: Fenced | SessionGone) -> bool:
+        """The grid has refused what was written by *right*, and not because it has lost the session: drop it here.
+
+        Nothing is dropped that this very node has claimed meanwhile, for a client that came back, or that it is ending,
+        which takes several steps: from the first on the grid refuses everything else.
+
+        Returns:
+            Whether it was dropped.
+        """
+        if session.dropped or session.ending or session.right != right:
+            return False
+        if isinstance(why, Fenced):
+            self.fence(session)
+        else:
+            self.drop(session, close_code_of(why.reason))
+        return True
+
+    def fail(self, session: Session, bug: Exception) -> None:
+        """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over.
+
+        Likewise if there was no memory for what had to be written, which is nobody's bug.
+        """
+        code = INTERNAL_ERROR
+        if isinstance(bug, MemoryError):
+            code = TRY_LATER
+            self._memory.exhausted("to write to a client")
+        else:
+            self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
+        link = session.link
+        if link is not None:
+            self._journal.disconnected(session, code.code)
+            session.link = None  # first of all, as nothing more can be written for it
+            self.close_link(link, code)
+        if not session.dropped:
+            self.drop(session, code)
+            if self._persistence.replicated:
+                self._background.once(self._save_disconnect(session), "save-disconnect")
+
+    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
+        """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible.
+
+        Until then another node that reaches the grid may be shown its token, and serve it on. So whoever has to be told
+        that it has ended for good calls ``end_for_good``.
+
+        Returns:
+            False if it is another node's, and only its copy here is dropped.
+        """
+        try:
+            return await self.end_for_good(session, reason, code)
+        except GridUnavailable:
+            self._background.once(self._end_later(session, reason), "end-session")
+            self._ended(session, reason, code)
+            return True
+
+    async def end_for_good(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
+        """End the session everywhere (P7), or not yet.
+
+        Returns:
+            False if it is another node's, and only its copy here is dropped.
+
+        Raises:
+            GridUnavailable: the grid may hold it still, and so does this node; to be tried again.
+        """
+        session.ending = True
+        try:
+            await self._persistence.end(session, reason)
+        except Fenced:
+            self.fence(session)
+            return False
+        self._ended(session, reason, code)
+        return True
+
+    def _ended(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
+        if session.dropped:
+            return  # told by whoever ended it at the same time
+        name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
+        self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
+        self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
+        self._journal.ended(session, reason)
+        self.drop(session, code, farewell=Bye(name))
+
+    def revoke(self, session: Session) -> bool:
+        """Give a session up that was revoked: its socket is closed here and now, whatever the grid does (P8).
+
+        Returns:
+            Whether the caller has to end it in the grid; False if it is not held here any more.
+        """
+        if session.dropped:
+            return False
+        session.ending = True
+        self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
+        self._log.emit(events.SESSION_ENDED, session=session.id, reason=ErrorCode.REVOKED.value)
+        self._journal.ended(session, ErrorCode.REVOKED)
+        self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
+        return True
+
+    async def _end_later(self, session: Session, reason: ErrorCode) -> None:
+        while True:
+            await self._persistence.until_available()
+            try:
+                await self._persistence.end(session, reason)
+            except GridUnavailable:
+                continue
+            except Fenced:
+                pass  # another node has claimed it meanwhile: it did not end after all
+            return
+
+    async def _expire(self, session: Session) -> None:
+        async with session.resuming:
+            # The client may have come back in the moment between the deadline and this.
+            if not session.connected and not session.dropped:
+                await self.end(session, ErrorCode.SESSION_EXPIRED, SESSION_EXPIRED)
+
+    def close_link(self, link: Link, code: CloseCode) -> None:
+        """Close a connection and count it."""
+        self._metrics.add(catalogue.CLOSES, label=str(code.code))
+        if code in {SLOW_CONSUMER, PING_TIMEOUT}:
+            self._metrics.add(catalogue.SLOW_CLOSES, label=str(code.code))
+        link.close(code.code, code.name)
+
+    def _part(self, session: Session, link: Link) -> None:
+        """The credentials have ended: the session waits for its client to come back with fresh ones."""
+        self._log.emit(events.CREDENTIALS_EXPIRED, session=session.id)
+        session.machine.send_link(
+            Error(ErrorCode.CREDENTIALS_EXPIRED, "the session's credentials have ended; resume with fresh ones")
+        )
+        self.flusher.flush(session)
+        self.close_link(link, CREDENTIALS_EXPIRED)
+        self.detach(session, link)
+
+    def _too_slow(self, session: Session) -> None:
+        link = session.link
+        if link is None:
+            return
+        machine = session.machine
+        self._log.emit(
+            events.SLOW_CONSUMER_CLOSED, session=session.id, packets=machine.waiting, bytes=machine.waiting_bytes
+        )
+        self._journal.slow_closed(session)
+        self.close_link(link, SLOW_CONSUMER)
+        self.detach(session, link)
+
+    # --- Time ---------------------------------------------------------------------------------------------------------
+
+    def reschedule(self, session: Session) -> None:
+        """The session's next deadline may have moved nearer; later ones are noticed when the old one is due."""
+        deadline = session.machine.next_deadline()
+        if deadline is not None:
+            self._deadlines.schedule(session, min(deadline, session.credential_due))
+            self._arm()
+
+    def close(self) -> None:
+        """Stop the timers and what is being worked on."""
+        for session in self:
+            session.lane.abandon()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.flusher.close()
+
+    def _arm(self) -> None:
+        nearest = self._deadlines.next()
+        if nearest is None or (self._timer is not None and self._timer_at is not None and self._timer_at <= nearest):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = nearest
+        delay = max(0.0, nearest - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = self._timer_at = None
+        now = self._clock.monotonic()
+        for session in self._deadlines.due(now):
+            try:
+                self._tick(session, now)
+            except Exception as bug:  # noqa: BLE001 - one session must not stop the clock of the others
+                self.fail(session, bug)
+        self._arm()
+
+    def _tick(self, session: Session, now: float) -> None:
+        link = session.link
+        if link is None:
+            self._background.once(self._expire(session), f"expire-{session.id}")
+            return
+        if session.paused:
+            # What the client says is not read at the moment, so its silence means nothing.
+            session.machine.receive((), now)
+        if session.machine.tick(now):
+            self.close_link(link, PING_TIMEOUT)
+            self.detach(session, link)
+            return
+        if now >= session.credential_due and self.expiry.is_over(session):
+            self._part(session, link)
+            return
+        if now >= session.renew_at:
+            session.renew_at = now + self._policy.token_renewal
+            token = self._signer.sign(
+                session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
+            )
+            session.machine.ping(token)
+        self.flusher.mark(session)
+        self.reschedule(session)
+
+    async def advise(self) -> None:
+        """Tell clients anew how to come back when many more would than when they were told, for ever."""
+        while True:
+            # Nodes that were started together must not do this together for ever.
+            await asyncio.sleep(ADVISE_INTERVAL * (0.5 + self._clock.random()))
+            advice = self._comebacks.advice()
+            if not is_outgrown(self._policy.backoff, advice):
+                continue
+            told = 0
+            for session in self:
+                if session.told is None or not session.connected or not is_outgrown(session.told, advice):
+                    continue
+                session.told = advice
+                session.machine.ping(backoff=advice)
+                self.flusher.mark(session)
+                told += 1
+                if told % ADVISED_AT_ONCE == 0:
+                    await asyncio.sleep(ADVISED_AT_ONCE / ADVISED_PER_SECOND)

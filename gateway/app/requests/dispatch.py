@@ -1,0 +1,258 @@
+"""What clients ask for: subscribe, unsubscribe, publish, properties, authenticate, bye (protocol 5.2).
+
+Each session's requests go through a *lane*, one after the other, so that they take effect in the order in which the
+client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck. Lanes take turns: a
+run is bounded, and what all of them begin in one turn of the loop is, too (P20).
+
+A request whose step fails because the grid went away may have been executed. It stays in the lane and is repeated when
+the grid is back; each step is idempotent. A request that comes while the grid is away is refused at once, because
+nothing has been done for it yet (P10), unless the client says that it has sent it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions, close_code_of
+from gateway.app.requests.publish import Publishing
+from gateway.app.requests.replies import decline, decline_for_now, number_used
+from gateway.app.requests.subscribe import Selecting
+from gateway.app.requests.turns import Turns
+from gateway.app.security.authentication import Gatekeeper
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.session.request_lane import RequestLane, Work, Workforce
+from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.pacing.workload import Workload
+from gateway.core.wire.codes import NORMAL, ErrorCode
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import (
+    Authenticate,
+    Bye,
+    Malformed,
+    Publish,
+    Reply,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+)
+from gateway.core.wire.properties import check_properties
+from gateway.ports import (
+    Fenced,
+    GridRefused,
+    GridUnavailable,
+    SessionChanges,
+    SessionGone,
+)
+
+RUN_BYTES: Final = 64 * 1024
+"""Weight of publishes above which a run is ended: about a step of the grid. One client with the largest values still
+has some tens of megabytes a second, and whoever comes behind sixty such clients waits for 4 MB of them, and not for all
+they have sent."""
+
+
+MEMORY_RETRY: Final = 0.5
+"""Seconds after which a request is executed again for which there was no memory: load is being shed meanwhile."""
+
+MEMORY_PATIENCE: Final = 10
+"""Times that it is."""
+
+OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
+
+
+def _first_run(queue: Sequence[Work], weights: Iterable[int]) -> tuple[list[Work], int]:
+    """Choose the first request, or the first run of publishes; returns their weight, too."""
+    run: list[Work] = []
+    size = 0
+    for work, weighs in zip(queue, weights, strict=True):
+        if type(work) is not Publish or size >= RUN_BYTES:
+            break
+        run.append(work)
+        size += weighs
+    return (run, size) if run else ([queue[0]], next(iter(weights)))
+
+
+def _may_be_asked_anew(run: Iterable[Work]) -> bool:
+    """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
+    return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
+
+
+def _maybe_executed(work: Work) -> Work:
+    """Mark a request as one that may have been executed: the grid was asked, and its answer is not known."""
+    return work if isinstance(work, Bye | Malformed) else replace(work, resubmitted=True)
+
+
+class Requests:
+    """Executes the requests of all sessions of a node.
+
+    Args:
+        context: of the node.
+        persistence: where sessions are changed.
+        sessions: the sessions held here.
+        authorisation: judges what is asked for.
+        gatekeeper: tells who shows fresh credentials.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        authorisation: Authorisation,
+        gatekeeper: Gatekeeper,
+    ) -> None:
+        self._authorisation = authorisation
+        self._gatekeeper = gatekeeper
+        self._log = context.log
+        self._memory = context.memory
+        self._journal = context.journal
+        self._persistence = persistence
+        self._sessions = sessions
+        limits = context.policy
+        self._turns = Turns()
+        self._workforce = Workforce(
+            self._execute,
+            requests=limits.limits.requests,
+            request_bytes=limits.request_bytes,
+            workload=Workload(limits.node_request_bytes),
+        )
+        context.metrics.watch(catalogue.REQUEST_BYTES, lambda: self._workforce.workload.bytes)
+        self._selecting = Selecting(context, persistence, sessions.delivery, authorisation)
+        self._publishing = Publishing(context, persistence, sessions.delivery, authorisation)
+
+    def lane(self) -> RequestLane[Session]:
+        """Make the lane of a session."""
+        return RequestLane(self._workforce)
+
+    def accept(self, session: Session, work: Work) -> None:
+        """Take a request in; its reply comes when it has been executed."""
+        if not isinstance(work, Bye) and session.used_before(work):
+            decline(session, work.request, number_used(work.request))
+            self._sessions.flusher.mark(session)
+        elif isinstance(work, Malformed):
+            decline(session, work.request, RequestRefused(work.message, code=work.code))
+            self._sessions.flusher.mark(session)
+        elif isinstance(work, Bye) or work.resubmitted:
+            session.lane.put(session, work)
+        elif session.refusing or not self._persistence.available:
+            decline_for_now(session, work.request, "the grid is away")
+            self._sessions.flusher.mark(session)
+        else:
+            session.lane.put(session, work)
+
+    # --- Execution ----------------------------------------------------------------------------------------------------
+
+    async def _execute(self, session: Session, queue: Sequence[Work], weights: Iterable[int]) -> int:
+        """Answer the first request, or the first run of publishes; returns how many were answered."""
+        run, size = _first_run(queue, weights)
+        if self._turns.left > 0:
+            self._turns.left -= size
+        else:
+            await self._turns.turn(size)
+        try:
+            await self._until_known(session, run)
+        except GridRefused as why:
+            for work in run:
+                if not isinstance(work, Bye):
+                    decline_for_now(session, work.request, str(why))
+        except RequestRefused as refused:
+            self._refuse_all(session, run, refused)
+        except Fenced:
+            self._sessions.fence(session)
+        except SessionGone as gone:
+            self._sessions.drop(session, close_code_of(gone.reason))
+        except MemoryError:
+            self._refuse_all(session, run, RequestRefused(OUT_OF_MEMORY, code=ErrorCode.INTERNAL))
+        except Exception as error:  # noqa: BLE001 - one request must not take the session or the node down
+            self._log.emit(events.REQUEST_FAILED, session=session.id, error=repr(error))
+            failure = RequestRefused("the node failed on this request; its log says why", code=ErrorCode.INTERNAL)
+            self._refuse_all(session, run, failure)
+        self._sessions.flusher.mark(session)
+        return len(run)
+
+    async def _step(self, session: Session, run: Sequence[Work]) -> None:
+        match run[0]:
+            case Publish():
+                await self._publishing.publish(session, [work for work in run if isinstance(work, Publish)])
+            case Subscribe() | Unsubscribe() as request:
+                await self._selecting.select(session, request)
+            case SetProperties() as request:
+                await self._set_properties(session, request)
+            case Authenticate() as request:
+                await self._authenticate(session, request)
+            case Bye():
+                # Confirmed when it is true: the client may throw its token away (protocol 4.7).
+                await self._sessions.end_for_good(session, ErrorCode.SESSION_CLOSED, NORMAL)
+            case Malformed():
+                raise AssertionError("a malformed request is answered before it gets into a lane")
+
+    def _refuse_all(self, session: Session, run: Sequence[Work], reason: RequestRefused) -> None:
+        for work in run:
+            if not isinstance(work, Bye):
+                decline(session, work.request, reason)
+
+    async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
+        failed = 0
+        while not session.dropped:
+            right = session.right
+            try:
+                await self._step(session, run)
+            except GridRefused:
+                if _may_be_asked_anew(run):
+                    raise
+                await self._persistence.until_available()
+            except GridUnavailable:
+                await self._persistence.until_available()
+                run = [_maybe_executed(work) for work in run]
+            except MemoryError:
+                self._memory.exhausted("to execute a request")
+                failed += 1
+                if failed > MEMORY_PATIENCE:
+                    raise
+                await asyncio.sleep(MEMORY_RETRY)
+                run = [_maybe_executed(work) for work in run]
+            except (Fenced, SessionGone):
+                # A claim by this very node, for the client that came back meanwhile, is no reason to drop the session.
+                if session.right == right:
+                    raise
+                run = [_maybe_executed(work) for work in run]
+            else:
+                return
+
+    # --- Properties ---------------------------------------------------------------------------------------------------
+
+    async def _set_properties(self, session: Session, request: SetProperties) -> None:
+        self._authorisation.check_properties(session.permissions, request.changes)
+        properties = session.properties | {name: value for name, value in request.changes.items() if value is not None}
+        for name, value in request.changes.items():
+            if value is None:
+                properties.pop(name, None)
+        check_properties({name: value or "" for name, value in request.changes.items()})
+        check_properties({name: value for name, value in properties.items() if name != CLIENT_TYPE_PROPERTY})
+        await self._persistence.change(session, SessionChanges(properties=properties))
+        session.properties = properties
+        self._journal.properties_changed(session, request.changes)
+        session.reply(Reply(request=request.request))
+
+    # --- Credentials --------------------------------------------------------------------------------------------------
+
+    async def _authenticate(self, session: Session, request: Authenticate) -> None:
+        found = await self._gatekeeper.recognise(session, request)
+        if isinstance(found, Reply):
+            # Refused alone, unlike what waits for the grid: nothing is counted by its number (protocol 5.9).
+            session.reply(found)
+            return
+        await self._persistence.change(session, SessionChanges(identity=found))
+        session.show(found)
+        self._sessions.refreshed(session)
+        self._log.emit(events.CREDENTIALS_REFRESHED, session=session.id)
+        self._authorisation.declare(session, self._authorisation.enforce(session))
+        session.reply(Reply(request=request.request))
+        self._gatekeeper.enforce(session)

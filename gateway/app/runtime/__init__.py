@@ -1,0 +1,1 @@
+"""Time, chance, tasks and numbers: what every part of a node runs on."""

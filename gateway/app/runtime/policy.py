@@ -1,0 +1,138 @@
+"""The numbers a node works with, as the application needs them; settings are turned into this by ``bootstrap``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+
+from gateway.core.pacing.accounts import AccountLimits
+from gateway.core.stream.machine import SessionPolicy
+from gateway.core.wire.packets import Backoff, Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainPolicy:
+    """How a planned stop moves its clients (P12).
+
+    Attributes:
+        batch: sessions told to go away together.
+        interval: seconds between two batches.
+        jitter: seconds over which the clients of a batch spread their moves.
+        settle: seconds to wait for a session's outstanding replies and acknowledgements before its go-away.
+        timeout: seconds after which clients that have not left are closed.
+    """
+
+    batch: int
+    interval: float
+    jitter: float
+    settle: float
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsagePolicy:
+    """What those who use a node may use of it together.
+
+    Attributes:
+        address: connections and traffic from one network address.
+        principal: sessions and traffic of one principal.
+        node: of everybody together.
+        exempt: networks whose addresses are not limited.
+    """
+
+    address: AccountLimits
+    principal: AccountLimits
+    node: AccountLimits
+    exempt: tuple[IPv4Network | IPv6Network, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormPolicy:
+    """How many clients that come back together are met.
+
+    Attributes:
+        admission_rate: clients per second that a node lets in while it has updates to deliver; 0 for no limit.
+        admission_wait: seconds that a client waits at most to be let in.
+        claim_rate: sessions per second that all nodes together ask of the grid; 0 for no limit.
+        claims_at_once: handshakes that a node works on together; 0 for no limit.
+    """
+
+    admission_rate: float
+    admission_wait: float
+    claim_rate: float
+    claims_at_once: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePolicy:
+    """Everything about a node that is a matter of configuration.
+
+    Attributes:
+        replicated: sessions are written to the grid; without, only rung 1 exists (Diffusion: it must be configured).
+        window: seconds a session survives without a connection, if the client does not ask for another time.
+        max_window: longest window a client gets, in seconds.
+        handshake_timeout: seconds in which a connection must bring its hello or resume.
+        session: numbers of the session machines.
+        limits: what one session may use.
+        request_bytes: bytes of requests that a session may have unanswered; 0 for no limit.
+        node_request_bytes: bytes of requests that all sessions may have unanswered; 0 for no limit.
+        outbox_packets: packets that may wait, not yet numbered, before the client counts as too slow.
+        outbox_bytes: the same bound in bytes.
+        high_water: bytes a transport may hold back before nothing more is numbered for its session.
+        packet_rate: packets per second that one connection may send for long; 0 for no limit.
+        packet_burst: packets that it may send at once.
+        new_topic_packets: packets as which a publish counts that creates its topic, at least 1.
+        byte_rate: bytes of messages per second that one connection may send for long; 0 for no limit.
+        byte_burst: bytes that it may send at once.
+        token_life: seconds after which no token is accepted any more, whatever the clock of the node that made it.
+        usage: what addresses, principals and all together may use.
+        partition_topics: topics that one topic partition holds at most; 0 for no limit.
+        partition_bytes: bytes of values that one topic partition holds at most; 0 for no limit.
+        storms: how many clients that come back together are met.
+        token_renewal: seconds after which a connected client is handed a token with a new life.
+        revocations: most that may be in force.
+        credential_notice: seconds before their end at which a client is told that its credentials expire.
+        counted_roots: first segments of topics whose updates are counted apart, for the metrics; usually none.
+        topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
+        lease: seconds a node's lease lasts.
+        renew: seconds between renewals.
+        reap: seconds between two looks for sessions whose window is over.
+        restore_rate: sessions per second written back into a grid that lost them, and as many ended there again.
+        restore_grace: seconds after such a loss in which an unknown session is asked to come again later, not refused.
+        backoff: advice to clients.
+        drain: how a planned stop goes.
+    """
+
+    replicated: bool
+    window: float
+    max_window: float
+    handshake_timeout: float
+    session: SessionPolicy
+    limits: Limits
+    request_bytes: int
+    node_request_bytes: int
+    outbox_packets: int
+    outbox_bytes: int
+    high_water: int
+    packet_rate: float
+    packet_burst: int
+    new_topic_packets: int
+    byte_rate: float
+    byte_burst: int
+    token_life: float
+    usage: UsagePolicy
+    partition_topics: int
+    partition_bytes: int
+    storms: StormPolicy
+    token_renewal: float
+    revocations: int
+    credential_notice: float
+    counted_roots: tuple[str, ...] = ()
+    topic_depth: int
+    lease: float
+    renew: float
+    reap: float
+    restore_rate: float
+    restore_grace: float
+    backoff: Backoff
+    drain: DrainPolicy

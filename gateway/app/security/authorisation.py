@@ -1,0 +1,271 @@
+"""The policy in force: what sessions ask for, what they hold, and what of it a changed policy takes away.
+
+Every right is judged by the policy of this moment, in three places: when a client asks for something (``Requests``),
+when it resumes, on whichever rung (``Handshake``), and for all sessions of the node when the policy is read again.
+
+**What is withdrawn is gone at once.** ``enforce`` takes it out of the index and out of what waits for the session,
+without waiting for anything; whoever is just preparing another list for the session notices and begins anew. Then the
+grid is told. Should the node die before that, the next one judges the list it finds by the policy, too. So it is right
+to enforce first and write then: promises need the grid (P4), taking away does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import metrics as catalogue
+from gateway.core.policy.permissions import OPEN, Narrowed, Permissions, Policy
+from gateway.core.policy.system_roles import is_of_system, permissions_of_system
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selector_sets import Common
+from gateway.core.topics.selectors import Selector
+from gateway.core.topics.topics import shown
+from gateway.core.topics.work import Work
+from gateway.core.types import TopicPath
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import Notice, NoticeCode
+from gateway.ports import Directory, Fenced, GridUnavailable, SessionGone
+
+REVIEW_SLICE: Final = 0.002
+"""Seconds for which sessions are judged anew before others get their turn: some dozens of sessions, and less than a
+client notices."""
+
+NAMED: Final = 5
+"""Selectors that a message names; a policy may allow very many, and one sentence is read by a person."""
+
+
+class Authorisation:
+    """Judges what the sessions of a node may do.
+
+    Args:
+        context: of the node.
+        persistence: writes what is left of selections.
+        sessions: the sessions held here.
+        policy: who may do what; None for everything but the system's topics.
+        directory: knows the roles that principals have at this moment; None if their sessions' records must do.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        persistence: Persistence,
+        sessions: Sessions,
+        policy: Policy | None,
+        directory: Directory | None = None,
+    ) -> None:
+        self._directory = directory
+        self._announced = context.policy.limits
+        self._clock = context.clock
+        self._background = context.background
+        self._metrics = context.metrics
+        self._log = context.log
+        self._journal = context.journal
+        self._persistence = persistence
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._policy = policy or OPEN
+        self._reviewing = False
+        self._review_again = False
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of this moment."""
+        return self._policy
+
+    # --- What is asked for --------------------------------------------------------------------------------------------
+
+    def permissions_of(self, session: Session) -> Permissions:
+        """Tell what a session may do; that of a console is no matter of a policy."""
+        if is_of_system(session.roles):
+            return permissions_of_system(session.roles)
+        known = None if self._directory is None else self._directory.find(session.principal)
+        if known is not None:
+            return self._policy.permissions_of(known.principal, known.roles, known.properties)
+        return self._policy.permissions_of(session.principal, session.roles, session.principal_properties)
+
+    def check_select(self, session: Session, selector: Selector, work: Work) -> None:
+        """Let pass what the session may select.
+
+        Args:
+            session: whose permissions count.
+            selector: which topics.
+            work: what the judgement may cost (P20).
+
+        Raises:
+            RequestRefused: it may not select all of it, and the message names the part that it may (protocol 6.5.2); or
+                it takes too much work to tell.
+        """
+        permissions = session.permissions
+        if permissions.may_select(selector, work):
+            return
+        self._metrics.add(catalogue.FORBIDDEN, label="select")
+        if work.is_spent:
+            raise _forbidden(
+                f"the selector {shown(selector.text)} is too complicated to be judged against the policy; use a "
+                "simpler one, with fewer '*' and '**', or several"
+            )
+        raise _forbidden(f"you may not select {_part(selector, permissions.allowed(selector, work, most=NAMED))}")
+
+    def allowed(self, session: Session, selections: Selections, work: Work) -> Selections:
+        """Return what of a list the session may select, as far as that can be told with the work."""
+        return self._narrow(session.permissions, selections, work).selections
+
+    def _narrow(self, permissions: Permissions, selections: Selections, work: Work | None = None) -> Narrowed:
+        limits = self._announced
+        return permissions.narrow(selections, most=limits.selections, most_bytes=limits.selection_bytes, work=work)
+
+    def check_publish(self, session: Session, topic: TopicPath) -> None:
+        """Let pass a publish; not to be asked if the permissions say that they allow all of them.
+
+        Raises:
+            RequestRefused: the session may not publish to the topic.
+        """
+        if not session.permissions.may_publish(topic):
+            self._metrics.add(catalogue.FORBIDDEN, label="publish")
+            raise _forbidden(f"you may not publish to {shown(topic)}")
+
+    def check_properties(self, permissions: Permissions, names: Iterable[str]) -> None:
+        """Let pass properties that a client sets, changes or removes.
+
+        Raises:
+            RequestRefused: the session may not set one of them.
+        """
+        for name in names:
+            if not permissions.may_set(name):
+                self._metrics.add(catalogue.FORBIDDEN, label="properties")
+                allowed = ", ".join(map(shown, sorted(permissions.properties)[:NAMED]))
+                rest = f"; you may set {allowed}" if allowed else "; you may set none"
+                raise _forbidden(f"you may not set the property {shown(name)}{rest}")
+
+    # --- What is held -------------------------------------------------------------------------------------------------
+
+    def enforce(self, session: Session) -> tuple[str, ...]:
+        """Judge a session by the policy of this moment, and take from it what it may not have any more.
+
+        Done without waiting: when it returns, no update of a topic that is not allowed is on its way to the session,
+        except for bytes that the transport has taken already.
+
+        Returns:
+            The selectors that were withdrawn; to be declared by ``declare`` when the session can be told.
+        """
+        permissions = self.permissions_of(session)
+        if permissions is not session.permissions:
+            session.permissions = permissions
+            machine = session.machine
+            if machine.waiting or machine.unacknowledged:
+                machine.withhold(lambda topic: not permissions.may_receive(TopicPath(topic)))
+        in_force = self._delivery.in_force(session)
+        selections, withdrawn = self._narrow(permissions, session.selections)
+        if withdrawn:
+            self._delivery.withdraw(session, selections)
+        elif in_force is not selections and self._narrow(permissions, in_force).withdrawn:
+            # Another node has had the session since, and what was in force here is not what it has selected now.
+            self._delivery.mute(session)
+        return tuple(each.text for each in withdrawn)
+
+    def declare(self, session: Session, withdrawn: tuple[str, ...]) -> None:
+        """Tell the client, the grid and the journal what ``enforce`` has withdrawn, if anything."""
+        if not withdrawn:
+            return
+        named = ", ".join(map(shown, withdrawn[:NAMED])) + (", …" if len(withdrawn) > NAMED else "")
+        self._delivery.notify(
+            (session,),
+            Notice(
+                NoticeCode.PERMISSIONS_WITHDRAWN,
+                f"you may not select all of {named} any more; what is left is in 'selections'",
+                withdrawn=withdrawn,
+                selections=session.selections.to_wire(),
+            ),
+        )
+        self._metrics.add(catalogue.SELECTIONS_WITHDRAWN, len(withdrawn))
+        self._log.emit(
+            events.SELECTIONS_WITHDRAWN, session=session.id, principal=session.principal, selectors=list(withdrawn)
+        )
+        self._journal.selections_changed(session, [f"-{selector}" for selector in withdrawn])
+        self.record(session)
+
+    def record(self, session: Session) -> None:
+        """Have the grid hold the session's selections as they are here, soon."""
+        self._background.once(self._record(session), f"withdraw-{session.id}")
+
+    async def _record(self, session: Session) -> None:
+        # Behind whoever prepares another list just now, and may have written it already.
+        async with session.selecting:
+            if session.dropped:
+                return
+            right = session.right
+            try:
+                await self._persistence.select(session, session.selections)
+            except GridUnavailable:
+                return  # marked as unsaved; written when the grid is back
+            except (Fenced, SessionGone) as why:
+                self._sessions.let_go(session, right, why)
+
+    # --- A new policy -------------------------------------------------------------------------------------------------
+
+    def reload(self, policy: Policy | None) -> None:
+        """Put another policy in force: from now on for what is asked, and soon for all that sessions hold."""
+        self._policy = policy or OPEN
+        self.review()
+
+    def review(self) -> None:
+        """Judge all sessions again, soon: the policy has changed, or the roles of principals have."""
+        self._review_again = True
+        if not self._reviewing:
+            self._reviewing = True
+            self._background.once(self._review(), "review-sessions")
+
+    async def _review(self) -> None:
+        try:
+            while self._review_again:
+                self._review_again = False
+                await self._review_all()
+        finally:
+            self._reviewing = False
+
+    async def _review_all(self) -> None:
+        withdrawn_from = looked_at = 0
+        turn = self._clock.monotonic() + REVIEW_SLICE
+        for session in self._sessions:
+            if session.dropped:
+                continue
+            if withdrawn := self.enforce(session):
+                withdrawn_from += 1
+                self.declare(session, withdrawn)
+            looked_at += 1
+            if self._clock.monotonic() >= turn:
+                await asyncio.sleep(0)
+                turn = self._clock.monotonic() + REVIEW_SLICE
+        self._log.emit(
+            events.POLICY_RELOADED,
+            roles=len(self._policy.roles),
+            principals=len(self._policy.principals),
+            sessions=looked_at,
+            withdrawn=withdrawn_from,
+        )
+
+
+def _forbidden(message: str) -> RequestRefused:
+    return RequestRefused(message, code=ErrorCode.FORBIDDEN)
+
+
+def _part(selector: Selector, allowed: Common) -> str:
+    """Say what of a selector is allowed."""
+    if not allowed.selectors:
+        if allowed.complete:
+            return f"{shown(selector.text)}, nor any part of it"
+        return (
+            f"all of {shown(selector.text)}, and the part that you may cannot be said in few words; ask for less of it"
+        )
+    named = " and ".join(shown(each.text) for each in allowed.selectors[:NAMED])
+    more = "" if allowed.complete and len(allowed.selectors) <= NAMED else ", among others"
+    return f"all of {shown(selector.text)}, but of it {named}{more}"

@@ -1,0 +1,1 @@
+"""How much, how often and when: rates, queues, deadlines and the spread of reconnects."""

@@ -1,0 +1,70 @@
+"""What clients have asked for and have no answer to yet, in bytes: of one session, and of a node in all (P20).
+
+Nothing here waits: who is above a bound is told so, and who may go on again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from gateway.core.wire.packets import Authenticate, Bye, ClientRequest, Publish, SetProperties, Unsubscribe
+
+REQUEST_BYTES: Final = 512
+"""Bytes as which a request counts besides its texts: its packet, its place in line and its command for the grid."""
+
+Request: TypeAlias = ClientRequest | Bye
+
+
+def weight(request: Request) -> int:
+    """Tell how much memory a request takes until it is answered, about."""
+    if type(request) is Publish:  # by far the most frequent, and the largest
+        return REQUEST_BYTES + len(request.topic) + len(request.value)
+    if isinstance(request, SetProperties):
+        changes = request.changes.items()
+        return REQUEST_BYTES + sum(REQUEST_BYTES // 4 + len(name) + len(value or "") for name, value in changes)
+    if isinstance(request, Authenticate):
+        return REQUEST_BYTES + len(request.principal) + len(request.secret)
+    if isinstance(request, Unsubscribe):
+        kept = sum(REQUEST_BYTES // 4 + len(selector) for selector in request.keep)
+        return REQUEST_BYTES + len(request.selector) + kept
+    return REQUEST_BYTES + len(getattr(request, "selector", ""))
+
+
+class Workload:
+    """The unanswered requests of all sessions of a node.
+
+    Args:
+        most: bytes above which those that have most have to wait; 0 for no limit.
+
+    Attributes:
+        bytes: of all unanswered requests.
+        holders: sessions that have some.
+    """
+
+    __slots__ = ("_most", "bytes", "holders")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.bytes = 0
+        self.holders = 0
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether there is more than there may be."""
+        return 0 < self._most < self.bytes
+
+    def exceeded_by(self, held: int) -> bool:
+        """Tell whether a session that holds so many bytes has to wait: it has more than an equal share of too much."""
+        return 0 < self._most < self.bytes and held * self.holders > self._most
+
+    def add(self, before: int, more: int) -> None:
+        """A session that holds so many bytes gets more."""
+        self.bytes += more
+        if not before:
+            self.holders += 1
+
+    def change(self, before: int, after: int) -> None:
+        """A session holds other bytes than before."""
+        self.bytes += after - before
+        if not before or not after:
+            self.holders += (after > 0) - (before > 0)

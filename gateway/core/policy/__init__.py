@@ -1,0 +1,1 @@
+"""What principals may do: permissions, filters, revocations and the roles of the system."""

@@ -1,0 +1,430 @@
+"""Who may do what: roles, and the permissions that they add up to.
+
+```text
+principal ─┐
+roles      ├─► Policy ─► Permissions: select, publish (selectors), properties (names), admin (actions)
+properties ┘
+```
+
+Roles only ever add. There is nothing that takes away what another role gives, so the order of roles means nothing, what
+is allowed of a selector can be said in selectors, and a value that cannot be filled in gives less and never more.
+
+**A session's own values.** A segment of a permission may be ``${principal}``, or ``${principal.NAME}`` for a property
+that the authenticator gave (one that a client has set itself proves nothing). It stands for exactly that one segment. A
+value that is no segment (it has a ``/``, is empty, has a wildcard in it) or begins with ``$`` does not fit, and then
+this one entry gives nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from sys import getsizeof
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from gateway.core.policy.rule_sets import RuleSet
+from gateway.core.topics.entry_index import Entry, entry_bytes
+from gateway.core.topics.remembered import Remembered
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selector_sets import MAX_PARTS, Common
+from gateway.core.topics.selectors import ANY, Selector, parse_selector
+from gateway.core.topics.topics import SEPARATOR, SYSTEM_SIGN, is_reserved, shown
+from gateway.core.topics.work import MOST_STEPS, Work
+from gateway.core.types import TopicPath
+from gateway.core.wire.errors import InvalidSelector
+
+ADMIN_ACTIONS: Final[Mapping[str, str]] = {
+    "configuration:read": "see the effective configuration, without secrets",
+    "nodes:drain": "drain a node, and let it serve again",
+    "nodes:read": "see nodes",
+    "revocations:read": "see what is revoked",
+    "revocations:write": "revoke sessions, principals and credentials, and take it back",
+    "sessions:close": "end sessions",
+    "sessions:move": "move sessions to another node",
+    "sessions:notify": "send notices to sessions",
+    "sessions:read": "see sessions",
+    "topics:read": "see topics, their values and who is subscribed",
+    "topics:write": "set and delete topics",
+}
+"""Everything an administrator may do, with what it means."""
+
+EVERYTHING: Final = "*"
+"""Stands for every property, every action, or in ``sessions:*`` every action of a kind."""
+
+PRINCIPAL: Final = "principal"
+"""Name of the value that is the session's principal."""
+
+PROPERTY_PREFIX: Final = "principal."
+"""Begins the names of the values that are its properties."""
+
+REMEMBERED_BYTES: Final = 512 * 1024
+"""Bytes of answers about topics that are remembered per set of permissions, and as many again for what may be received:
+some 2,000 usual topics. What is asked beyond that is found anew, at some microseconds each."""
+
+SELECTOR_BYTES: Final = 256 * 1024
+"""Bytes of answers about selectors, likewise: some 1,000 usual ones. They are judged again at each resume."""
+
+STEPS_PER_ENTRY: Final = 8
+"""Steps that the judgement of a whole list may take for each entry, besides those of one request. A rule that covers an
+entry is found in fewer; a list of 1,000 is judged in less than the time that reading it takes."""
+
+_PLACEHOLDER: Final = re.compile(r"\$\{(principal|principal\.[^{}$/*]{1,64})\}")
+
+
+class Template:
+    """A selector of a policy, in which the values of a session may be left open; make one with ``parse_template``.
+
+    Attributes:
+        text: as written.
+        names: of the values that it leaves open: ``principal``, ``principal.team``.
+    """
+
+    __slots__ = ("_selector", "names", "text")
+
+    def __init__(self, text: str, names: tuple[str, ...], selector: Selector | None) -> None:
+        self.text = text
+        self.names = names
+        self._selector = selector
+        """Of a template that leaves nothing open."""
+
+    def __repr__(self) -> str:
+        return f"<Template {self.text}>"
+
+    def bind(self, values: Mapping[str, str]) -> Selector | None:
+        """Fill in the values of a session.
+
+        Args:
+            values: by name.
+
+        Returns:
+            The selector; None if a value is missing or does not fit, so that the session is given nothing by this.
+        """
+        if self._selector is not None:
+            return self._selector
+        filled: list[str] = []
+        for segment in self.text.split(SEPARATOR):
+            found = _PLACEHOLDER.fullmatch(segment)
+            value = segment if found is None else values.get(found[1], "")
+            if found is not None and not fits_segment(value):
+                return None
+            filled.append(value)
+        try:
+            return parse_selector(SEPARATOR.join(filled))
+        except InvalidSelector:
+            return None  # it has become too long, or has control characters
+
+
+def fits_segment(value: str) -> bool:
+    """Tell whether a value can stand for one segment of a permission, and for nothing else."""
+    return bool(value) and SEPARATOR not in value and "*" not in value and not value.startswith(SYSTEM_SIGN)
+
+
+def parse_template(text: str) -> Template:
+    """Read a selector of a policy.
+
+    Raises:
+        InvalidSelector: it is none, or has a placeholder that is unknown or not a whole segment. The message says so.
+    """
+    segments = text.split(SEPARATOR)
+    names: list[str] = []
+    for number, segment in enumerate(segments):
+        if found := _PLACEHOLDER.fullmatch(segment):
+            names.append(found[1])
+            segments[number] = "x"  # any that fits: what is checked here is the rest
+        elif "${" in segment:
+            raise InvalidSelector(
+                f"a placeholder is a segment, ${{principal}} or ${{principal.NAME}}, and {shown(segment)} is neither"
+            )
+    selector = parse_selector(SEPARATOR.join(segments))
+    return Template(text, tuple(dict.fromkeys(names)), None if names else selector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a role gives.
+
+    Attributes:
+        select: topics that may be selected.
+        publish: topics that may be published to.
+        properties: names of properties that clients may set; ``*`` for all.
+        admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
+            colon.
+    """
+
+    select: tuple[Template, ...] = ()
+    publish: tuple[Template, ...] = ()
+    properties: frozenset[str] = frozenset()
+    admin: frozenset[str] = frozenset()
+
+
+class Narrowed(NamedTuple):
+    """What permissions leave of a list of selections.
+
+    Attributes:
+        selections: what is left; the very same list if it is all.
+        withdrawn: the selectors of it that were selected and may not be, or not entirely.
+    """
+
+    selections: Selections
+    withdrawn: tuple[Selector, ...]
+
+
+class Permissions:
+    """What one session may do. Sessions with the same roles and values share one object, and what it remembers.
+
+    Attributes:
+        roles: whose permissions these are together.
+        select: topics that may be selected.
+        publish: topics that may be published to.
+        properties: names of properties that may be set; ``*`` for all.
+        publishes_all: whether every topic may be published to that is not the system's, so that nobody has to ask.
+        selects_all: likewise, whether everything may be selected.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_may_publish",
+        "_may_receive",
+        "_may_select",
+        "_publish",
+        "_select",
+        "properties",
+        "publish",
+        "publishes_all",
+        "roles",
+        "select",
+        "selects_all",
+    )
+
+    def __init__(
+        self,
+        roles: frozenset[str],
+        *,
+        select: Iterable[Selector] | RuleSet = (),
+        publish: Iterable[Selector] | RuleSet = (),
+        properties: frozenset[str] = frozenset(),
+    ) -> None:
+        self.roles = roles
+        self._select = select if isinstance(select, RuleSet) else RuleSet(select)
+        self._publish = publish if isinstance(publish, RuleSet) else RuleSet(publish)
+        self.select = self._select.selectors
+        self.publish = self._publish.selectors
+        self.properties = properties
+        self.publishes_all = any(each.text == ANY for each in self.publish)
+        self.selects_all = any(each.text == ANY for each in self.select)
+        self._may_select: Remembered[str, bool] = Remembered(SELECTOR_BYTES, _bytes_of_topic)
+        self._may_publish: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
+        self._may_receive: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
+
+    def __repr__(self) -> str:
+        return f"<Permissions of {', '.join(sorted(self.roles)) or 'no role'}>"
+
+    def may_select(self, selector: Selector, work: Work | None = None) -> bool:
+        """Tell whether all that a selector matches may be selected.
+
+        True is always right. False is right too, unless the work is spent.
+
+        Args:
+            selector: which topics.
+            work: what the judgement may cost; the usual if it is None.
+        """
+        text = selector.text
+        if self.selects_all and not is_reserved(text):
+            return True
+        known = self._may_select.get(text)
+        if known is None:
+            work = Work() if work is None else work
+            known = self._select.covers(selector, work)
+            if known or not work.is_spent:
+                self._may_select.put(text, known)
+        return known
+
+    def allowed(self, selector: Selector, work: Work | None = None, *, most: int = MAX_PARTS) -> Common:
+        """Find the part of a selector that may be selected, or what of it is found with the work, in *most* parts."""
+        work = Work() if work is None else work
+        if self.may_select(selector, work):
+            return Common((selector,), complete=True)
+        return self._select.common(selector, work, most=most)
+
+    def may_receive(self, topic: TopicPath) -> bool:
+        """Tell whether the values of a topic may be sent to the session."""
+        known = self._may_receive.get(topic)
+        return self._may_receive.put(topic, self._select.matches(topic)) if known is None else known
+
+    def may_publish(self, topic: TopicPath) -> bool:
+        """Tell whether a topic may be published to. Whether it is the system's is not asked here."""
+        known = self._may_publish.get(topic)
+        return self._may_publish.put(topic, self._publish.matches(topic)) if known is None else known
+
+    def may_set(self, name: str) -> bool:
+        """Tell whether the session's client may set, change and remove a property."""
+        return name in self.properties or EVERYTHING in self.properties
+
+    def narrow(self, selections: Selections, *, most: int, most_bytes: int, work: Work | None = None) -> Narrowed:
+        """Take out of a list what may not be selected, and leave the rest in force as it was.
+
+        In the place of an entry that is allowed only in part comes that part, so that the same entry decides for each
+        topic as before. What cannot be judged with the work counts as not allowed.
+
+        Args:
+            selections: a session's.
+            most: entries of the longest list that may come out; of an entry whose part has no room in it, nothing is
+                left.
+            most_bytes: of its texts, likewise.
+            work: what the judgement may cost; if it is None, as much as ``STEPS_PER_ENTRY`` says.
+        """
+        if self.selects_all and not selections.of_system:
+            return Narrowed(selections, ())
+        if work is None:
+            work = Work(MOST_STEPS + STEPS_PER_ENTRY * len(selections))
+        entries = selections.entries
+        forbidden = {each.selector for each in entries if each.selects and not self.may_select(each.selector, work)}
+        if not forbidden:
+            return Narrowed(selections, ())
+        room = most - len(selections) + len(forbidden)
+        room_bytes = most_bytes - selections.text_bytes
+        left: list[Entry] = []
+        for entry in entries:
+            if not entry.selects or entry.selector not in forbidden:
+                left.append(entry)
+                continue
+            room_bytes += entry_bytes(entry)
+            parts = [Entry(True, each) for each in self.allowed(entry.selector, work).selectors]
+            size = sum(map(entry_bytes, parts))
+            if len(parts) <= room and size <= room_bytes:
+                room -= len(parts)
+                room_bytes -= size
+                left.extend(parts)
+        compact = Work(MOST_STEPS)
+        narrowed = Selections()
+        for entry in left:
+            narrowed = (narrowed.select if entry.selects else narrowed.deselect)(entry.selector, compact)
+        return Narrowed(narrowed, tuple(each.selector for each in entries if each.selector in forbidden))
+
+
+def _bytes_of_topic(topic: str, _: bool) -> int:
+    return getsizeof(topic)
+
+
+class Policy:
+    """Roles, and who has them.
+
+    Args:
+        roles: by name.
+        default: names of the roles that everybody has.
+        principals: names of the roles that single principals have besides.
+
+    Attributes:
+        roles: as given.
+        default: as given.
+        principals: as given.
+    """
+
+    def __init__(
+        self,
+        roles: Mapping[str, Role],
+        *,
+        default: Iterable[str] = (),
+        principals: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        self.roles = dict(roles)
+        self.default = frozenset(default)
+        self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
+        self._everybodys = self.default.intersection(self.roles)
+        self._names: dict[frozenset[str], tuple[str, ...]] = {}
+        self._shared: dict[frozenset[str], tuple[RuleSet, RuleSet]] = {}
+        # Forgotten with the last session that has them.
+        self._permissions: WeakValueDictionary[tuple[object, ...], Permissions] = WeakValueDictionary()
+
+    def roles_of(self, principal: str, given: Iterable[str] = ()) -> frozenset[str]:
+        """Tell which roles a session has.
+
+        Args:
+            principal: whose session it is.
+            given: roles that the authenticator gave; those that the policy does not know mean nothing.
+        """
+        own = self.principals.get(principal)
+        if own is None and not given:
+            return self._everybodys
+        return self.default.union(given, own or ()).intersection(self.roles)
+
+    def permissions_of(
+        self, principal: str, given: Iterable[str] = (), properties: Mapping[str, str] | None = None
+    ) -> Permissions:
+        """Add up what a session may do.
+
+        Args:
+            principal: whose session it is.
+            given: roles that the authenticator gave.
+            properties: properties that the authenticator gave.
+
+        Returns:
+            The permissions; the same object for the same roles and values, as long as somebody keeps it.
+        """
+        roles = self.roles_of(principal, given)
+        names = self._open_names(roles)
+        values: dict[str, str] = {}
+        if names:
+            values[PRINCIPAL] = principal
+            values |= {PROPERTY_PREFIX + name: value for name, value in (properties or {}).items()}
+        key = (roles, *map(values.get, names))
+        found = self._permissions.get(key)
+        if found is None:
+            several = [self.roles[name] for name in sorted(roles)]
+            select, publish = self._rules_of(roles, several)
+            found = self._permissions[key] = Permissions(
+                roles,
+                select=_with_own(select, (template for role in several for template in role.select), values),
+                publish=_with_own(publish, (template for role in several for template in role.publish), values),
+                properties=frozenset().union(*(role.properties for role in several)),
+            )
+        return found
+
+    def admin_actions(self, roles: Iterable[str]) -> frozenset[str]:
+        """Tell which of ``ADMIN_ACTIONS`` an administrator with these roles may do; unknown roles mean nothing."""
+        given = frozenset[str]().union(*(self.roles[name].admin for name in roles if name in self.roles))
+        return frozenset(action for action in ADMIN_ACTIONS if given & {action, EVERYTHING, kind_of(action)})
+
+    def _rules_of(self, roles: frozenset[str], several: list[Role]) -> tuple[RuleSet, RuleSet]:
+        """Find what all sessions with these roles may select, and publish to, whoever they belong to."""
+        known = self._shared.get(roles)
+        if known is None:
+            known = self._shared[roles] = (
+                RuleSet(_bound((each for role in several for each in role.select if not each.names), {})),
+                RuleSet(_bound((each for role in several for each in role.publish if not each.names), {})),
+            )
+        return known
+
+    def _open_names(self, roles: frozenset[str]) -> tuple[str, ...]:
+        known = self._names.get(roles)
+        if known is None:
+            templates = (each for name in roles for each in (*self.roles[name].select, *self.roles[name].publish))
+            known = self._names[roles] = tuple(sorted({name for each in templates for name in each.names}))
+        return known
+
+
+def kind_of(action: str) -> str:
+    """Make of ``sessions:read`` the ``sessions:*`` that stands for all of its kind."""
+    return f"{action.partition(':')[0]}:{EVERYTHING}"
+
+
+def _with_own(shared: RuleSet, templates: Iterable[Template], values: Mapping[str, str]) -> RuleSet:
+    own = tuple(_bound((each for each in templates if each.names), values))
+    return RuleSet(own, shared) if own else shared
+
+
+def _bound(templates: Iterable[Template], values: Mapping[str, str]) -> Iterable[Selector]:
+    return (selector for each in templates if (selector := each.bind(values)) is not None)
+
+
+OPEN: Final = Policy(
+    {
+        "everybody": Role(
+            select=(parse_template(ANY),), publish=(parse_template(ANY),), properties=frozenset({EVERYTHING})
+        )
+    },
+    default=("everybody",),
+)
+"""Of a node without a policy: everybody may do everything with every topic that is not the system's."""

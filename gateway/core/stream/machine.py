@@ -1,0 +1,406 @@
+"""The session machine: reliability of one session over any number of connections, for both ends (protocol section 5).
+
+It has three inputs, the application (``submit`` and the state changes), the network (``receive``) and the timer
+(``tick``), and does no I/O: what is to be written comes out of ``flush`` as messages, when to call ``tick`` comes out
+of ``next_deadline``, and what happened comes back as values. Times are seconds of any monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from gateway.core.stream.frozen import FrozenSession, SessionPolicy
+from gateway.core.stream.resend import ResendBuffer
+from gateway.core.stream.sender import Sender
+from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
+from gateway.core.types import PacketId, TokenGeneration
+from gateway.core.wire.codes import OUT_OF_ORDER
+from gateway.core.wire.errors import RemoteProtocolError
+from gateway.core.wire.packets import (
+    Ack,
+    Backoff,
+    Bye,
+    Error,
+    GoAway,
+    LinkPacket,
+    Packet,
+    Ping,
+    Pong,
+    SessionBody,
+    SessionPacket,
+)
+
+__all__ = ["FrozenSession", "Received", "SessionMachine", "SessionPolicy"]
+
+Received: TypeAlias = SessionBody | Ping | GoAway | Error | Bye | RemoteProtocolError
+"""What ``receive`` hands on: new session packets in order, and the link packets that concern the application.
+
+A violation of the protocol is handed on as a value, the last one: what came before it in the same message counts.
+"""
+
+
+class SessionMachine(Sender):
+    """One end of a session.
+
+    Args:
+        role: which end; only the server pings, and only it goes on numbering for an absent peer.
+        policy: the numbers to work with.
+
+    Attributes:
+        role: as given.
+        state: where the machine stands; see ``transitions``.
+        received: id of the last session packet received in order.
+        discarded: session packets dropped because the peer was away for longer than the buffers reach; since the last
+            restart.
+        duplicates: session packets that came again and were ignored.
+    """
+
+    __slots__ = (
+        "_generation",
+        "_heard",
+        "_ping_pending",
+        "_proven",
+        "duplicates",
+    )
+
+    def __init__(self, role: Role, policy: SessionPolicy) -> None:
+        super().__init__(role, policy)
+        self.duplicates = 0
+        self._heard = 0.0
+        self._ping_pending = False
+        self._generation: TokenGeneration | None = None
+        """Generation of the token in the welcome that began the present numbering; None if nobody told."""
+        self._proven = False
+        """Whether the peer has been heard in the present numbering."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<SessionMachine {self.role.value} {self.state.value} received={self.received} sent={self._sent} "
+            f"kept={self._buffer.count} waiting={self._outbox.count}>"
+        )
+
+    # --- The application ----------------------------------------------------------------------------------------------
+
+    def open(self, now: float, *, generation: TokenGeneration | None = None) -> None:
+        """Begin numbering on the connection that is there: of a new session, or of one that failed over to this node.
+
+        Args:
+            now: the time.
+            generation: of the token in the welcome that tells the client; see ``can_reattach``. Servers only.
+        """
+        self._attach(Input.OPEN, now)
+        self._begin_numbering(generation)
+
+    def detach(self) -> None:
+        """The connection is gone. A server numbers what waits, so that a reattach brings it."""
+        attached = self.state is State.ATTACHED
+        self.state = step(self.state, Input.DETACH)
+        self._links = ()
+        self._ack_due = None
+        self._ping_pending = self._ack_owed = self._pong_owed = False
+        if attached and self.role is Role.SERVER:
+            self._number(*self._buffer.room)
+            if self._outbox.count:
+                self._overflow()
+
+    def give_up(self) -> None:
+        """Keep nothing any more for a peer that is away: it is told of a gap when it is back (rung 4)."""
+        if self.state is State.DETACHED:
+            self._overflow()
+
+    def resume(self) -> None:
+        """A connection has come back and the two sides begin to agree on how to go on."""
+        self.state = step(self.state, Input.RESUME)
+
+    def can_reattach(self, *, received: PacketId, oldest: PacketId, generation: TokenGeneration | None = None) -> bool:
+        """Decide rung 1 before anything is resent (protocol 5.4).
+
+        If the welcome that began the present numbering never arrived, the peer's ids belong to the numbering before it,
+        and comparing them with ours would skip over what was lost. The token tells: the peer presents an older one than
+        that welcome handed out. Where nobody told generations, only a peer that was heard since is believed.
+
+        Args:
+            received: id of the last packet the peer received.
+            oldest: id of the oldest packet the peer can resend.
+            generation: of the token that the peer presented.
+
+        Returns:
+            True if neither side misses a packet that the other no longer holds.
+        """
+        return (
+            self.state is State.RESUMING
+            and self._same_numbering(generation)
+            and self._buffer.covers(received)
+            and oldest <= self.received + 1
+        )
+
+    def reattach(self, *, received: PacketId, now: float) -> int:
+        """Go on where both sides are, on the new connection (rung 1).
+
+        Args:
+            received: id of the last packet the peer received; what comes after it is sent again.
+            now: the time.
+
+        Returns:
+            How many packets will be sent again.
+
+        Raises:
+            RemoteProtocolError: the buffer does not reach back that far; ``can_reattach`` tells beforehand.
+        """
+        if not self._buffer.covers(received):
+            raise RemoteProtocolError(
+                f"cannot resend from packet {received + 1}: packets {self.oldest} to {self.last_numbered} are kept"
+            )
+        self._attach(Input.REATTACH, now)
+        self._buffer.acknowledge(received)
+        self._sent = received
+        return self._buffer.count
+
+    def restart(self, now: float, *, generation: TokenGeneration | None = None) -> None:
+        """Begin numbering anew in both directions on the connection that is there (rung 4).
+
+        What waited or was kept is dropped: the server follows with snapshots, the client with its unanswered requests.
+
+        Args:
+            now: the time.
+            generation: as for ``open``.
+        """
+        self._attach(Input.RESTART, now)
+        self._begin_numbering(generation)
+        self._outbox.clear()
+        self._buffer = ResendBuffer(packets=self.policy.resend_packets, size=self.policy.resend_bytes)
+        self._sent = self._acknowledged = self.received = PacketId(0)
+        self.discarded = 0
+
+    def forget_kept(self) -> None:
+        """Keep nothing that was numbered, because a packet of it must not be sent again (protocol 4.8.1).
+
+        The numbers stay: ``oldest`` says from now on that what the peer misses cannot be resent.
+        """
+        self._buffer = ResendBuffer(
+            packets=self.policy.resend_packets, size=self.policy.resend_bytes, next_id=self._buffer.next
+        )
+        self._sent = self.last_numbered
+
+    def adopt(self, policy: SessionPolicy) -> None:
+        """Work with other numbers from now on, as the peer's welcome says."""
+        self.policy = policy
+        self._buffer.bound(packets=policy.resend_packets, size=policy.resend_bytes)
+
+    def lost(self, received: PacketId, *, generation: TokenGeneration | None = None) -> int | None:
+        """Count the packets that a peer which received up to *received* will never get if numbering restarts.
+
+        Args:
+            received: id of the last packet the peer received.
+            generation: of the token that the peer presented; see ``can_reattach``.
+
+        Returns:
+            The number; None if the peer's id belongs to an earlier numbering, so that nobody can know.
+        """
+        if not self._same_numbering(generation):
+            return None
+        return max(0, self.last_numbered - received) + self._outbox.count + self.discarded
+
+    def close(self) -> None:
+        """End the session and drop everything but the link packets that wait."""
+        self.state = step(self.state, Input.CLOSE)
+        self._outbox.clear()
+        self._buffer = ResendBuffer(packets=1, size=1, next_id=self._buffer.next)
+        self._sent = self.last_numbered
+
+    # --- The network --------------------------------------------------------------------------------------------------
+
+    def receive(self, packets: Iterable[Packet], now: float) -> list[Received]:
+        """Take in what came over the attached connection.
+
+        Returns:
+            What concerns the application, in order; every session packet exactly once. The last one is a
+            ``RemoteProtocolError`` if a packet had no place here (PROTOCOL_ERROR), or if the predecessor of a session
+            packet is missing (OUT_OF_ORDER; resuming mends it); the connection must then be closed.
+        """
+        self.state = step(self.state, Input.RECEIVE)
+        self._heard = now
+        self._ping_pending = False
+        self._proven = True
+        handed_on: list[Received] = []
+        try:
+            for packet in packets:
+                if isinstance(packet, Ack):  # by far the most frequent packet of a client that only listens
+                    self._acknowledge(packet.received)
+                elif isinstance(packet, SessionPacket):
+                    if self._take_in(packet, now):
+                        handed_on.append(packet.body)
+                elif isinstance(packet, Pong):
+                    self._acknowledge(packet.received)
+                else:
+                    handed_on.append(self._accept(packet))
+        except RemoteProtocolError as violation:
+            # Its trace leads to this very list, and the packets and the connection would stay with it.
+            handed_on.append(violation.with_traceback(None))
+        return handed_on
+
+    def receive_ack(self, received: PacketId, now: float) -> bool:
+        """Take in a message that is nothing but an acknowledgement: ``receive`` of one ``Ack``, with less around it.
+
+        Returns:
+            Whether a ping was waiting for a sign of life, so that ``next_deadline`` may be earlier now.
+
+        Raises:
+            RemoteProtocolError: the peer acknowledges a packet that was never sent; the connection must be closed.
+        """
+        if self.state is not ATTACHED:
+            self.state = step(self.state, Input.RECEIVE)
+        pinged, self._ping_pending = self._ping_pending, False
+        self._heard = now
+        self._proven = True
+        self._acknowledge(received)
+        return pinged
+
+    def _take_in(self, packet: SessionPacket, now: float) -> bool:
+        if packet.received is not None:
+            self._acknowledge(packet.received)
+        if packet.id <= self.received:
+            self.duplicates += 1
+            return False
+        if packet.id > self.received + 1:
+            raise RemoteProtocolError(
+                f"packet {packet.id} came after packet {self.received}: one in between is missing", close=OUT_OF_ORDER
+            )
+        self.received = packet.id
+        if self._ack_due is None:
+            self._ack_due = now + self.policy.ack_delay
+        if packet.id - self._acknowledged >= self.policy.ack_packets:
+            self._ack_due = now
+        return True
+
+    def _acknowledge(self, received: PacketId) -> None:
+        # Not the last numbered but the last written packet counts: after a reattach those in between have yet to be
+        # resent, and without them ``_resend`` would never come to an end.
+        if received > self._sent:
+            raise RemoteProtocolError(f"packet {received} is acknowledged, but {self._sent} is the last that was sent")
+        self._buffer.acknowledge(received)
+
+    def _accept(self, packet: LinkPacket) -> Ping | GoAway | Error | Bye:
+        match packet:
+            case Ping():
+                self._pong_owed = True
+                return packet
+            case Error() | Bye():
+                return packet
+            case GoAway() if self.role is Role.CLIENT:
+                return packet
+            case _:
+                name = type(packet).__name__.lower()
+                raise RemoteProtocolError(f"a {name} packet has no place on a connection that is attached already")
+
+    # --- The timer ----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Tell when ``tick`` has something to do; None for never in this state."""
+        if self.state is not State.ATTACHED:
+            return None
+        silence = self._heard + self.policy.ping_timeout
+        if self.role is Role.SERVER and not self._ping_pending:
+            silence = min(silence, self._heard + self.policy.ping_interval)
+        return silence if self._ack_due is None else min(silence, self._ack_due)
+
+    def tick(self, now: float) -> bool:
+        """Do what is due: an acknowledgement or a ping, to be written by ``flush``.
+
+        Returns:
+            True if the peer has been silent for too long and the connection should be given up (PING_TIMEOUT).
+        """
+        self.state = step(self.state, Input.TICK)
+        if self.state is not State.ATTACHED:
+            return False
+        if now >= self._heard + self.policy.ping_timeout:
+            return True
+        if self._ack_due is not None and now >= self._ack_due:
+            self._ack_due = None
+            self._ack_owed = True
+        if self.role is Role.SERVER and not self._ping_pending and now >= self._heard + self.policy.ping_interval:
+            self.ping()
+        return False
+
+    def ping(self, token: str | None = None, backoff: Backoff | None = None) -> None:
+        """Ask for a sign of life, and hand a renewed token and new advice along if there is any."""
+        self._ping_pending = True
+        self.send_link(Ping(token, backoff))
+
+    # --- Inside -------------------------------------------------------------------------------------------------------
+
+    def _attach(self, event: Input, now: float) -> None:
+        self.state = step(self.state, event)
+        self._heard = now
+        self._ping_pending = self._pong_owed = False
+        # What was received before is told by the welcome or the resume packet itself.
+        self._told()
+        self._outbox.conflated = 0
+
+    def _begin_numbering(self, generation: TokenGeneration | None) -> None:
+        self._generation = generation
+        self._proven = False
+
+    def _same_numbering(self, generation: TokenGeneration | None) -> bool:
+        if generation is None or self._generation is None:
+            return self._proven
+        return generation >= self._generation
+
+    # --- As a value ---------------------------------------------------------------------------------------------------
+
+    def freeze(self) -> FrozenSession:
+        """Return everything there is to know about this machine as a value."""
+        return FrozenSession(
+            role=self.role,
+            policy=self.policy,
+            state=self.state,
+            next=self._buffer.next,
+            kept=tuple(self._buffer.after(PacketId(0))),
+            sent=self._sent,
+            received=self.received,
+            acknowledged=self._acknowledged,
+            waiting=tuple(self._outbox.runs()),
+            folded=self._outbox.is_folded,
+            allowance=self._outbox.allowance,
+            conflated=self._outbox.conflated,
+            discarded=self.discarded,
+            duplicates=self.duplicates,
+            heard=self._heard,
+            ack_due=self._ack_due,
+            ping_pending=self._ping_pending,
+            ack_owed=self._ack_owed,
+            pong_owed=self._pong_owed,
+            links=self._links,
+            generation=self._generation,
+            proven=self._proven,
+        )
+
+    @classmethod
+    def thaw(cls, frozen: FrozenSession) -> SessionMachine:
+        """Make a machine that goes on exactly where the frozen one stood."""
+        machine = cls(frozen.role, frozen.policy)
+        machine.state = frozen.state
+        machine._buffer = ResendBuffer.holding(
+            frozen.kept, packets=frozen.policy.resend_packets, size=frozen.policy.resend_bytes, next_id=frozen.next
+        )
+        machine._sent = frozen.sent
+        machine.received = frozen.received
+        machine._acknowledged = frozen.acknowledged
+        for run in frozen.waiting:
+            machine._outbox.push(run)
+        if frozen.folded:
+            machine._outbox.conflate()
+        machine._outbox.allowance = frozen.allowance
+        machine._outbox.conflated = frozen.conflated
+        machine.discarded = frozen.discarded
+        machine.duplicates = frozen.duplicates
+        machine._heard = frozen.heard
+        machine._ack_due = frozen.ack_due
+        machine._ping_pending = frozen.ping_pending
+        machine._ack_owed = frozen.ack_owed
+        machine._pong_owed = frozen.pong_owed
+        machine._links = frozen.links
+        machine._generation = frozen.generation
+        machine._proven = frozen.proven
+        return machine

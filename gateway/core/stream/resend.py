@@ -1,0 +1,172 @@
+"""Packets sent and not yet acknowledged (seed: JBoss Messaging, packet replication and failover).
+
+```text
+ids:    … 40 │ 41  42  43  44 │ 45 …
+acknowledged │   the buffer   │ next
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.types import PacketId
+from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
+
+
+class ResendBuffer:
+    """Keeps numbered packets, contiguous by id, until the peer has acknowledged them.
+
+    It holds the runs that all sessions share: a thousand sessions that wait for the acknowledgement of one update hold
+    it once, and numbering or acknowledging a whole run costs the same as a single packet.
+
+    Args:
+        packets: most packets to keep.
+        size: most bytes of bodies to keep. A single larger packet is still kept, or it could never be sent.
+        next_id: the id that the next packet will get.
+
+    Attributes:
+        count: how many packets are kept.
+        bytes: total length of the bodies kept.
+        next: id of the next packet.
+    """
+
+    __slots__ = ("_kept", "_packets", "_size", "_skipped", "bytes", "count", "next")
+
+    def __init__(self, *, packets: int, size: int, next_id: PacketId = PacketId(1)) -> None:
+        self._packets = packets
+        self._size = size
+        self._kept: list[Run] = []
+        self._skipped = 0
+        """Packets of the first run that have been acknowledged already."""
+        self.count = 0
+        self.bytes = 0
+        self.next = next_id
+
+    @classmethod
+    def holding(cls, kept: Iterable[Run], *, packets: int, size: int, next_id: PacketId) -> ResendBuffer:
+        """Make a buffer that holds *kept*, the last packet of which has the id before *next_id*."""
+        buffer = cls(packets=packets, size=size, next_id=next_id)
+        buffer._kept.extend(kept)
+        buffer.count = sum(run.count for run in buffer._kept)
+        buffer.bytes = sum(run.size for run in buffer._kept)
+        return buffer
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        for run in self.after(PacketId(0)):
+            yield from run.packets
+
+    @property
+    def oldest(self) -> PacketId:
+        """Id of the oldest packet that can be resent; ``next`` if there is none."""
+        return PacketId(self.next - self.count)
+
+    @property
+    def full(self) -> bool:
+        """Whether no further packet may be numbered before the peer acknowledges some."""
+        return self.count >= self._packets or self.bytes >= self._size
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Packets, and bytes after which no further one may begin, that may be numbered now."""
+        return self._packets - self.count, self._size - self.bytes
+
+    def admit(self, run: Run) -> bool:
+        """Number the packets of a run and keep it, if it fits with every byte; ``append`` takes a little more.
+
+        Returns:
+            Whether it was done.
+        """
+        count, size = self.count + run.count, self.bytes + run.size
+        if count > self._packets or size > self._size:
+            return False
+        self._kept.append(run)
+        self.count = count
+        self.bytes = size
+        self.next = PacketId(self.next + run.count)
+        return True
+
+    def bound(self, *, packets: int, size: int) -> None:
+        """Change the bounds, as the peer's welcome says; what is kept already stays."""
+        self._packets = packets
+        self._size = size
+
+    def append(self, run: Run) -> None:
+        """Number the packets of a run and keep it; the first gets the id ``next``.
+
+        Raises:
+            LocalProtocolError: there is no room for all of them.
+        """
+        packets, size = self.room
+        if run.fitting(packets=packets, size=size) < run.count:
+            raise LocalProtocolError("the resend buffer is full: nothing may be numbered until the peer acknowledges")
+        self._kept.append(run)
+        self.count += run.count
+        self.bytes += run.size
+        self.next = PacketId(self.next + run.count)
+
+    def withhold(self, is_withdrawn: Callable[[str], bool], stand_in: Outgoing) -> None:
+        """Put *stand_in* in the place of each update of some topics: the numbers stay, and what they stood for is gone.
+
+        Args:
+            is_withdrawn: tells of a topic whether it is one of them.
+            stand_in: has no topic.
+        """
+        self._kept = [run.without(is_withdrawn, stand_in) or run for run in self._kept]
+        self.bytes = sum(run.size for run in self._kept) - self._bytes_skipped()
+
+    def acknowledge(self, received: PacketId) -> None:
+        """Drop all packets up to *received*. An acknowledgement that is older than the last one changes nothing.
+
+        Raises:
+            RemoteProtocolError: the peer acknowledges a packet that was never sent.
+        """
+        if received >= self.next:
+            raise RemoteProtocolError(
+                f"packet {received} is acknowledged, but {self.next - 1} is the last that was sent"
+            )
+        acknowledged = received - self.oldest + 1
+        if acknowledged <= 0:
+            return
+        if acknowledged == self.count:
+            self._kept.clear()
+            self.count = self.bytes = self._skipped = 0
+            return
+        self.count -= acknowledged
+        acknowledged += self._skipped
+        self.bytes += self._bytes_skipped()
+        whole = 0
+        for run in self._kept:
+            if acknowledged < run.count:
+                break
+            acknowledged -= run.count
+            self.bytes -= run.size
+            whole += 1
+        del self._kept[:whole]
+        self._skipped = acknowledged
+        self.bytes -= self._bytes_skipped()
+
+    def _bytes_skipped(self) -> int:
+        return self._kept[0].first_bytes(self._skipped) if self._skipped else 0
+
+    def covers(self, received: PacketId) -> bool:
+        """Tell whether a peer whose last packet was *received* can be sent everything after it."""
+        return self.oldest - 1 <= received < self.next
+
+    def runs(self) -> Iterator[Run]:
+        """Yield what is kept as it is shared, with packets of the first run that have been acknowledged already."""
+        return iter(self._kept)
+
+    def after(self, received: PacketId) -> Iterator[Run]:
+        """Yield the packets after *received*, in order; those that are gone are left out."""
+        skipped = self._skipped + max(0, received + 1 - self.oldest)
+        for run in self._kept:
+            if skipped >= run.count:
+                skipped -= run.count
+            else:
+                yield run.split(skipped)[1] if skipped else run
+                skipped = 0

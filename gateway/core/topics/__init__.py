@@ -1,0 +1,1 @@
+"""Topics, selectors and lists of selections, and how they are matched."""

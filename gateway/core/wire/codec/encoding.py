@@ -1,0 +1,183 @@
+"""Packets to JSON text (protocol sections 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Final
+
+import orjson
+
+from gateway.core.types import EventId, Version
+from gateway.core.wire.codec.fields import Object
+from gateway.core.wire.codec.values import dumps
+from gateway.core.wire.packets import (
+    Ack,
+    Authenticate,
+    Bye,
+    ClientRequest,
+    Error,
+    GoAway,
+    Hello,
+    LinkPacket,
+    Notice,
+    Ping,
+    Pong,
+    Publish,
+    Reply,
+    Resume,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+
+_LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
+    Hello: "hello",
+    Resume: "resume",
+    Welcome: "welcome",
+    Ack: "ack",
+    Ping: "ping",
+    Pong: "pong",
+    GoAway: "go-away",
+    Error: "error",
+    Bye: "bye",
+}
+
+_LINK_FIELDS: Final[Mapping[type[LinkPacket], tuple[str, ...]]] = {
+    kind: tuple(each.name for each in fields(kind)) for kind in _LINK_NAMES
+}
+
+
+def encode_link(packet: LinkPacket) -> bytes:
+    """Encode a link packet as a whole JSON object; absent optional fields are left out.
+
+    Raises:
+        RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
+    """
+    kind = type(packet)
+    content: Object = {"type": _LINK_NAMES[kind]}
+    for name in _LINK_FIELDS[kind]:
+        value = getattr(packet, name)
+        if name == "supports":
+            if value:
+                content[name] = sorted(value)
+        # null is a statement only where the welcome says that a number can not be known.
+        elif value is not None or name in {"lost", "conflated"}:
+            content[name] = value
+    return dumps(content)
+
+
+def encode_request(body: ClientRequest) -> bytes:
+    """Encode the body of a client's session packet, ready for ``number``.
+
+    Raises:
+        RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
+        TypeError: *body* is ``Malformed``, which only ever comes in.
+    """
+    content: Object
+    match body:
+        case Subscribe():
+            content = {"type": "subscribe", "request": body.request, "selector": body.selector}
+        case Unsubscribe():
+            content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
+            if body.keep:
+                content["keep"] = body.keep
+        case SetProperties():
+            content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
+        case Authenticate():
+            content = {"type": "authenticate", "request": body.request, "secret": body.secret}
+            if body.principal:
+                content["principal"] = body.principal
+        case Publish(request, topic, value, resubmitted):
+            again = b',"resubmitted":true' if resubmitted else b""
+            return b'"type":"publish","request":%d%b,"topic":%b,"value":%b}' % (
+                request,
+                again,
+                dumps(topic),
+                value,
+            )
+        case _:
+            raise TypeError("a malformed request is never sent")
+    if body.resubmitted:
+        content["resubmitted"] = True
+    return _body(content)
+
+
+_UPDATE: Final = b'"type":"update",'
+
+_SNAPSHOT: Final = b'"snapshot":true,'
+
+_UPDATE_SNAPSHOT: Final = _UPDATE + _SNAPSHOT
+"""How the bodies of snapshots begin, and no other: the flag comes first so that it can be told from the outside."""
+
+
+def encode_update(topic: str, version: Version, event: EventId, value: bytes, *, snapshot: bool) -> bytes:
+    """Encode the body of an update, ready for ``number``; done once per update, not once per session.
+
+    Args:
+        topic: its path.
+        version: of the value.
+        event: id of the publish.
+        value: JSON text of the value; empty if the topic was removed.
+        snapshot: whether the value is not the successor of the one sent before.
+    """
+    removed = b""
+    if not value:
+        removed = b',"removed":true'
+        value = b"null"
+    return b'%b"topic":%b,"version":%d,"event":"%b"%b,"value":%b}' % (
+        _UPDATE_SNAPSHOT if snapshot else _UPDATE,
+        orjson.dumps(topic),
+        version,
+        event.encode(),
+        removed,
+        value,
+    )
+
+
+def is_snapshot(update: bytes) -> bool:
+    """Tell whether the body of an update, as ``encode_update`` made it, says that it is a snapshot."""
+    return update.startswith(_UPDATE_SNAPSHOT)
+
+
+def folding_mark(update: bytes, folded: int, *, snapshot: bool) -> bytes:
+    """Encode what goes in front of the body of an update that took the place of others.
+
+    Args:
+        update: the body.
+        folded: how many it took the place of.
+        snapshot: whether one of them was a snapshot; then this one is no successor of what was sent before, either.
+    """
+    flag = _SNAPSHOT if snapshot and not is_snapshot(update) else b""
+    return b'"folded":%d,%b' % (folded, flag)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Encode the body of a reply, ready for ``number``."""
+    content: Object = {"type": "reply", "request": reply.request}
+    if reply.error is not None:
+        content["error"] = {"code": reply.error, "message": reply.message}
+        if reply.retry_after is not None:
+            content["error"]["retry_after"] = reply.retry_after
+    if reply.version is not None:
+        content["version"] = reply.version
+    if reply.event is not None:
+        content["event"] = reply.event
+    return _body(content)
+
+
+def encode_notice(notice: Notice) -> bytes:
+    """Encode the body of a notice, ready for ``number``."""
+    content: Object = {"type": "notice", "code": notice.code, "message": notice.message}
+    if notice.withdrawn is not None:
+        content["withdrawn"] = notice.withdrawn
+    if notice.selections is not None:
+        content["selections"] = notice.selections
+    if notice.partitions is not None:
+        content["partitions"] = notice.partitions
+    return _body(content)
+
+
+def _body(content: Object) -> bytes:
+    return dumps(content)[1:]

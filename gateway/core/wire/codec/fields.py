@@ -1,0 +1,194 @@
+"""Fields of packets, read with their types (protocol 2.3 and 2.5).
+
+Every function here raises ``BadField`` if the field is not what it must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
+
+MAX_NUMBER: Final = 2**53 - 1
+"""Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
+
+MAX_WORDS: Final = 32
+"""Words of a list that are read: many times those there are (protocol 4.1.1)."""
+
+MAX_WORD_BYTES: Final = 64
+"""Bytes of UTF-8 of a word that is read."""
+
+MAX_MEASURE: Final = 31 * 24 * 3_600_000
+"""Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
+
+_OUTCOMES: Final[Mapping[str, Outcome]] = {each.value: each for each in Outcome}
+
+_NUMBERINGS: Final[Mapping[str, Numbering]] = {
+    Outcome.CREATED: Numbering.RESTARTED,
+    Outcome.FAILED_OVER: Numbering.RESTARTED,
+    Outcome.REATTACHED: Numbering.KEPT,
+}
+"""What the outcomes of the first release mean, which did not say it (protocol 4.3.1)."""
+
+Object: TypeAlias = dict[str, Any]
+"""A packet, or an object within one, as the parser of JSON makes it."""
+
+
+class BadField(Exception):
+    """A field is missing or of the wrong type; whoever asked knows what that means for the packet.
+
+    Attributes:
+        code: with which a packet is refused for it; None for the usual one.
+    """
+
+    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unfit:
+    """In the place of what a field holds and nobody can pass on (protocol 2.6.1).
+
+    Args:
+        reason: what is wrong, as the end of a sentence about the field.
+    """
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+_UNFIT_CODES: Final[Mapping[str, ErrorCode]] = {
+    "topic": ErrorCode.BAD_TOPIC,
+    "selector": ErrorCode.BAD_SELECTOR,
+    "set": ErrorCode.BAD_PROPERTIES,
+    "properties": ErrorCode.BAD_PROPERTIES,
+    "value": ErrorCode.BAD_VALUE,
+}
+"""How a packet is refused whose field is ``Unfit`` (protocol 2.6.1)."""
+
+
+def bad_field(name: str, value: object, rule: str) -> BadField:
+    """Make the error for a field.
+
+    Args:
+        name: of the field.
+        value: what it holds.
+        rule: what it must be, as the end of a sentence.
+    """
+    if isinstance(value, Unfit):
+        return BadField(f"{name!r} {value.reason}", _UNFIT_CODES.get(name))
+    return BadField(f"{name!r} {rule}")
+
+
+def read_text(packet: Object, name: str) -> str:
+    """Read a text that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, str):
+        raise bad_field(name, value, "must be a string")
+    return value
+
+
+def read_optional_text(packet: Object, name: str) -> str | None:
+    """Read a text that may be absent or null."""
+    return None if packet.get(name) is None else read_text(packet, name)
+
+
+def read_count(packet: Object, name: str, *, least: int = 0) -> int:
+    """Read an integer from *least* to ``MAX_NUMBER``, as ids, counts and versions are."""
+    value = packet.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_NUMBER:
+        raise bad_field(name, value, f"must be an integer from {least} to {MAX_NUMBER}")
+    return value
+
+
+def read_optional_count(packet: Object, name: str, default: int | None) -> int | None:
+    """Read a count; *default* if it is absent, None if it is null, which says that it is unknown."""
+    return default if name not in packet else None if packet[name] is None else read_count(packet, name)
+
+
+def read_measure(packet: Object, name: str, *, most: int = MAX_MEASURE) -> int | None:
+    """Read what the other side has measured and nobody relies on: None unless it is an integer from 0 to *most*."""
+    value = packet.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def read_seconds(packet: Object, name: str) -> float:
+    """Read a length of time that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise bad_field(name, value, "must be a number of seconds, not negative")
+    return float(value)
+
+
+def read_optional_seconds(packet: Object, name: str) -> float | None:
+    """Read a length of time that may be absent or null."""
+    return None if packet.get(name) is None else read_seconds(packet, name)
+
+
+def read_flag(packet: Object, name: str, default: bool | None = None) -> bool:
+    """Read true or false; *default*, if there is one, stands for absent and null."""
+    value = default if packet.get(name) is None else packet[name]
+    if not isinstance(value, bool):
+        raise bad_field(name, value, "must be true or false")
+    return value
+
+
+def read_object(packet: Object, name: str) -> Object:
+    """Read an object that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, dict):
+        raise bad_field(name, value, "must be an object")
+    return value
+
+
+def read_texts(packet: Object, name: str) -> dict[str, str]:
+    """Read an object of texts; absent and null are an empty one."""
+    value = {} if packet.get(name) is None else packet[name]
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise bad_field(name, value, "must be an object of strings")
+    return value
+
+
+def read_outcome(packet: Object) -> str:
+    """Read how a session came to be on a connection; one that a later release has added is a mere name (4.3.1)."""
+    name = read_text(packet, "outcome")
+    return _OUTCOMES.get(name, name)
+
+
+def read_numbering(packet: Object) -> Numbering | None:
+    """Read whether packet numbers go on; None if that cannot be told (protocol 4.3.1)."""
+    name = read_optional_text(packet, "numbering")
+    if name is None:
+        return _NUMBERINGS.get(read_text(packet, "outcome"))
+    try:
+        return Numbering(name)
+    except ValueError:
+        return None
+
+
+def read_words(packet: Object, name: str) -> frozenset[str]:
+    """Read words of which unknown ones do no harm; what is no array of texts, or too much of it, does not count."""
+    words = packet.get(name)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return frozenset()
+    return frozenset(word for word in words[:MAX_WORDS] if len(word.encode()) <= MAX_WORD_BYTES)
+
+
+def read_failover_reason(packet: Object) -> FailoverReason | None:
+    """Read why a session failed over; a reason that a later release has added is left out (protocol 4.3)."""
+    reason = read_optional_text(packet, "reason")
+    try:
+        return None if reason is None else FailoverReason(reason)
+    except ValueError:
+        return None
+
+
+def read_error_code(packet: Object) -> ErrorCode:
+    """Read an error code; one that a later release has added counts as INTERNAL (protocol 7)."""
+    try:
+        return ErrorCode(read_text(packet, "code"))
+    except ValueError:
+        return ErrorCode.INTERNAL

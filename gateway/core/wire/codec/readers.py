@@ -1,0 +1,307 @@
+"""Packets by their type: which fields each has, and what they become (protocol sections 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Final, TypeAlias
+
+from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, SessionId, Version
+from gateway.core.wire.codec.fields import (
+    BadField,
+    Object,
+    read_count,
+    read_error_code,
+    read_failover_reason,
+    read_flag,
+    read_measure,
+    read_numbering,
+    read_object,
+    read_optional_count,
+    read_optional_seconds,
+    read_optional_text,
+    read_outcome,
+    read_seconds,
+    read_text,
+    read_texts,
+    read_words,
+)
+from gateway.core.wire.codec.values import encode_long_value, encode_value
+from gateway.core.wire.packets import (
+    Ack,
+    Authenticate,
+    Backoff,
+    Bye,
+    Error,
+    GoAway,
+    Hello,
+    Limits,
+    LinkPacket,
+    Notice,
+    Ping,
+    Pong,
+    Publish,
+    Reply,
+    Resume,
+    SessionBody,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+    Update,
+    Welcome,
+)
+
+# --- Packets from the client --------------------------------------------------------------------------------------
+
+
+def _hello(packet: Object) -> Hello:
+    return Hello(
+        principal=read_optional_text(packet, "principal") or "",
+        secret=read_optional_text(packet, "secret"),
+        properties=read_texts(packet, "properties"),
+        client=read_optional_text(packet, "client") or "unknown",
+        window=read_optional_seconds(packet, "window"),
+        supports=read_words(packet, "supports"),
+    )
+
+
+def _resume(packet: Object) -> Resume:
+    return Resume(
+        token=read_text(packet, "token"),
+        attempt=Attempt(read_count(packet, "attempt", least=1)),
+        received=PacketId(read_count(packet, "received")),
+        oldest=PacketId(read_count(packet, "oldest", least=1)),
+        principal=read_optional_text(packet, "principal"),
+        secret=read_optional_text(packet, "secret"),
+        away=read_measure(packet, "away"),
+        supports=read_words(packet, "supports"),
+    )
+
+
+def _ack(packet: Object) -> Ack:
+    return Ack(PacketId(read_count(packet, "received")))
+
+
+def _ping(packet: Object) -> Ping:
+    return Ping(read_optional_text(packet, "token"), _optional_backoff(packet))
+
+
+def _pong(packet: Object) -> Pong:
+    return Pong(PacketId(read_count(packet, "received")))
+
+
+def _bye(packet: Object) -> Bye:
+    return Bye(read_optional_text(packet, "reason") or "")
+
+
+def _error(packet: Object) -> Error:
+    request = packet.get("request")
+    return Error(
+        read_error_code(packet),
+        read_text(packet, "message"),
+        read_optional_seconds(packet, "retry_after"),
+        None if request is None else request_number(packet),
+    )
+
+
+def request_number(packet: Object) -> RequestNumber:
+    """Read the number of a request."""
+    return RequestNumber(read_count(packet, "request", least=1))
+
+
+def _resubmitted(packet: Object) -> bool:
+    return read_flag(packet, "resubmitted", default=False)
+
+
+def _subscribe(packet: Object) -> Subscribe:
+    return Subscribe(request_number(packet), read_text(packet, "selector"), _resubmitted(packet))
+
+
+def _unsubscribe(packet: Object) -> Unsubscribe:
+    return Unsubscribe(
+        request_number(packet),
+        read_text(packet, "selector"),
+        _resubmitted(packet),
+        _read_list(packet, "keep") or (),
+    )
+
+
+def _publish(packet: Object) -> Publish:
+    if "value" not in packet:
+        raise BadField("'value' is missing")
+    value = encode_value(packet["value"])
+    return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
+
+
+def _long_publish(packet: Object) -> Publish:
+    if "value" not in packet:
+        raise BadField("'value' is missing")
+    value = encode_long_value(packet["value"])
+    return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
+
+
+def _properties(packet: Object) -> SetProperties:
+    changes = read_object(packet, "set")
+    if not all(value is None or isinstance(value, str) for value in changes.values()):
+        raise BadField("'set' must be an object of strings, or null to remove one")
+    return SetProperties(request_number(packet), changes, _resubmitted(packet))
+
+
+def _authenticate(packet: Object) -> Authenticate:
+    return Authenticate(
+        request_number(packet),
+        read_text(packet, "secret"),
+        read_optional_text(packet, "principal") or "",
+        _resubmitted(packet),
+    )
+
+
+# --- Packets from the server --------------------------------------------------------------------------------------
+
+
+def _backoff(packet: Object) -> Backoff:
+    backoff = read_object(packet, "backoff")
+    return Backoff(**{each.name: read_seconds(backoff, each.name) for each in fields(Backoff)})
+
+
+def _optional_backoff(packet: Object) -> Backoff | None:
+    return None if packet.get("backoff") is None else _backoff(packet)
+
+
+def _welcome(packet: Object) -> Welcome:
+    limits = read_object(packet, "limits")
+    return Welcome(
+        session=SessionId(read_text(packet, "session")),
+        principal=read_text(packet, "principal"),
+        node=NodeId(read_text(packet, "node")),
+        token=read_text(packet, "token"),
+        outcome=read_outcome(packet),
+        numbering=read_numbering(packet),
+        reason=read_failover_reason(packet),
+        received=PacketId(read_count(packet, "received")),
+        resent=read_count(packet, "resent"),
+        lost=read_optional_count(packet, "lost", 0),
+        conflated=read_optional_count(packet, "conflated", 0),
+        window=read_seconds(packet, "window"),
+        ping_interval=read_seconds(packet, "ping_interval"),
+        ping_timeout=read_seconds(packet, "ping_timeout"),
+        replicated=read_flag(packet, "replicated"),
+        limits=Limits(
+            **{each.name: read_count(limits, each.name, least=1) for each in fields(Limits) if each.default is MISSING},
+            # A limit of a later release: servers of the first do not tell it.
+            selection_bytes=read_optional_count(limits, "selection_bytes", 0) or 0,
+        ),
+        backoff=_backoff(packet),
+        properties=read_texts(packet, "properties"),
+        selections=_read_list(packet, "selections") or (),
+        withdrawn=_read_list(packet, "withdrawn"),
+        supports=read_words(packet, "supports"),
+    )
+
+
+def _go_away(packet: Object) -> GoAway:
+    node = read_optional_text(packet, "node")
+    return GoAway(
+        read_text(packet, "reason"),
+        read_seconds(packet, "delay"),
+        None if node is None else NodeId(node),
+        _optional_backoff(packet),
+    )
+
+
+def _update(packet: Object) -> Update:
+    if "value" not in packet:
+        raise BadField("'value' is missing")
+    return Update(
+        read_text(packet, "topic"),
+        Version(read_count(packet, "version", least=1)),
+        EventId(read_text(packet, "event")),
+        packet["value"],
+        read_flag(packet, "snapshot", default=False),
+        read_flag(packet, "removed", default=False),
+        read_count(packet, "folded", least=1) if packet.get("folded") is not None else 0,
+    )
+
+
+def _reply(packet: Object) -> Reply:
+    error = packet.get("error")
+    if error is None:
+        version = read_optional_count(packet, "version", None)
+        event = read_optional_text(packet, "event")
+        return Reply(
+            request=request_number(packet),
+            version=None if version is None else Version(version),
+            event=None if event is None else EventId(event),
+        )
+    if not isinstance(error, dict):
+        raise BadField("'error' must be an object")
+    return Reply(
+        request=request_number(packet),
+        error=read_error_code(error),
+        message=read_text(error, "message"),
+        retry_after=read_optional_seconds(error, "retry_after"),
+    )
+
+
+def _notice(packet: Object) -> Notice:
+    return Notice(
+        read_text(packet, "code"),
+        read_text(packet, "message"),
+        _read_list(packet, "withdrawn"),
+        _read_list(packet, "selections"),
+        _read_numbers(packet, "partitions"),
+    )
+
+
+def _read_numbers(packet: Object, name: str) -> tuple[int, ...] | None:
+    entries = packet.get(name)
+    if entries is None:
+        return None
+    if not isinstance(entries, list) or not all(type(entry) is int for entry in entries):
+        raise BadField(f"'{name}' must be an array of integers")
+    return tuple(entries)
+
+
+def _read_list(packet: Object, name: str) -> tuple[str, ...] | None:
+    entries = packet.get(name)
+    if entries is None:
+        return None
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise BadField(f"'{name}' must be an array of strings")
+    return tuple(entries)
+
+
+LinkReaders: TypeAlias = Mapping[str, Callable[[Object], LinkPacket]]
+"""What reads a link packet, by its type."""
+BodyReaders: TypeAlias = Mapping[str, Callable[[Object], SessionBody]]
+"""What reads the body of a session packet, by its type."""
+
+LINK_FROM_CLIENT: Final[LinkReaders] = {
+    "hello": _hello,
+    "resume": _resume,
+    "ack": _ack,
+    "ping": _ping,
+    "pong": _pong,
+    "error": _error,
+    "bye": _bye,
+}
+LINK_FROM_SERVER: Final[LinkReaders] = {
+    "welcome": _welcome,
+    "ack": _ack,
+    "ping": _ping,
+    "pong": _pong,
+    "go-away": _go_away,
+    "error": _error,
+    "bye": _bye,
+}
+BODIES_FROM_CLIENT: Final[BodyReaders] = {
+    "subscribe": _subscribe,
+    "unsubscribe": _unsubscribe,
+    "publish": _publish,
+    "properties": _properties,
+    "authenticate": _authenticate,
+}
+LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {**BODIES_FROM_CLIENT, "publish": _long_publish}
+"""The same, for messages in which there is room for values with too many levels."""
+BODIES_FROM_SERVER: Final[BodyReaders] = {"update": _update, "reply": _reply, "notice": _notice}
+"""Who may send what (protocol 3): a packet that stands in none of a side's two tables is unknown from that side."""
