@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
-from gateway.app.admission.reconnect_advice import Comebacks
+from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.journal import Journal
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
@@ -32,7 +32,7 @@ class Context:
         limits: what clients may use.
         memory: of the process.
         journal: where the facts are told that people ask for afterwards.
-        comebacks: what clients are advised about coming back.
+        reconnect_advice: what clients are advised about coming back.
     """
 
     me: NodeRef
@@ -45,5 +45,5 @@ class Context:
     limits: Limits
     memory: Memory
     journal: Journal
-    comebacks: Comebacks
+    reconnect_advice: ReconnectAdvice
     tracer: Tracer = NO_TRACER

@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.administration import ClusterNodes, ClusterRevocations, ClusterSessions, ClusterTopics
-from gateway.app.admission.connection_limiter import Doorkeeper
-from gateway.app.admission.handshake_limiter import Turnstile
+from gateway.app.admission.connection_limiter import ConnectionLimiter
+from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
-from gateway.app.admission.reconnect_advice import Comebacks
+from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.recovery import Recovery
-from gateway.app.cluster.session_mover import Moves
+from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.handshake import Handshake
 from gateway.app.connections.server import Connections
@@ -33,7 +33,7 @@ from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import NodePolicy
 from gateway.app.runtime.tracing import NO_TRACER
-from gateway.app.security.authentication import Gatekeeper
+from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.enforcement import Enforcement
 from gateway.app.security.revocations import Revocations
@@ -132,7 +132,7 @@ class Node:
             limits=limits,
             memory=Memory(process_memory, limits=limits, clock=clock, metrics=metrics, log=log),
             journal=Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log),
-            comebacks=Comebacks(
+            reconnect_advice=ReconnectAdvice(
                 policy,
                 sessions=lambda: len(self.sessions),
                 nodes=lambda: len(self._membership.alive),
@@ -162,15 +162,15 @@ class Node:
             policy=authorisation_policy,
             directory=directory,
         )
-        gatekeeper = Gatekeeper(context, authenticator, verifications, self.revocations, self.enforcement)
+        authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
         requests = Requests(
             context,
             persistence=self._persistence,
             sessions=self.sessions,
             authorisation=self.authorisation,
-            gatekeeper=gatekeeper,
+            authentication=authentication,
         )
-        self._turnstile = Turnstile(
+        self._handshake_limiter = HandshakeLimiter(
             policy.storms,
             nodes=lambda: len(self._membership.alive),
             limits=context.limits,
@@ -183,17 +183,17 @@ class Node:
             sessions=self.sessions,
             requests=requests,
             authorities=Authorities(
-                gatekeeper=gatekeeper,
+                authentication=authentication,
                 signer=signer,
                 authorisation=self.authorisation,
                 revocations=self.revocations,
                 enforcement=self.enforcement,
             ),
-            turnstile=self._turnstile,
+            handshake_limiter=self._handshake_limiter,
             is_recovering=self._recovery.is_recovering,
             has_lost=self._recovery.has_lost,
         )
-        self.door = Doorkeeper(
+        self.door = ConnectionLimiter(
             context.limits,
             policy.storms,
             busy=self.sessions.flusher.is_live,
@@ -219,7 +219,7 @@ class Node:
             connections=lambda: len(self.connections),
         )
         self._membership.report_by(self._reports)
-        self._moves = Moves(context, self.sessions)
+        self._moves = SessionMover(context, self.sessions)
         self._drain = Drain(
             context,
             self.sessions,
@@ -247,7 +247,7 @@ class Node:
         self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
-        self._background.forever(self.sessions.copies.run, "copies")
+        self._background.forever(self.sessions.stale_sessions.run, "stale_sessions")
         self._background.forever(self.sessions.absences.run, "absences")
         self._background.once(self._context.memory.run(), "memory")
         journal = self._context.journal
@@ -356,7 +356,7 @@ class Node:
         held = len(self.clients())
         self._moves.close()
         self.door.close()
-        self._turnstile.close()
+        self._handshake_limiter.close()
         self.connections.close()
         self.sessions.close()
         await self._background.close()

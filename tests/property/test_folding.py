@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.stream.machine import SessionMachine
-from gateway.core.stream.messages import Copies
+from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import EventId, PacketId, Version
 from gateway.core.wire import codec
@@ -58,7 +58,7 @@ class Account:
                 self.take(self.machine.flush(room))
             case "at once", str(topic):
                 run = Run.of(self._value(topic, live=True))
-                message = self.machine.send_now(Copies(run), PLENTY)
+                message = self.machine.send_now(SharedFrame(run), PLENTY)
                 if message is None:
                     self.machine.submit_run(run)
                 else:

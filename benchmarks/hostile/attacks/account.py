@@ -75,7 +75,7 @@ async def _fill(connection: Connection) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resumes(Attack):
+class ResumeHandler(Attack):
     """Sessions that lose their connection and come back, again and again.
 
     Attributes:
@@ -144,17 +144,17 @@ ATTACKS: Final = (
         counts="sessions",
         filled=True,
     ),
-    Resumes(
+    ResumeHandler(
         name="resumes", about="a session that comes back again and again", counts="resumes", sessions=1, buffers=True
     ),
-    Resumes(
+    ResumeHandler(
         name="resumes-several",
         about="16 sessions of one account that come back again and again",
         counts="resumes",
         sessions=SEVERAL,
         buffers=True,
     ),
-    Resumes(
+    ResumeHandler(
         name="failovers-several",
         about="16 sessions with 200 selectors of 1 KB that come back without their buffers, again and again",
         counts="resumes",

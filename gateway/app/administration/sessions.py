@@ -8,7 +8,7 @@ from typing import Final
 from gateway.app.administration.listing import SessionListing
 from gateway.app.administration.nodes import admin_of, newest
 from gateway.app.administration.views import alone, live, nobody_knows
-from gateway.app.cluster.session_mover import Moves
+from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
@@ -32,7 +32,7 @@ class ClusterSessions:
         moves: moves them.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions, moves: Moves) -> None:
+    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions, moves: SessionMover) -> None:
         self._me = context.me
         self._journal = context.journal
         self._grid = context.grid

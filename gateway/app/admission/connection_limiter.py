@@ -57,7 +57,7 @@ their questions share a pipeline to the grid, and their steps a turn of the loop
 alone. At the default rate it is the work of some milliseconds, in several turns."""
 
 
-class Doorkeeper:
+class ConnectionLimiter:
     """Implements ``gateway.ports.Admission``.
 
     Args:

@@ -1,4 +1,4 @@
-"""The turnstile: how many clients that come together are greeted at once, and how fast.
+"""The handshake limiter: how many clients that come together are greeted at once, and how fast.
 
 Two bounds hold behind the door (``gateway.app.admission.connection_limiter``), for those whose first packet has come:
 
@@ -34,7 +34,7 @@ CLAIM_BURST: Final = 0.02
 
 
 class _Bound(StrEnum):
-    """What holds the line at the turnstile, by the name of the setting."""
+    """What holds the line at the handshake limiter, by the name of the setting."""
 
     AT_ONCE = "claims_at_once"
     RATE = "claim_rate"
@@ -51,17 +51,17 @@ class Turn:
     What needs no grid is done outside of it, however long it takes: a place is held for milliseconds (P20).
 
     Args:
-        turnstile: gives places; None for those who need none.
+        handshake_limiter: gives places; None for those who need none.
         returning: whether it is somebody's who comes back, and so goes first.
 
     Attributes:
         waited: seconds that were waited for it, all together.
     """
 
-    __slots__ = ("_returning", "_turnstile", "waited")
+    __slots__ = ("_handshake_limiter", "_returning", "waited")
 
-    def __init__(self, turnstile: Turnstile | None, *, returning: bool) -> None:
-        self._turnstile = turnstile
+    def __init__(self, handshake_limiter: HandshakeLimiter | None, *, returning: bool) -> None:
+        self._handshake_limiter = handshake_limiter
         self._returning = returning
         self.waited = 0.0
 
@@ -71,16 +71,16 @@ class Turn:
         Raises:
             HandshakeRefused: it took too long.
         """
-        if self._turnstile is not None:
-            self.waited += await self._turnstile.enter(returning=self._returning)
+        if self._handshake_limiter is not None:
+            self.waited += await self._handshake_limiter.enter(returning=self._returning)
 
     async def __aexit__(self, *_: object) -> None:
         """Give it back."""
-        if self._turnstile is not None:
-            self._turnstile.leave()
+        if self._handshake_limiter is not None:
+            self._handshake_limiter.leave()
 
 
-class Turnstile:
+class HandshakeLimiter:
     """Lets first packets through, resumes first.
 
     Args:

@@ -1,4 +1,4 @@
-"""Comebacks: how many clients would come back together, and what they are told about it beforehand."""
+"""ReconnectAdvice: how many clients would come back together, and what they are told about it beforehand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Below a hundred sessions it is exact. With more, the window may be a hundredth t
 chance by which clients draw their delays."""
 
 
-class Comebacks:
+class ReconnectAdvice:
     """Knows how many would come back together, and advises them.
 
     Args:

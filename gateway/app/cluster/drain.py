@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gateway.app.cluster.session_mover import POLL, Moves
+from gateway.app.cluster.session_mover import POLL, SessionMover
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
@@ -17,7 +17,7 @@ from gateway.ports import Fenced, GridUnavailable, SessionGone
 
 
 class Drain:
-    """Moves the clients of a node elsewhere.
+    """SessionMover the clients of a node elsewhere.
 
     Args:
         context: of the node.
@@ -33,7 +33,7 @@ class Drain:
         sessions: Sessions,
         persistence: Persistence,
         *,
-        moves: Moves,
+        moves: SessionMover,
         arriving: Callable[[], int],
     ) -> None:
         self._policy = context.policy
@@ -44,7 +44,7 @@ class Drain:
         self._persistence = persistence
         self._moves = moves
         self._arriving = arriving
-        self._comebacks = context.comebacks
+        self._reconnect_advice = context.reconnect_advice
 
     async def run(self) -> bool:
         """Move everybody; returns when all have left or the time for it is over.
@@ -85,7 +85,7 @@ class Drain:
         waiting = len(self._connected()) - len(batch)
         left = max(0.0, end - self._clock.monotonic() - self._policy.drain.jitter - self._policy.drain.settle)
         in_time = left * len(batch) / waiting if waiting > 0 else left
-        return min(max(self._policy.drain.interval, len(batch) / self._comebacks.capacity), max(POLL, in_time))
+        return min(max(self._policy.drain.interval, len(batch) / self._reconnect_advice.capacity), max(POLL, in_time))
 
     async def let_consoles_go(self) -> bool:
         """Close the consoles, of a node that has drained and stops now.

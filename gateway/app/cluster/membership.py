@@ -64,7 +64,7 @@ class Membership:
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics
-        self._comebacks = context.comebacks
+        self._reconnect_advice = context.reconnect_advice
         self._log = context.log
         self._journal = context.journal
         self._sessions = sessions
@@ -156,7 +156,7 @@ class Membership:
             # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.
             takeover.told = True
             self._metrics.add(catalogue.TAKEOVERS)
-            self._comebacks.orphaned(takeover.sessions)
+            self._reconnect_advice.orphaned(takeover.sessions)
             self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=takeover.sessions)
             self._journal.taken_over(lapsed, takeover.sessions)
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)

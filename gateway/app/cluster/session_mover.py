@@ -20,8 +20,8 @@ LEAVE: Final = 5.0
 """Seconds a single client gets to leave after its go-away: it waits for its replies and hangs up, some round trips."""
 
 
-class Moves:
-    """Moves sessions: all of them in a drain, or one that an administrator names.
+class SessionMover:
+    """SessionMover sessions: all of them in a drain, or one that an administrator names.
 
     Args:
         context: of the node.
@@ -32,7 +32,7 @@ class Moves:
         self._settle = context.policy.drain.settle
         self._clock = context.clock
         self._sessions = sessions
-        self._comebacks = context.comebacks
+        self._reconnect_advice = context.reconnect_advice
         # The event loop forgets a task that nobody else remembers.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -74,11 +74,11 @@ class Moves:
 
     async def _later(self, session: Session, reason: str, after: float) -> None:
         await asyncio.sleep(after)
-        await self._move(session, GoAway(reason, delay=0.0, backoff=self._comebacks.advice()))
+        await self._move(session, GoAway(reason, delay=0.0, backoff=self._reconnect_advice.advice()))
 
     async def _sent(self, session: Session, node: NodeId, reason: str) -> None:
         link = session.link
-        await self._move(session, GoAway(reason, delay=0.0, node=node, backoff=self._comebacks.advice()))
+        await self._move(session, GoAway(reason, delay=0.0, node=node, backoff=self._reconnect_advice.advice()))
         deadline = self._clock.monotonic() + LEAVE
         while link is not None and session.link is link and self._clock.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(POLL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.app.security.authentication import Gatekeeper
+from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.enforcement import Enforcement
 from gateway.app.security.revocations import Revocations
@@ -16,14 +16,14 @@ class Authorities:
     """What hello and resume ask before a client has a session.
 
     Attributes:
-        gatekeeper: says who clients are, by their credentials.
+        authentication: says who clients are, by their credentials.
         signer: signs and reads the tokens they come back with.
         authorisation: what they may do.
         revocations: who is refused whatever he shows.
         enforcement: ends the sessions of those who are.
     """
 
-    gatekeeper: Gatekeeper
+    authentication: Authentication
     signer: TokenSigner
     authorisation: Authorisation
     revocations: Revocations

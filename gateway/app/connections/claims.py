@@ -11,7 +11,7 @@ from gateway.app.admission.refusals import HandshakeRefused, grid_recovering, gr
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions, close_code_of
-from gateway.app.runtime.batched import Gathering
+from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Saved, Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.types import Attempt, NodeRef, SessionId
@@ -89,7 +89,7 @@ class Claims:
         self._persistence = persistence
         self._sessions = sessions
         self._is_recovering = is_recovering
-        self._claimed: Gathering[Ownership, None] = Gathering(
+        self._claimed: Batched[Ownership, None] = Batched(
             context.background, "tell-claimed", delay=TELL_DELAY, work=self._tell_former_owners
         )
 

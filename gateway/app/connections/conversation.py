@@ -12,7 +12,7 @@ from gateway.app.registry.persistence import Persistence, Proof
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.requests.turns import PACKET_BYTES, Turns
-from gateway.app.runtime.batched import Gathering
+from gateway.app.runtime.batched import Batched
 from gateway.app.session.meter import CHARGED_TOGETHER, Meter
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -66,7 +66,7 @@ class Conversations:
         self._ended = ended
         self.failures = failures
         self.turns = Turns()
-        self._proofs: Gathering[Session, Proof] = Gathering(
+        self._proofs: Batched[Session, Proof] = Batched(
             context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=self._confirm
         )
 

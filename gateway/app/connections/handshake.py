@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from gateway.app.admission.handshake_limiter import Turnstile
+from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
-from gateway.app.connections.hello import Hellos
-from gateway.app.connections.resume import Resumes
-from gateway.app.connections.welcome import Greeter
+from gateway.app.connections.hello import HelloHandler
+from gateway.app.connections.resume import ResumeHandler
+from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
@@ -29,7 +29,7 @@ class Handshake:
         sessions: the sessions held here.
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
-        turnstile: says when the grid may be asked for them.
+        handshake_limiter: says when the grid may be asked for them.
         is_recovering: whether the grid has just lost writes, so that what it does not know may exist all the same.
         has_lost: whether it has lost any since this node began to work.
     """
@@ -42,12 +42,12 @@ class Handshake:
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
-        turnstile: Turnstile,
+        handshake_limiter: HandshakeLimiter,
         is_recovering: Callable[[], bool],
         has_lost: Callable[[], bool],
     ) -> None:
         claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
-        greeter = Greeter(
+        session_factory = SessionFactory(
             context,
             persistence=persistence,
             sessions=sessions,
@@ -55,24 +55,24 @@ class Handshake:
             signer=authorities.signer,
             authorisation=authorities.authorisation,
         )
-        self._hellos = Hellos(
+        self._hello_handler = HelloHandler(
             context,
             persistence=persistence,
             sessions=sessions,
             authorities=authorities,
             claims=claims,
-            greeter=greeter,
-            turnstile=turnstile,
+            session_factory=session_factory,
+            handshake_limiter=handshake_limiter,
         )
-        self._resumes = Resumes(
+        self._resume_handler = ResumeHandler(
             context,
             persistence=persistence,
             sessions=sessions,
             requests=requests,
             authorities=authorities,
             claims=claims,
-            greeter=greeter,
-            turnstile=turnstile,
+            session_factory=session_factory,
+            handshake_limiter=handshake_limiter,
             has_lost=has_lost,
         )
 
@@ -81,9 +81,9 @@ class Handshake:
     def hello(
         self, packet: Hello, link: Link, administrators: Authenticator | None = None
     ) -> Coroutine[Any, Any, Session]:
-        """Open a new session; see ``Hellos.open``."""
-        return self._hellos.open(packet, link, administrators)
+        """Open a new session; see ``HelloHandler.open``."""
+        return self._hello_handler.open(packet, link, administrators)
 
     def resume(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Coroutine[Any, Any, Session]:
-        """Go on with a session; see ``Resumes.go_on``."""
-        return self._resumes.go_on(packet, link, inside=inside, heard=heard)
+        """Go on with a session; see ``ResumeHandler.go_on``."""
+        return self._resume_handler.go_on(packet, link, inside=inside, heard=heard)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.admission.handshake_limiter import Turn, Turnstile
+from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
 from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
-from gateway.app.connections.welcome import Greeter
+from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
@@ -25,7 +25,7 @@ MAX_CLIENT_TYPE: Final = 64
 """Longest ``client`` of a hello, in characters; the rest is cut off."""
 
 
-class Hellos:
+class HelloHandler:
     """Opens sessions.
 
     Args:
@@ -34,8 +34,8 @@ class Hellos:
         sessions: the sessions held here.
         authorities: who says who clients are, and what they may do.
         claims: sees to sessions of which it is not known whether they were written.
-        greeter: makes sessions and welcomes.
-        turnstile: says when the grid may be asked.
+        session_factory: makes sessions and welcomes.
+        handshake_limiter: says when the grid may be asked.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Hellos:
         sessions: Sessions,
         authorities: Authorities,
         claims: Claims,
-        greeter: Greeter,
-        turnstile: Turnstile,
+        session_factory: SessionFactory,
+        handshake_limiter: HandshakeLimiter,
     ) -> None:
         self._me = context.me
         self._policy = context.policy
@@ -60,8 +60,8 @@ class Hellos:
         self._sessions = sessions
         self._authorities = authorities
         self._claims = claims
-        self._greeter = greeter
-        self._turnstile = turnstile
+        self._session_factory = session_factory
+        self._handshake_limiter = handshake_limiter
 
     async def open(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
         """Open a new session (protocol 4.1).
@@ -84,7 +84,7 @@ class Hellos:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
-        identity = await self._authorities.gatekeeper.admit(
+        identity = await self._authorities.authentication.admit(
             Credentials(
                 principal=packet.principal,
                 secret=packet.secret,
@@ -95,7 +95,7 @@ class Hellos:
         )
         # Only now: nobody whose credentials are not good takes a place of those whose are, or keeps it for long. Those
         # who come in at the admin port do not queue: they are few, and want to look at the storm.
-        turn = Turn(self._turnstile if administrators is None else None, returning=False)
+        turn = Turn(self._handshake_limiter if administrators is None else None, returning=False)
         async with turn:
             if link.is_closing:
                 raise HungUp("the client has hung up")
@@ -105,7 +105,7 @@ class Hellos:
 
     async def _open(self, packet: Hello, link: Link, identity: Identity, *, inside: bool) -> Session:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
-        self._authorities.gatekeeper.refuse_revoked(identity, link.address)
+        self._authorities.authentication.refuse_revoked(identity, link.address)
         self._limits.open(identity.principal, inside=inside)
         longest = self._policy.window if self._limits.crowded else self._policy.max_window
         window = self._policy.window if packet.window is None else min(packet.window, longest)
@@ -116,7 +116,7 @@ class Hellos:
             window=window,
             owner=self._me,
         ).shows(identity)
-        session = self._greeter.make(record, self._persistence.saved)
+        session = self._session_factory.make(record, self._persistence.saved)
         try:
             self._authorities.authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:
@@ -134,7 +134,7 @@ class Hellos:
         self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
-        self._greeter.welcome(session, link, Outcome.CREATED, supports=packet.supports)
+        self._session_factory.welcome(session, link, Outcome.CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)
         self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)

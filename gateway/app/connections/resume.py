@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.app.admission.handshake_limiter import Turn, Turnstile
+from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
 from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
-from gateway.app.connections.welcome import Greeter
+from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
@@ -23,7 +23,7 @@ from gateway.core.wire.packets import Resume
 from gateway.ports import Credentials, GridUnavailable, Identity, Link, Ownership, TokenClaims, TokenRefused
 
 
-class Resumes:
+class ResumeHandler:
     """Goes on with sessions.
 
     Args:
@@ -33,8 +33,8 @@ class Resumes:
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
         claims: gets the right to serve sessions.
-        greeter: makes sessions and welcomes.
-        turnstile: says when the grid may be asked.
+        session_factory: makes sessions and welcomes.
+        handshake_limiter: says when the grid may be asked.
         has_lost: whether the grid has lost writes since this node began to work.
     """
 
@@ -47,14 +47,14 @@ class Resumes:
         requests: Requests,
         authorities: Authorities,
         claims: Claims,
-        greeter: Greeter,
-        turnstile: Turnstile,
+        session_factory: SessionFactory,
+        handshake_limiter: HandshakeLimiter,
         has_lost: Callable[[], bool],
     ) -> None:
         self._me = context.me
         self._clock = context.clock
         self._grid = context.grid
-        self._comebacks = context.comebacks
+        self._reconnect_advice = context.reconnect_advice
         self._metrics = context.metrics
         self._log = context.log
         self._journal = context.journal
@@ -64,8 +64,8 @@ class Resumes:
         self._requests = requests
         self._authorities = authorities
         self._claims = claims
-        self._greeter = greeter
-        self._turnstile = turnstile
+        self._session_factory = session_factory
+        self._handshake_limiter = handshake_limiter
         self._has_lost = has_lost
 
     async def go_on(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Session:
@@ -83,7 +83,7 @@ class Resumes:
         """
         began = self._clock.monotonic()
         # Those who come in at the admin port do not queue: they are few, and want to look at the storm.
-        turn = Turn(None if inside else self._turnstile, returning=True)
+        turn = Turn(None if inside else self._handshake_limiter, returning=True)
         claims: TokenClaims | None = None
         try:
             claims = self._read_token(packet)
@@ -117,7 +117,7 @@ class Resumes:
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
         if packet.secret is not None and not inside:
-            identity = await self._authorities.gatekeeper.admit(
+            identity = await self._authorities.authentication.admit(
                 Credentials(
                     principal=packet.principal or "",
                     secret=packet.secret,
@@ -131,7 +131,7 @@ class Resumes:
                 raise HungUp("the client has hung up")
             if identity is not None:
                 # While they were verified, or waited for their turn, they may have been revoked.
-                self._authorities.gatekeeper.refuse_revoked(identity, link.address)
+                self._authorities.authentication.refuse_revoked(identity, link.address)
             await self._refuse_behind(claims)
             return await self._go_on(claims, packet, link, identity, heard=heard, inside=inside)
 
@@ -247,7 +247,7 @@ class Resumes:
         ):
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
-            self._greeter.welcome(
+            self._session_factory.welcome(
                 session,
                 link,
                 Outcome.REATTACHED,
@@ -260,7 +260,7 @@ class Resumes:
             away = self._away(packet, heard)
             self._resumed(session, None, self._me, away=away, resent=resent, conflated=conflated, lost=0)
             if was_muted:
-                self._greeter.activate(session)
+                self._session_factory.activate(session)
             return True
         lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
@@ -273,7 +273,7 @@ class Resumes:
         session.lane.abandon()
         session.lane = self._requests.lane()
         session.forget_answers()
-        self._greeter.welcome(
+        self._session_factory.welcome(
             session,
             link,
             Outcome.FAILED_OVER,
@@ -287,7 +287,7 @@ class Resumes:
         previous = won.claimed.previous if won else self._me
         self._resumed(session, reason, previous, away=self._away(packet, heard), lost=lost)
         # Not waited for: what the client says meanwhile must be heard, and it may lose this connection, too.
-        self._greeter.activate(session)
+        self._session_factory.activate(session)
         return True
 
     def _refuse_at_once(self, session: Session, claims: TokenClaims, packet: Resume) -> None:
@@ -339,12 +339,12 @@ class Resumes:
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
-        session = self._greeter.make(result.record, won.saved)
+        session = self._session_factory.make(result.record, won.saved)
         session.declared = self._told(claims)
         withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.generation)
-        self._greeter.welcome(
+        self._session_factory.welcome(
             session,
             link,
             Outcome.FAILED_OVER,
@@ -356,7 +356,7 @@ class Resumes:
         )
         # If all is at hand, welcome and values leave in one write.
         if not self._delivery.restore(session):
-            self._greeter.activate(session)
+            self._session_factory.activate(session)
         self._sessions.flusher.flush(session)
         self._resumed(session, FailoverReason.OTHER_NODE, result.previous, away=self._away(packet, heard))
         return session
@@ -400,7 +400,7 @@ class Resumes:
         if reason is FailoverReason.GAP:
             self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
         if reason is FailoverReason.OTHER_NODE:
-            self._comebacks.returned()
+            self._reconnect_advice.returned()
         why = reason.value if reason else None
         self._log.emit(
             events.SESSION_RESUMED, session=session.id, outcome=outcome.value, reason=why, previous=str(previous)

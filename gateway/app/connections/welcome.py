@@ -18,7 +18,7 @@ from gateway.core.wire.packets import SERVER_SUPPORTS, Welcome
 from gateway.ports import Link, SessionRecord, TokenSigner
 
 
-class Greeter:
+class SessionFactory:
     """Makes sessions and welcomes clients to them.
 
     Args:
@@ -45,7 +45,7 @@ class Greeter:
         self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
-        self._comebacks = context.comebacks
+        self._reconnect_advice = context.reconnect_advice
         self._background = context.background
         self._persistence = persistence
         self._sessions = sessions
@@ -106,7 +106,7 @@ class Greeter:
             # The notice is the first packet of a new numbering and leaves in the message of the welcome: who has the
             # token has the notice.
             session.declared = generation
-        session.told = self._comebacks.advice()
+        session.told = self._reconnect_advice.advice()
         machine.send_link(
             Welcome(
                 session=session.id,

@@ -15,7 +15,7 @@ from gateway.app.delivery.root_counts import RootCounts
 from gateway.app.delivery.snapshot_turns import SnapshotTurns
 from gateway.app.delivery.tail_lag import TailLag
 from gateway.app.delivery.watchers import Watchers
-from gateway.app.runtime.batched import Gathering
+from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -123,7 +123,7 @@ class Delivery:
             ),
             lost=self._failed_to_deliver,
         )
-        self._lost: Gathering[int, None] = Gathering(
+        self._lost: Batched[int, None] = Batched(
             context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
         )
         self._snapshot_turns = SnapshotTurns(context.clock)

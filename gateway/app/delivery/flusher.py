@@ -10,7 +10,7 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
-from gateway.core.stream.messages import Copies
+from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Run
 from gateway.ports import Link
 
@@ -124,7 +124,7 @@ class Flusher:
     def _deliver_now(self, run: Run, sessions: Sequence[Session]) -> list[Session]:
         """Number, encode and write for those sessions for which that is all there is to do; returns the others."""
         others: list[Session] = []
-        copies = Copies(run)
+        copies = SharedFrame(run)
         high_water = self._policy.high_water
         written = 0
         for start in range(0, len(sessions), SPREAD):

@@ -12,8 +12,8 @@ from gateway.app.delivery.flusher import Flusher
 from gateway.app.registry.credential_expiry import Expiry
 from gateway.app.registry.disconnected import Absences
 from gateway.app.registry.persistence import Persistence
-from gateway.app.registry.stale_sessions import Copies
-from gateway.app.runtime.batched import Gathering
+from gateway.app.registry.stale_sessions import StaleSessionSweeper
+from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -73,7 +73,7 @@ class Sessions:
         flusher: writes for the sessions.
         delivery: sends them what they selected.
         expiry: watches the ends of their credentials.
-        copies: asks the grid whose they are while their clients are away.
+        stale_sessions: asks the grid whose they are while their clients are away.
         absences: bounds what they take meanwhile.
     """
 
@@ -84,14 +84,14 @@ class Sessions:
         self._metrics = context.metrics
         self._limits = context.limits
         self._memory = context.memory
-        self._comebacks = context.comebacks
+        self._reconnect_advice = context.reconnect_advice
         self._log = context.log
         self._journal = context.journal
         self._persistence = persistence
         self._signer = signer
         self._sessions: dict[SessionId, Session] = {}
         self._deadlines: Deadlines[Session] = Deadlines()
-        self._gone: Gathering[Session, None] = Gathering(
+        self._gone: Batched[Session, None] = Batched(
             context.background, "save-disconnects", delay=LINGER, work=self._save_disconnects
         )
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +99,7 @@ class Sessions:
         self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self.flusher)
         self.expiry = Expiry(context)
-        self.copies = Copies(context, persistence, refused=self.let_go)
+        self.stale_sessions = StaleSessionSweeper(context, persistence, refused=self.let_go)
         self.absences = Absences(context, persistence, let_go=lambda session: self.drop(session, GOING_AWAY))
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Sessions:
         """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
         session.link = link
         session.on_clock = False
-        self.copies.forget(session)
+        self.stale_sessions.forget(session)
         self.absences.forget(session)
         self._limits.recount(session)
         session.moving = False
@@ -156,7 +156,7 @@ class Sessions:
         session.machine.detach()
         self._deadlines.schedule(session, self._clock.monotonic() + session.window)
         self._arm()
-        self.copies.watch(session)
+        self.stale_sessions.watch(session)
         self.absences.watch(session)
         self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
         if self._persistence.replicated:
@@ -188,7 +188,7 @@ class Sessions:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._limits.leave(session)
-        self.copies.forget(session)
+        self.stale_sessions.forget(session)
         self.absences.forget(session)
         self._deadlines.cancel(session)
         self.delivery.forget(session)
@@ -421,7 +421,7 @@ class Sessions:
         while True:
             # Nodes that were started together must not do this together for ever.
             await asyncio.sleep(ADVISE_INTERVAL * (0.5 + self._clock.random()))
-            advice = self._comebacks.advice()
+            advice = self._reconnect_advice.advice()
             if not is_outgrown(self._policy.backoff, advice):
                 continue
             told = 0

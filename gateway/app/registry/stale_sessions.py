@@ -1,4 +1,4 @@
-"""Copies: sessions whose client has gone, and which another node may have claimed without this one being told (P3).
+"""Stale sessions: their clients have gone, and another node may have claimed them without telling this one (P3).
 
 Fencing keeps such a copy harmless, because its first write is refused. But a session without a client writes nothing,
 so that nobody would notice until its window ends: for that long it would count here, and keep its buffers. A former
@@ -33,7 +33,7 @@ BATCH: Final = 100
 """Sessions asked for in one step: about a millisecond of the grid's time."""
 
 
-class Copies:
+class StaleSessionSweeper:
     """Lets go of sessions that are another node's, or have ended elsewhere.
 
     Args:

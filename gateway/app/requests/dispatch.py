@@ -23,7 +23,7 @@ from gateway.app.requests.publish import Publishing
 from gateway.app.requests.replies import decline, decline_for_now, number_used
 from gateway.app.requests.subscribe import Selecting
 from gateway.app.requests.turns import Turns
-from gateway.app.security.authentication import Gatekeeper
+from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.request_lane import RequestLane, Work, Workforce
 from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
@@ -96,7 +96,7 @@ class Requests:
         persistence: where sessions are changed.
         sessions: the sessions held here.
         authorisation: judges what is asked for.
-        gatekeeper: tells who shows fresh credentials.
+        authentication: tells who shows fresh credentials.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class Requests:
         persistence: Persistence,
         sessions: Sessions,
         authorisation: Authorisation,
-        gatekeeper: Gatekeeper,
+        authentication: Authentication,
     ) -> None:
         self._authorisation = authorisation
-        self._gatekeeper = gatekeeper
+        self._authentication = authentication
         self._log = context.log
         self._memory = context.memory
         self._journal = context.journal
@@ -244,7 +244,7 @@ class Requests:
     # --- Credentials --------------------------------------------------------------------------------------------------
 
     async def _authenticate(self, session: Session, request: Authenticate) -> None:
-        found = await self._gatekeeper.recognise(session, request)
+        found = await self._authentication.recognise(session, request)
         if isinstance(found, Reply):
             # Refused alone, unlike what waits for the grid: nothing is counted by its number (protocol 5.9).
             session.reply(found)
@@ -255,4 +255,4 @@ class Requests:
         self._log.emit(events.CREDENTIALS_REFRESHED, session=session.id)
         self._authorisation.declare(session, self._authorisation.enforce(session))
         session.reply(Reply(request=request.request))
-        self._gatekeeper.enforce(session)
+        self._authentication.enforce(session)

@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Gathering(Generic[K, V]):
+class Batched(Generic[K, V]):
     """Collects what is to be done, and has it done all at once.
 
     In a storm each session brings the same small duty, such as a word to the grid about its token. A task and an answer

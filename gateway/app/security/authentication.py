@@ -45,7 +45,7 @@ REFRESHES_PER_SECOND: Final = 0.2
 under way, as its requests are executed one after the other."""
 
 
-class Gatekeeper:
+class Authentication:
     """Asks the authenticator, and tells clients no more of its answer than they need.
 
     Args:

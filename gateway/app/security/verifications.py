@@ -22,8 +22,8 @@ from gateway.ports import Credentials, EventLog, Metrics, VerificationRefused
 T = TypeVar("T")
 
 PATIENCE: Final = 2.0
-"""Seconds that credentials wait at most for their turn: with as much for the turn at the turnstile, less than the 5 s
-that clients wait for a welcome."""
+"""Seconds that credentials wait at most for their turn: with as much for the turn at the handshake limiter, less than
+the 5 s that clients wait for a welcome."""
 
 WAITING_PER_PLACE: Final = 32
 """Credentials that may wait for each place of a pool: what it verifies within the patience if one takes 60 ms, which is

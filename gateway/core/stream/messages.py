@@ -44,7 +44,7 @@ def single(first: PacketId, received: PacketId | None, run: Run) -> bytes:
     return head + run.text if run.count == 1 else b"[%b%b]" % (head, run.text)
 
 
-class Copies:
+class SharedFrame:
     """A run while it goes to many sessions: written once for those, one after the other, whose numbers are alike.
 
     Sessions that began together and selected the same are at the same number. Then not even the head of a message is

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from gateway.core.stream.frozen import SessionPolicy
-from gateway.core.stream.messages import Copies, compose
+from gateway.core.stream.messages import SharedFrame, compose
 from gateway.core.stream.outbox import Outbox
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
@@ -256,7 +256,7 @@ class Sender:
             self._told()
         return self._compose(links, first, runs, acks)
 
-    def send_now(self, copies: Copies, room: int) -> bytes | None:
+    def send_now(self, copies: SharedFrame, room: int) -> bytes | None:
         """Number and write a run in one step, where nothing waits and all of it fits: ``submit_run`` and ``flush``.
 
         Args:

@@ -19,7 +19,7 @@ class RevocationAdministration(Protocol):
         """
 
     async def add(self, kind: RevocationKind, value: str, *, reason: str, until: float | None) -> Revocation:
-        """Lock somebody out, in the place of an earlier revocation of the same; see ``gateway.app.security.revocations``.
+        """Lock somebody out, in the place of an earlier revocation of the same (``gateway.app.security.revocations``).
 
         Raises:
             BadParameter: this cannot be revoked.

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.upgrade import comes_back
-from gateway.app.admission.handshake_limiter import Turnstile
+from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from tests.support.nodes import UPGRADE, TestNode, eventually, running_node, turned_away
 from tests.support.raw_client import RawClient
 
@@ -117,7 +117,7 @@ async def test_the_welcome_advises_a_window_by_how_many_would_come_back() -> Non
         clients = [await stack.enter_async_context(RawClient(node.url)) for _ in range(4)]
         told = [(await client.hello(f"p{number}"))["backoff"]["initial"] for number, client in enumerate(clients)]
         assert told == [1.5, 3.0, 4.5, 6.0]
-        assert node.gateway.node._context.comebacks.advice().initial == 6.0
+        assert node.gateway.node._context.reconnect_advice.advice().initial == 6.0
 
 
 async def test_connected_clients_are_told_when_their_advice_is_outgrown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,28 +133,28 @@ async def test_connected_clients_are_told_when_their_advice_is_outgrown(monkeypa
 
 async def test_the_turnstile_bounds_what_is_worked_on_together() -> None:
     async with running_node(claims_at_once=2) as node:
-        turnstile: Turnstile = node.gateway.node._turnstile
-        await turnstile.enter(returning=False)
-        await turnstile.enter(returning=False)
-        new = asyncio.create_task(turnstile.enter(returning=False))
+        handshake_limiter: HandshakeLimiter = node.gateway.node._handshake_limiter
+        await handshake_limiter.enter(returning=False)
+        await handshake_limiter.enter(returning=False)
+        new = asyncio.create_task(handshake_limiter.enter(returning=False))
         await asyncio.sleep(0)
-        back = asyncio.create_task(turnstile.enter(returning=True))
+        back = asyncio.create_task(handshake_limiter.enter(returning=True))
         await asyncio.sleep(0)
-        turnstile.leave()
+        handshake_limiter.leave()
         await back
         assert not new.done(), "who comes back goes first"
-        turnstile.leave()
+        handshake_limiter.leave()
         await new
-        turnstile.leave()
-        turnstile.leave()
-        assert turnstile._inside == 0
+        handshake_limiter.leave()
+        handshake_limiter.leave()
+        assert handshake_limiter._inside == 0
 
 
 async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.admission.handshake_limiter.GREETING_PATIENCE", 0.05)
     async with running_node(claims_at_once=1) as node, RawClient(node.url) as client:
-        turnstile: Turnstile = node.gateway.node._turnstile
-        await turnstile.enter(returning=True)
+        handshake_limiter: HandshakeLimiter = node.gateway.node._handshake_limiter
+        await handshake_limiter.enter(returning=True)
         await client.send({"type": "hello", "principal": "alice"})
         error = await client.expect("error")
         assert error["code"] == "try_later"
@@ -162,7 +162,7 @@ async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pyt
         assert error["retry_after"] > 0
         assert 'gateway_limits_exceeded_total{limit="claims_at_once"} 1.0' in node.gateway.metrics.render().decode()
         assert await client.closed() == 4101
-        turnstile.leave()
+        handshake_limiter.leave()
         async with RawClient(node.url) as later:
             assert (await later.hello())["outcome"] == "created"
 

@@ -10,7 +10,14 @@ import pytest
 
 from gateway.adapters.memory import MemoryMetrics
 from gateway.app.admission import connection_limiter as admission
-from gateway.app.admission.connection_limiter import ACCEPTED_PER_ADMISSION, LONG, OPENING, SHORT, Doorkeeper, Turn
+from gateway.app.admission.connection_limiter import (
+    ACCEPTED_PER_ADMISSION,
+    LONG,
+    OPENING,
+    SHORT,
+    ConnectionLimiter,
+    Turn,
+)
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import StormPolicy
 from gateway.ports import TurnedAway
@@ -19,12 +26,14 @@ from tests.support.clock import VirtualClock
 RATE = 1000.0
 
 
-def doorkeeper(clock: VirtualClock, *, rate: float = RATE, busy: bool | Callable[[], bool] = True) -> Doorkeeper:
+def connection_limiter(
+    clock: VirtualClock, *, rate: float = RATE, busy: bool | Callable[[], bool] = True
+) -> ConnectionLimiter:
     policy = StormPolicy(admission_rate=rate, admission_wait=1.0, claim_rate=0.0, claims_at_once=0)
     limits = cast("Any", None)  # asked about addresses, which are not the matter here
     times = Clock(monotonic=clock)
     is_busy = busy if callable(busy) else lambda: busy
-    return Doorkeeper(limits, policy, busy=is_busy, longest=10.0, clock=times, metrics=MemoryMetrics())
+    return ConnectionLimiter(limits, policy, busy=is_busy, longest=10.0, clock=times, metrics=MemoryMetrics())
 
 
 class Caller:
@@ -45,7 +54,7 @@ async def test_turns_are_short_while_there_are_others_to_serve_and_long_else(
     monkeypatch: pytest.MonkeyPatch, busy: bool, turn: Turn
 ) -> None:
     monkeypatch.setattr(admission, "OPENING", 0.0)  # of real time: the door opens in each turn of the loop
-    door = doorkeeper(VirtualClock(), rate=10_000.0, busy=busy)
+    door = connection_limiter(VirtualClock(), rate=10_000.0, busy=busy)
     assert door.acceptable() == turn.accepted
 
     let_in = [0]
@@ -61,7 +70,7 @@ async def test_turns_are_short_while_there_are_others_to_serve_and_long_else(
 
 def test_a_turn_is_as_long_as_the_node_is_busy_when_it_begins() -> None:
     busy = False
-    door = doorkeeper(VirtualClock(), busy=lambda: busy)
+    door = connection_limiter(VirtualClock(), busy=lambda: busy)
     assert door.acceptable() == LONG.accepted
     busy = True
     assert door.acceptable() == SHORT.accepted
@@ -69,7 +78,7 @@ def test_a_turn_is_as_long_as_the_node_is_busy_when_it_begins() -> None:
 
 def test_connections_are_accepted_at_a_pace_while_there_are_others_to_serve() -> None:
     clock = VirtualClock()
-    door = doorkeeper(clock)
+    door = connection_limiter(clock)
     began, accepted = clock(), 0
     while clock() < began + 1.0:
         accepted += 16
@@ -81,10 +90,10 @@ def test_connections_are_accepted_at_a_pace_while_there_are_others_to_serve() ->
 
 
 def test_those_who_come_one_by_one_are_accepted_together() -> None:
-    door = doorkeeper(VirtualClock())
+    door = connection_limiter(VirtualClock())
     assert door.accepted(1) == OPENING
 
 
 def test_a_node_with_nobody_to_serve_or_without_a_rate_accepts_all() -> None:
-    for door in (doorkeeper(VirtualClock(), busy=False), doorkeeper(VirtualClock(), rate=0.0)):
+    for door in (connection_limiter(VirtualClock(), busy=False), connection_limiter(VirtualClock(), rate=0.0)):
         assert [door.accepted(16) for _ in range(1000)] == [0.0] * 1000

@@ -9,7 +9,7 @@ import pytest
 from gateway.adapters.memory import MemoryEventLog
 from gateway.app.runtime import background as background_module
 from gateway.app.runtime.background import Background
-from gateway.app.runtime.batched import Gathering
+from gateway.app.runtime.batched import Batched
 from tests.support.times import time_limit
 
 
@@ -49,9 +49,7 @@ async def test_nothing_is_begun_after_the_end() -> None:
 
     background = Background(MemoryEventLog())
     await background.close()
-    pieces: Gathering[str, None] = Gathering(
-        background, "gathered", delay=0.0, work=lambda keys: work(next(iter(keys)))
-    )
+    pieces: Batched[str, None] = Batched(background, "gathered", delay=0.0, work=lambda keys: work(next(iter(keys))))
 
     background.once(work("once"), "once")
     background.forever(lambda: work("forever"), "forever")

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.app.admission import handshake_limiter as turnstile_module
-from gateway.app.admission.handshake_limiter import Turnstile
+from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.limits import Limits
-from gateway.app.admission.reconnect_advice import NEARLY, Comebacks
+from gateway.app.admission.reconnect_advice import NEARLY, ReconnectAdvice
 from gateway.app.admission.refusals import HandshakeRefused
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import StormPolicy
@@ -28,21 +28,21 @@ WINDOW = 3600.0
 """Of the sessions: a quarter of it bounds the advice, and shall not here."""
 
 RATE = 200.0
-"""Claims per second of the cluster; also how long the turnstile's timer waits, which is of real time."""
+"""Claims per second of the cluster; also how long the handshake limiter's timer waits, which is of real time."""
 
 
-def turnstile_of(
+def limiter_of(
     policy: StormPolicy,
     clock: VirtualClock,
     *,
     nodes: int = 1,
     metrics: MemoryMetrics | None = None,
     log: MemoryEventLog | None = None,
-) -> Turnstile:
+) -> HandshakeLimiter:
     metrics = metrics or MemoryMetrics()
     times = Clock(monotonic=clock)
     limits = Limits(policy_of(Settings(), shared_grid=True), clock=times, metrics=metrics, log=log or MemoryEventLog())
-    return Turnstile(policy, nodes=lambda: nodes, limits=limits, clock=times, metrics=metrics)
+    return HandshakeLimiter(policy, nodes=lambda: nodes, limits=limits, clock=times, metrics=metrics)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -50,9 +50,9 @@ async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytes
     monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 3600.0)  # of real time, too
     clock = VirtualClock()
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
-    turnstile = turnstile_of(policy, clock, nodes=nodes)
+    handshake_limiter = limiter_of(policy, clock, nodes=nodes)
     burst = int(max(1, RATE / nodes * turnstile_module.CLAIM_BURST))
-    claims = [asyncio.create_task(turnstile.enter(returning=True)) for _ in range(burst + 9)]
+    claims = [asyncio.create_task(handshake_limiter.enter(returning=True)) for _ in range(burst + 9)]
 
     def through() -> int:
         return sum(claim.done() for claim in claims)
@@ -60,28 +60,28 @@ async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytes
     for more in range(10):
         await eventually(lambda more=more: through() >= burst + more)  # type: ignore[misc]
         for _ in range(3):
-            turnstile._next()
+            handshake_limiter._next()
             await asyncio.sleep(0)
         assert through() == burst + more, "no more while the clock stands still"
         clock.advance(nodes / RATE)
     await asyncio.gather(*claims)
-    turnstile.close()
+    handshake_limiter.close()
 
 
-def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> Turnstile:
+def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> HandshakeLimiter:
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=0.0, claims_at_once=1)
-    return turnstile_of(policy, clock, metrics=metrics)
+    return limiter_of(policy, clock, metrics=metrics)
 
 
 async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.01)
     clock, metrics = VirtualClock(), MemoryMetrics()
-    turnstile = one_at_a_time(clock, metrics)
-    await turnstile.enter(returning=True)
-    early = [asyncio.create_task(turnstile.enter(returning=returning)) for returning in (True, False)]
+    handshake_limiter = one_at_a_time(clock, metrics)
+    await handshake_limiter.enter(returning=True)
+    early = [asyncio.create_task(handshake_limiter.enter(returning=returning)) for returning in (True, False)]
     await asyncio.sleep(0)
     clock.advance(0.006)
-    late = asyncio.create_task(turnstile.enter(returning=True))
+    late = asyncio.create_task(handshake_limiter.enter(returning=True))
     await asyncio.sleep(0)
     assert metrics.gauge(catalogue.GREETINGS_WAITING) == 3
     clock.advance(0.006)
@@ -89,12 +89,12 @@ async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.
         assert isinstance(refused, HandshakeRefused)
         assert refused.error.code is ErrorCode.TRY_LATER
     assert not late.done()
-    turnstile.leave()
+    handshake_limiter.leave()
     await late
-    turnstile.leave()
-    await turnstile.enter(returning=False)
+    handshake_limiter.leave()
+    await handshake_limiter.enter(returning=False)
     assert metrics.gauge(catalogue.GREETINGS_WAITING) == 0
-    turnstile.close()
+    handshake_limiter.close()
 
 
 @pytest.mark.parametrize(
@@ -113,47 +113,47 @@ async def test_whoever_waits_too_long_hears_what_held_the_line(
     monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=rate, claims_at_once=at_once)
     clock, metrics, log = VirtualClock(), MemoryMetrics(), MemoryEventLog()
-    turnstile = turnstile_of(policy, clock, metrics=metrics, log=log)
-    await turnstile.enter(returning=True)
+    handshake_limiter = limiter_of(policy, clock, metrics=metrics, log=log)
+    await handshake_limiter.enter(returning=True)
     with pytest.raises(HandshakeRefused, match=f"^{named}: {said}") as refused:
-        await turnstile.enter(returning=True)
+        await handshake_limiter.enter(returning=True)
     assert refused.value.error.code is ErrorCode.TRY_LATER
     assert metrics.counts(catalogue.LIMITS_EXCEEDED) == {named: 1}
     assert log.of(events.LIMIT_EXCEEDED) == [{"limit": named, "who": ""}]
-    turnstile.close()
+    handshake_limiter.close()
 
 
 async def test_whoever_leaves_in_the_moment_of_the_refusal_had_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
-    turnstile = one_at_a_time(VirtualClock(), MemoryMetrics())
-    await turnstile.enter(returning=True)
-    waiting = asyncio.create_task(turnstile.enter(returning=True))
+    handshake_limiter = one_at_a_time(VirtualClock(), MemoryMetrics())
+    await handshake_limiter.enter(returning=True)
+    waiting = asyncio.create_task(handshake_limiter.enter(returning=True))
     await asyncio.sleep(0)
-    turnstile._on_time()
+    handshake_limiter._on_time()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert turnstile._inside == 1
-    turnstile.close()
+    assert handshake_limiter._inside == 1
+    handshake_limiter.close()
 
 
 @pytest.mark.parametrize("let_through", [False, True])
 async def test_whoever_leaves_the_line_takes_no_place(let_through: bool) -> None:
     metrics = MemoryMetrics()
-    turnstile = one_at_a_time(VirtualClock(), metrics)
-    await turnstile.enter(returning=True)
-    one, other = (asyncio.create_task(turnstile.enter(returning=True)) for _ in range(2))
+    handshake_limiter = one_at_a_time(VirtualClock(), metrics)
+    await handshake_limiter.enter(returning=True)
+    one, other = (asyncio.create_task(handshake_limiter.enter(returning=True)) for _ in range(2))
     await asyncio.sleep(0)
     if let_through:
-        turnstile.leave()
+        handshake_limiter.leave()
     one.cancel()
     with pytest.raises(asyncio.CancelledError):
         await one
     if not let_through:
         assert metrics.gauge(catalogue.GREETINGS_WAITING) == 1
-        turnstile.leave()
+        handshake_limiter.leave()
     await other
-    turnstile.close()
+    handshake_limiter.close()
 
 
 class Creeping(VirtualClock):
@@ -170,16 +170,16 @@ async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
     """Bug: whose timer came early asked a second time how long to wait, heard that it was time now, and set none."""
     clock = Creeping()
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
-    turnstile = turnstile_of(policy, clock)
+    handshake_limiter = limiter_of(policy, clock)
     for _ in range(int(RATE * turnstile_module.CLAIM_BURST)):
-        await turnstile.enter(returning=True)
-    waiting = asyncio.create_task(turnstile.enter(returning=True))
+        await handshake_limiter.enter(returning=True)
+    waiting = asyncio.create_task(handshake_limiter.enter(returning=True))
     await asyncio.sleep(0)
     # At its first look there are still some microseconds left, at the next there are none.
     clock.step = 3 * CLOCK_ROUNDING
     clock.advance(1 / RATE - 2 * clock.step)
     await waiting
-    turnstile.close()
+    handshake_limiter.close()
 
 
 # --- Advice -----------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Cluster:
         self.nodes = 3
         self.clock = VirtualClock()
         settings = Settings(window_default=WINDOW, window_maximum=WINDOW, admission_rate=100.0, claim_rate=0.0)
-        self.comebacks = Comebacks(
+        self.reconnect_advice = ReconnectAdvice(
             policy_of(settings, shared_grid=True),
             sessions=lambda: self.sessions,
             nodes=lambda: self.nodes,
@@ -205,7 +205,7 @@ class Cluster:
     def advised(self) -> float:
         """How many clients the advice is for, by the formula of ADR 0022."""
         survivors = self.nodes - 1
-        return self.comebacks.advice().initial * survivors * 100.0 / OUTGROWN
+        return self.reconnect_advice.advice().initial * survivors * 100.0 / OUTGROWN
 
 
 def test_the_advice_is_for_all_sessions_to_within_a_hundredth() -> None:
@@ -221,25 +221,25 @@ def test_advice_is_not_reckoned_anew_for_each_of_many() -> None:
     cluster = Cluster()
     told = set()
     for cluster.sessions in range(1000, 2000):
-        told.add(id(cluster.comebacks.advice()))
+        told.add(id(cluster.reconnect_advice.advice()))
     assert len(told) <= 1 + math.log(2) / math.log(1 + NEARLY)
 
 
 def test_a_node_that_comes_or_goes_changes_the_advice_at_once() -> None:
     cluster = Cluster()
     cluster.sessions = 1000
-    assert cluster.comebacks.advice().initial == pytest.approx(7.5)
+    assert cluster.reconnect_advice.advice().initial == pytest.approx(7.5)
     cluster.nodes = 2
-    assert cluster.comebacks.advice().initial == pytest.approx(15.0)
+    assert cluster.reconnect_advice.advice().initial == pytest.approx(15.0)
 
 
 def test_sessions_that_are_still_to_come_back_count_for_as_long_as_they_may_come() -> None:
     cluster = Cluster()
     cluster.sessions = 1000
-    cluster.comebacks.orphaned(500)
+    cluster.reconnect_advice.orphaned(500)
     assert cluster.advised == pytest.approx(1500)
     for _ in range(100):
-        cluster.comebacks.returned()
+        cluster.reconnect_advice.returned()
     assert cluster.advised == pytest.approx(1400)
     cluster.clock.advance(WINDOW)
     assert cluster.advised == pytest.approx(1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.stream.messages import Copies, compose
+from gateway.core.stream.messages import SharedFrame, compose
 from gateway.core.stream.runs import Outgoing, Run, packets_of
 from gateway.core.types import PacketId
 from gateway.core.wire import codec
@@ -63,7 +63,7 @@ def test_however_packets_are_grouped_the_messages_say_the_same(limit: int, cuts:
 
 @pytest.mark.parametrize("run", [Run.of(BODIES[0]), Run(BODIES)])
 def test_sessions_with_the_same_numbers_share_the_message_itself(run: Run) -> None:
-    copies = Copies(run)
+    copies = SharedFrame(run)
 
     def composed(first: int, received: int | None) -> bytes:
         packet_id = None if received is None else PacketId(received)

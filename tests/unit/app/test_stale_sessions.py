@@ -10,7 +10,7 @@ import pytest
 
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
-from gateway.app.registry.stale_sessions import BATCH, FIRST_LOOK, Copies
+from gateway.app.registry.stale_sessions import BATCH, FIRST_LOOK, StaleSessionSweeper
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
 from gateway.core.wire.codes import ErrorCode
@@ -31,7 +31,7 @@ class Bench:
         self.fenced: list[Session] = []
         self.gone: list[tuple[Session, ErrorCode]] = []
         surroundings: Any = SimpleNamespace(clock=Clock(monotonic=self.clock))
-        self.copies = Copies(
+        self.stale_sessions = StaleSessionSweeper(
             cast("Context", surroundings),
             cast("Persistence", self),
             refused=self.let_go,
@@ -39,14 +39,14 @@ class Bench:
 
     def session(self) -> Any:
         stand_in: Any = _Session()
-        self.copies.watch(stand_in)
+        self.stale_sessions.watch(stand_in)
         return stand_in
 
     async def after(self, seconds: float) -> int:
         """Let time pass, have a round, and tell how many sessions were asked for."""
         self.clock.advance(seconds)
         self.asked.clear()
-        await self.copies.look()
+        await self.stale_sessions.look()
         return sum(self.asked)
 
     def let_go(self, session: Session, right: object, why: Fenced | SessionGone) -> None:
@@ -89,8 +89,8 @@ async def test_it_asks_ever_more_seldom() -> None:
 async def test_nobody_is_asked_for_whose_client_is_back() -> None:
     bench = Bench()
     session = bench.session()
-    bench.copies.forget(session)
-    bench.copies.forget(session)
+    bench.stale_sessions.forget(session)
+    bench.stale_sessions.forget(session)
     assert await bench.after(FIRST_LOOK) == 0
 
 
@@ -106,7 +106,7 @@ async def test_what_is_another_nodes_is_let_go() -> None:
     bench.taken = {fenced: Fenced("n2 has it"), gone: SessionGone(ErrorCode.SESSION_CLOSED)}
     assert await bench.after(FIRST_LOOK) == 3
     assert (bench.fenced, bench.gone) == ([fenced], [(gone, ErrorCode.SESSION_CLOSED)])
-    assert kept in bench.copies._since
+    assert kept in bench.stale_sessions._since
 
 
 @pytest.mark.parametrize("why", [Fenced("n2 has it"), SessionGone(ErrorCode.SESSION_CLOSED)])
@@ -121,7 +121,7 @@ async def test_what_happens_meanwhile_counts(why: Exception, meanwhile: str) -> 
             case "it is ending here":
                 session.ending = True
             case "its client is back":
-                bench.copies.forget(session)
+                bench.stale_sessions.forget(session)
             case _:
                 session.right = object()
 
@@ -136,7 +136,7 @@ async def test_who_could_not_be_asked_for_is_asked_for_in_the_next_round() -> No
     session, *_ = [bench.session() for _ in range(2 * BATCH + 1)]
     bench.away = True
     assert await bench.after(FIRST_LOOK) == 0
-    bench.copies.forget(session)
+    bench.stale_sessions.forget(session)
     bench.away = False
     assert await bench.after(1.0) == 2 * BATCH
     assert bench.asked == [BATCH, BATCH]

@@ -6,7 +6,7 @@ import asyncio
 
 from gateway.adapters.memory import MemoryEventLog
 from gateway.app.runtime.background import Background
-from gateway.app.runtime.batched import Gathering
+from gateway.app.runtime.batched import Batched
 from tests.support.clock import eventually
 
 
@@ -18,8 +18,8 @@ class Work:
         self.done.append(pieces)
 
 
-def gathering(work: Work) -> Gathering[str, int]:
-    return Gathering(Background(MemoryEventLog()), "work", delay=0.0, work=work)
+def gathering(work: Work) -> Batched[str, int]:
+    return Batched(Background(MemoryEventLog()), "work", delay=0.0, work=work)
 
 
 async def test_what_comes_in_one_tick_is_done_together_and_the_last_of_a_key_counts() -> None:
