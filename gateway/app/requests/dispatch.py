@@ -124,7 +124,7 @@ class Requests:
             workload=Workload(limits.node_request_bytes),
         )
         context.metrics.watch(catalogue.REQUEST_BYTES, lambda: self._workforce.workload.bytes)
-        self._selecting = Selecting(context, persistence, sessions.delivery, authorisation)
+        self._selecting = Selecting(context, persistence, sessions.delivery, authorisation, self._turns)
         self._publishing = Publishing(context, persistence, sessions.delivery, authorisation)
 
     def lane(self) -> RequestLane[Session]:

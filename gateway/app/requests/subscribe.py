@@ -13,6 +13,7 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
 from gateway.app.registry.persistence import Persistence
+from gateway.app.requests.turns import Turns
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
@@ -31,6 +32,10 @@ ENTRIES_PER_PACKET: Final = 4
 
 BYTES_PER_PACKET: Final = 256
 """Bytes of entries that are written to the grid in that time; usual entries have fewer."""
+
+SELECTOR_COST: Final = 32
+"""Bytes of plain values that take as long as a byte of a selector does to find its place in a list and in the index of
+the node: the longest patterns take a quarter of a millisecond each, and an unsubscribe may keep sixty."""
 
 TOPICS_PER_PACKET: Final = 40
 """Topics that are looked at in that time, to find those whose values follow a subscribe."""
@@ -78,11 +83,18 @@ class Selecting:
         persistence: where the change is written ahead (P4).
         delivery: where it takes effect.
         authorisation: judges it.
+        turns: bounds what is done in one turn of the loop.
     """
 
     def __init__(
-        self, context: Context, persistence: Persistence, delivery: Delivery, authorisation: Authorisation
+        self,
+        context: Context,
+        persistence: Persistence,
+        delivery: Delivery,
+        authorisation: Authorisation,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._clock: Clock = context.clock
         self._limits = context.limits
         self._journal = context.journal
@@ -117,10 +129,12 @@ class Selecting:
     async def _select(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost
     ) -> None:
-        wanted = self._wanted(session, request, selector, kept, cost)
-        changes = wanted != session.selections
+        changes: bool | None = None
         while True:
             before, permissions = session.selections, session.permissions
+            wanted = await self._wanted(session, request, selector, kept, cost)
+            if changes is None:
+                changes = wanted != before
             await self._delivery.prepare(session, wanted)
             if wanted != before:
                 cost.changed(wanted.changes_since(before), wanted)
@@ -129,7 +143,6 @@ class Selecting:
                 break
             # Something may have been withdrawn meanwhile, and what is written may be more than is allowed.
             self._authorisation.record(session)
-            wanted = self._wanted(session, request, selector, kept, cost)
         in_force = self._delivery.in_force(session)
         self._delivery.select(session, wanted)
         self._limits.recount(session)
@@ -140,14 +153,15 @@ class Selecting:
         if isinstance(request, Subscribe):
             cost.topics = await self._delivery.send_snapshot(session, selector, before=in_force)
 
-    def _wanted(
+    async def _wanted(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost
     ) -> Selections:
-        """Tell what the session's list will be.
+        """Tell what the session's list will be, unless it changes meanwhile; many long selectors take several turns.
 
         Raises:
             RequestRefused: it may not be.
         """
+        await self._turn(selector)
         if isinstance(request, Subscribe):
             self._authorisation.check_select(session, selector, cost.judging)
             wanted = session.selections.select(selector, cost.compacting)
@@ -155,9 +169,18 @@ class Selecting:
             wanted = session.selections.deselect(selector, cost.compacting)
             # Nothing needs a permission to stay, but what may not be selected any more must not come back this way.
             for entry in self._authorisation.allowed(session, Selections(kept), cost.judging) if kept else ():
+                await self._turn(entry.selector)
                 wanted = wanted.select(entry.selector, cost.compacting)
         self._limits.check_selections(session, wanted)
         return wanted
+
+    async def _turn(self, selector: Selector) -> None:
+        """Put a selector into a list in this turn of the loop, or when its turn has come."""
+        cost = SELECTOR_COST * len(selector.text)
+        if self._turns.left > 0:
+            self._turns.left -= cost
+        else:
+            await self._turns.turn(cost)
 
 
 def _kept(request: Subscribe | Unsubscribe) -> list[Entry]:

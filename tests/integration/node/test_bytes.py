@@ -11,8 +11,12 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.connections.conversation import Conversations
+from gateway.app.requests.subscribe import SELECTOR_COST
 from gateway.app.requests.turns import PACKET_BYTES, TURN_BYTES, Turns
 from gateway.core.pacing.workload import REQUEST_BYTES
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import Selector
+from gateway.core.topics.work import Work
 from gateway.core.wire.codes import GOING_AWAY
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
@@ -217,6 +221,52 @@ async def test_what_is_taken_in_during_a_turn_of_the_loop_is_bounded(monkeypatch
                 await client.cut()
     largest = MESSAGE_BYTES + 500 * PACKET_BYTES
     assert max(per_turn.values()) <= TURN_BYTES + largest, "the work of a turn, and one message beyond"
+
+
+async def test_selectors_that_are_put_into_lists_during_a_turn_of_the_loop_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The longest patterns take a quarter of a millisecond each, and one request may bring sixty."""
+    per_turn: Counter[int] = Counter()
+    turn = 0
+    select = Selections.select
+
+    def count(self: Selections, selector: Selector, work: Work | None = None) -> Selections:
+        per_turn[turn] += len(selector.text)
+        return select(self, selector, work)
+
+    monkeypatch.setattr(Selections, "select", count)
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        handle[0] = asyncio.get_running_loop().call_soon(next_turn)
+
+    handle = [asyncio.get_running_loop().call_soon(next_turn)]
+    clients: list[RawClient] = []
+    requests = 3
+    async with running_node() as node:
+        try:
+            for number in range(10):
+                client = RawClient(node.url)
+                clients.append(client)
+                await client.connect()
+                await client.hello()
+                for request in range(1, requests + 1):
+                    keep = [f"m/{number}/{request}/{each}/*/**/{'/'.join(['x' * 60] * 12)}/**" for each in range(60)]
+                    await client.send(
+                        {"id": request, "type": "unsubscribe", "request": request, "selector": "**", "keep": keep}
+                    )
+            for client in clients:
+                for _ in range(requests):
+                    assert "error" not in await client.expect("reply")
+            assert all(len(session.selections) == 60 for session in node.gateway.node.sessions)
+        finally:
+            handle[0].cancel()
+            for client in clients:
+                await client.cut()
+    assert sum(per_turn.values()) > 10 * requests * 60 * 700
+    assert max(per_turn.values()) <= TURN_BYTES // SELECTOR_COST + 1024, "the work of a turn, and one selector beyond"
 
 
 async def test_a_message_that_waits_for_its_turn_is_heard_before_the_end_of_its_connection(
