@@ -223,6 +223,27 @@ async def test_what_is_taken_in_during_a_turn_of_the_loop_is_bounded(monkeypatch
     assert max(per_turn.values()) <= TURN_BYTES + largest, "the work of a turn, and one message beyond"
 
 
+async def test_small_publishes_that_come_together_are_one_step_of_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is published together is written together to each subscriber, which is what a busy node lives on."""
+    async with running_node() as node, RawClient(node.url) as one:
+        welcome = await one.hello()
+        store = node.gateway.node._context.grid.topics
+        publish_all = store.publish
+        steps: list[int] = []
+
+        async def counting(commands: Any) -> Any:
+            steps.append(len(commands))
+            return await publish_all(commands)
+
+        monkeypatch.setattr(store, "publish", counting)
+        most = welcome["limits"]["requests"]
+        packets = [{"type": "publish", "request": 1 + each, "topic": "t", "value": each} for each in range(most)]
+        await one.send_text(orjson.dumps([{"id": 1, **packets[0]}, *packets[1:]]).decode())
+        for _ in range(most):
+            assert "error" not in await one.expect("reply")
+        assert steps == [most]
+
+
 async def test_selectors_that_are_put_into_lists_during_a_turn_of_the_loop_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
