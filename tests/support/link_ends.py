@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.core.stream.machine import SessionMachine
-from gateway.core.stream.messages import Copies
+from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import Role, State
 from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, Version
@@ -308,7 +308,7 @@ class ServerEnd(End):
         self.submitted += run.count
         before = self.machine.state
         twin = SessionMachine.thaw(self.machine.freeze())
-        message = self.machine.send_now(Copies(run), room)
+        message = self.machine.send_now(SharedFrame(run), room)
         if message is None:
             assert self.machine.freeze() == twin.freeze(), "it did something, and said that it did nothing"
         else:

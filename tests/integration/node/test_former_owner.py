@@ -131,5 +131,5 @@ async def test_a_session_that_nobody_claimed_is_kept(monkeypatch: pytest.MonkeyP
         assert all(answers)
         async with RawClient(n1.url) as back:
             assert (await back.resume(welcome["token"], attempt=1))["outcome"] == "reattached"
-            assert not n1.gateway.node.sessions.copies._since
-            assert not len(n1.gateway.node.sessions.copies._looks)
+            assert not n1.gateway.node.sessions.stale_sessions._since
+            assert not len(n1.gateway.node.sessions.stale_sessions._looks)

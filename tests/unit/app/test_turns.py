@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from gateway.app.requests.turns import Turns
 from gateway.app.session.request_lane import RequestLane, Work, Workforce
@@ -102,14 +102,14 @@ class Bench:
         await self.answer.acquire()
         return len(list(islice(queue, 1)))
 
-    def lane(self, *sizes: int) -> RequestLane:
+    def lane(self, *sizes: int) -> RequestLane[Any]:
         lane = RequestLane(self.force)
         for number, size in enumerate(sizes, 1):
             lane.put(SESSION, Publish(RequestNumber(number), "", b"x" * (size - REQUEST_BYTES)))
         return lane
 
 
-def exceeded(lane: RequestLane) -> str | None:
+def exceeded(lane: RequestLane[Any]) -> str | None:
     return lane.exceeded
 
 
