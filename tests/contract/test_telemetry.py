@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.logging.event_log import StructuredEventLog
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.metrics.prometheus import PrometheusMetrics
+from gateway.adapters.metrics import PrometheusMetrics
 from gateway.catalogue.log_events import LOG_EVENTS, NODE_STARTED, SESSION_ENDED
 from gateway.catalogue.metrics import CLAIM_SECONDS, METRICS, PUBLISHES, SESSIONS, Kind, Metric
 from gateway.ports import EventLog, Metrics

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.adapters.policy.lines import Lines
-from gateway.adapters.policy.policy_file import _Reader
+from gateway.adapters.policy import Lines, _Reader
 from gateway.core.policy.permissions import PRINCIPAL, Permissions, fits_segment, parse_template
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic

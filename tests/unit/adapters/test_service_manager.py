@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.adapters.service_manager import Systemd
-from gateway.adapters.service_manager.systemd import LONGEST_STATUS
+from gateway.adapters.service_manager import LONGEST_STATUS, Systemd
 
 
 class Listener:

@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.adapters.tracing import OpenTelemetryTracer, TracingUnavailable, exporting_tracer
-from gateway.adapters.tracing.open_telemetry import LONGEST_NOTE
+from gateway.adapters.tracing import LONGEST_NOTE, OpenTelemetryTracer, TracingUnavailable, exporting_tracer
 from gateway.app.runtime.tracing import NO_TRACER
 from gateway.ports import Operation
 

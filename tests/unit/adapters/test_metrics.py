@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 
@@ -5,10 +7,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
-from gateway.adapters.metrics import PrometheusMetrics
-from gateway.adapters.metrics.prometheus import MOST_LABEL_VALUES
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
+from gateway.adapters.metrics import MOST_LABEL_VALUES, CountedEventLog, PrometheusMetrics
 from gateway.catalogue import metrics as catalogue
-from gateway.catalogue.metrics import METRICS, Kind, Metric
+from gateway.catalogue.log_events import NODE_STOPPED, RESUME_REFUSED
+from gateway.catalogue.metrics import EVENTS, METRICS, Kind, Metric
 
 
 def samples(metrics: PrometheusMetrics) -> Mapping[tuple[str, str], float]:
@@ -166,3 +169,16 @@ def test_the_catalogue_follows_the_conventions(metric: Metric) -> None:
     assert metric.meaning.endswith(".")
     assert metric.label is not None or not (metric.values or metric.open)
     assert metric.label is None or metric.values or metric.open
+
+
+def test_events_are_counted_by_name_and_handed_on() -> None:
+    log, metrics = MemoryEventLog(), MemoryMetrics()
+    counted = CountedEventLog(log, metrics)
+
+    counted.emit(NODE_STOPPED, node="n1")
+    for _ in range(3):
+        counted.emit(RESUME_REFUSED, reason="stale_attempt", address="192.0.2.1")
+
+    assert metrics.counts(EVENTS) == {"node_stopped": 1, "resume_refused": 3}
+    assert len(log.events) == 4
+    assert not log.undeclared

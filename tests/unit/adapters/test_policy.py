@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.policy import PolicyFileError, policy_file, read_policy
+from gateway.adapters import policy as policy_file
+from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 

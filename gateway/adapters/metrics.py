@@ -1,8 +1,4 @@
-"""The metrics of the catalogue behind prometheus-client, in a registry of their own: two nodes fit into one process.
-
-Everything is counted here and handed to the library when somebody looks. Its own counters and histograms have a lock,
-bounds and exemplars for each addition, at 1 to 2 µs; a storm adds some ten numbers per session, all in one thread.
-"""
+"""Metrics for Prometheus, and the event log that counts what it hands on."""
 
 from __future__ import annotations
 
@@ -18,7 +14,9 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from gateway import __version__
-from gateway.catalogue.metrics import BUILD_INFO, METRICS, Kind, Metric
+from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.metrics import BUILD_INFO, EVENTS, METRICS, Kind, Metric
+from gateway.ports import EventLog, Metrics
 
 OTHER: Final = "other"
 """The label value that stands for those the catalogue does not allow."""
@@ -152,3 +150,24 @@ def _histogram_family(metric: Metric, labels: tuple[str, ...], histograms: dict[
         buckets = list(zip(ends, accumulate(histogram.counts), strict=True))
         family.add_metric((label,) if labels else (), buckets, histogram.sum)
     return family
+
+
+class CountedEventLog:
+    """An ``EventLog`` that counts each event by name and hands it on.
+
+    The names are those of the catalogue, so the number of series is known beforehand, and nothing that a client says
+    can become a label.
+
+    Args:
+        log: where events go.
+        metrics: where they are counted.
+    """
+
+    def __init__(self, log: EventLog, metrics: Metrics) -> None:
+        self._log = log
+        self._metrics = metrics
+
+    def emit(self, event: LogEvent, /, **fields: object) -> None:
+        """See ``EventLog``."""
+        self._metrics.add(EVENTS, label=event.name)
+        self._log.emit(event, **fields)

@@ -1,5 +1,0 @@
-"""Policies: who may do what, read from a file."""
-
-from gateway.adapters.policy.policy_file import PolicyFileError, PolicyProblem, read_policy
-
-__all__ = ["PolicyFileError", "PolicyProblem", "read_policy"]
