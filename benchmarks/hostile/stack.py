@@ -21,7 +21,7 @@ from benchmarks.processes import family
 from benchmarks.systems.base import SystemUnavailable
 from benchmarks.tls import certify
 from gateway.adapters.authentication.secret_hashes import hash_secret
-from gateway.adapters.authentication.users_file import users_line
+from gateway.adapters.authentication.static import users_line
 from gateway.local.ports import PortPlan
 from gateway.local.programs import ProgramMissing
 from gateway.local.stack import Stack

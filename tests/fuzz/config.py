@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from gateway.adapters.admin import AdminTokens, TokensFileError
 from gateway.adapters.authentication.key_sets import KeysError, read_jwks_file, read_pem_file, read_secret_file
-from gateway.adapters.authentication.users_file import UsersFileError, read_users
+from gateway.adapters.authentication.static import UsersFileError, read_users
 from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.adapters.tls import CertificateError, ServerTls
 from gateway.settings import ConfigurationError, load

@@ -19,8 +19,8 @@ from gateway.adapters.authentication import (
     read_claims,
     read_jwks,
 )
-from gateway.adapters.authentication.attributes import LATEST
 from gateway.adapters.authentication.callback import _read_answer
+from gateway.adapters.authentication.principals import LATEST
 from gateway.ports import Credentials, CredentialsRefused, Identity
 from tests.support.issuers import AUDIENCE, ISSUER, NOW, claims, encode, jwk, jwks, token
 

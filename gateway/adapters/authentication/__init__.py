@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from gateway.adapters.authentication.anonymous import AnonymousAuthenticator
 from gateway.adapters.authentication.callback import CallbackAuthenticator
-from gateway.adapters.authentication.chain import ChainAuthenticator
+from gateway.adapters.authentication.chain import AnonymousAuthenticator, ChainAuthenticator
 from gateway.adapters.authentication.claims import ClaimRules, find_claim, read_claims
 from gateway.adapters.authentication.json_web_tokens import LONGEST_JWT, JwtAuthenticator
 from gateway.adapters.authentication.key_sets import (
@@ -23,8 +22,14 @@ from gateway.adapters.authentication.key_sets import (
 from gateway.adapters.authentication.key_sources import FileKeys, KeySource, UrlKeys
 from gateway.adapters.authentication.principals import LONGEST_PRINCIPAL, is_valid_principal
 from gateway.adapters.authentication.secret_hashes import LONGEST_SECRET, HashParameters, SecretHash, hash_secret
-from gateway.adapters.authentication.static import PLACES, StaticAuthenticator
-from gateway.adapters.authentication.users_file import StaticUser, UsersFileError, read_users, users_line
+from gateway.adapters.authentication.static import (
+    PLACES,
+    StaticAuthenticator,
+    StaticUser,
+    UsersFileError,
+    read_users,
+    users_line,
+)
 
 __all__ = [
     "LONGEST_JWT",

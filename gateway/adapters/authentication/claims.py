@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.adapters.authentication.attributes import check_end, check_properties, check_roles
-from gateway.adapters.authentication.principals import is_valid_principal
+from gateway.adapters.authentication.principals import check_end, check_properties, check_roles, is_valid_principal
 from gateway.ports import CredentialsRefused, Identity
 
 LONGEST_CREDENTIAL: Final = 128

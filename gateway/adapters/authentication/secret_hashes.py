@@ -1,4 +1,7 @@
-"""Secrets as scrypt hashes: made slow on purpose, so that a stolen file does not give the secrets away."""
+"""Secrets as scrypt hashes: made slow on purpose, so that a stolen file does not give the secrets away.
+
+What a process remembers of credentials is a digest of them under a key of its own.
+"""
 
 from __future__ import annotations
 
@@ -146,3 +149,23 @@ def _encode(data: bytes) -> str:
 
 def _decode(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+DIGEST_BYTES: Final = 32
+"""So that no two credentials are ever mistaken for one another."""
+
+
+class CredentialDigests:
+    """Makes digests under a random key that never leaves the process: nobody can try out secrets on them."""
+
+    def __init__(self) -> None:
+        self._key = os.urandom(hashlib.blake2b.MAX_KEY_SIZE)
+
+    def of(self, *parts: str | bytes) -> bytes:
+        """Digest credentials, part by part: where one ends and the next begins counts, too."""
+        state = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES)
+        for part in parts:
+            # A lone surrogate is in nobody's secret, but must not raise either.
+            data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+            state.update(len(data).to_bytes(4) + data)
+        return state.digest()

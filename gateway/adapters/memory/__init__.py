@@ -4,12 +4,10 @@
 in one process are two grids over one server.
 """
 
-from gateway.adapters.memory.admission import OpenDoor
 from gateway.adapters.memory.grid import MemoryGrid
 from gateway.adapters.memory.link import LoopbackLink
-from gateway.adapters.memory.process_memory import MadeUpMemory
 from gateway.adapters.memory.server import MemoryGridServer
-from gateway.adapters.memory.telemetry import MemoryEventLog, MemoryMetrics
+from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenDoor
 
 __all__ = [
     "LoopbackLink",

@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from gateway.adapters.memory.connection import Connection
-from gateway.adapters.memory.journal import MemoryJournal
-from gateway.adapters.memory.nodes import MemoryNodeDirectory
-from gateway.adapters.memory.revocations import MemoryRevocationStore
 from gateway.adapters.memory.server import MemoryGridServer
-from gateway.adapters.memory.sessions import MemorySessionStore
-from gateway.adapters.memory.tail import MemoryTopicTail
-from gateway.adapters.memory.topics import MemoryTopicStore
+from gateway.adapters.memory.stores import (
+    MemoryJournal,
+    MemoryNodeDirectory,
+    MemoryRevocationStore,
+    MemorySessionStore,
+    MemoryTopicStore,
+    MemoryTopicTail,
+)
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridChange, GridState
 

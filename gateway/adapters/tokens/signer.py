@@ -31,9 +31,11 @@ from itsdangerous import BadData, Signer
 from itsdangerous.encoding import base64_decode, base64_encode
 from itsdangerous.signer import SigningAlgorithm
 
+from gateway.catalogue import log_events as events
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import TokenClaims, TokenRefused
+from gateway.ports import EventLog, TokenClaims, TokenRefused
+from gateway.settings import ConfigurationError, Settings, reread_keys
 
 LEAST_KEY_BYTES: Final = 16
 """Bytes of a key: 128 bits cannot be guessed, provided that they are random."""
@@ -281,3 +283,41 @@ class _HmacSha256(SigningAlgorithm):
 def _signer(key: bytes) -> Signer:
     derived = Signer(key, salt=_SALT, key_derivation="hmac", digest_method=hashlib.sha256).derive_key()
     return Signer(derived, key_derivation="none", algorithm=_HmacSha256(derived))
+
+
+class FollowedKeys:
+    """The signer of a node, and the files its keys come from.
+
+    Args:
+        settings: with the keys as they were read at the start.
+        log: where it is told what came of reading them again.
+
+    Attributes:
+        signer: signs and verifies with them.
+    """
+
+    def __init__(self, settings: Settings, log: EventLog) -> None:
+        self._settings = settings
+        self._log = log
+        self.signer = ItsdangerousTokenSigner(
+            [key.reveal().encode() for key in settings.token_keys],
+            [key.reveal().encode() for key in settings.token_verify_keys],
+            life=settings.token_life,
+            leeway=settings.token_leeway,
+        )
+
+    def reload(self) -> None:
+        """Read the files again, if there are any; with one that is bad, nothing changes.
+
+        A token of a key that is not there any more is refused from now on; nobody who is connected notices.
+        """
+        if self._settings.token_keys_file is None and self._settings.token_verify_keys_file is None:
+            return
+        try:
+            signing, verifying = reread_keys(self._settings)
+        except ConfigurationError as error:
+            self._log.emit(events.KEYS_KEPT, error=str(error))
+            return
+        self.signer.use([key.reveal().encode() for key in signing], [key.reveal().encode() for key in verifying])
+        *others, newest = self.signer.key_ids
+        self._log.emit(events.KEYS_RELOADED, signs=newest, verifies=others)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.memory.nodes import MemoryNodeDirectory
-from gateway.adapters.memory.sessions import MemorySessionStore
+from gateway.adapters.memory.stores import MemoryNodeDirectory, MemorySessionStore
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from tests.support.nodes import SHORT_LEASE, eventually, running_node
 from tests.support.raw_client import RawClient

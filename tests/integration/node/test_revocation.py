@@ -11,8 +11,7 @@ import pytest
 
 from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
-from gateway.adapters.memory.revocations import MemoryRevocationStore
-from gateway.adapters.memory.sessions import MemorySessionStore
+from gateway.adapters.memory.stores import MemoryRevocationStore, MemorySessionStore
 from gateway.app.security import revocations as revoking
 from gateway.app.security.revocations import InvalidRevocation, TooManyRevocations
 from gateway.catalogue import log_events as events

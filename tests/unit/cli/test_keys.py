@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.tokens.key_text import KeyText
+from gateway.adapters.tokens.key_files import KeyText
 from tests.unit.cli.conftest import Run
 
 

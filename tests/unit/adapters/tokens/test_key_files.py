@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.adapters.tokens import KeyFiles, KeyFilesError, KeyUse, key_id, when
 from gateway.adapters.tokens import key_files as module
-from gateway.adapters.tokens.key_files import ROLL_OUT
-from gateway.adapters.tokens.key_text import KeyEntry, KeyText, KeyTimes
+from gateway.adapters.tokens.key_files import ROLL_OUT, KeyEntry, KeyText, KeyTimes
 from gateway.settings import ConfigurationError, Secret, load
 
 NOW = 1_800_000_000.0

@@ -1,4 +1,4 @@
-"""Metrics and log events that are kept in memory, for tests to look at."""
+"""Stand-ins for what surrounds a node besides the grid: who may connect, the process's memory, metrics and the log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,80 @@ from typing import Final
 
 from gateway.catalogue.log_events import LogEvent
 from gateway.catalogue.metrics import Metric
+from gateway.ports import MemoryUse, TurnedAway, Visitor
+
+
+class OpenDoor:
+    """Lets everybody in at once, and counts them.
+
+    Attributes:
+        visits: connections that have arrived and not left.
+        refuse_with: what arrivals are told instead, if it is set.
+        together: connections accepted in one turn of the loop at most.
+        pause: seconds without new connections after some have been accepted.
+        paced: whether those without a session are bounded in what they take.
+    """
+
+    def __init__(self) -> None:
+        self.visits = 0
+        self.refuse_with: TurnedAway | None = None
+        self.together = 64
+        self.pause = 0.0
+        self.paced = False
+
+    def is_paced(self) -> bool:
+        """See the port."""
+        return self.paced
+
+    def acceptable(self) -> int:
+        """See the port."""
+        return self.together
+
+    def accepted(self, connections: int) -> float:  # noqa: ARG002 - one is as good as many
+        """See the port."""
+        return self.pause
+
+    def arrive(self, address: str) -> OpenDoor:  # noqa: ARG002 - all are welcome
+        """See the port."""
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.visits += 1
+        return self
+
+    def leave(self) -> None:
+        """See ``Visit``."""
+        self.visits -= 1
+
+    def admit(self, visitor: Visitor, *, returning: bool) -> None:  # noqa: ARG002 - all are alike
+        """See the port."""
+        visitor.let_in()
+
+    def withdraw(self, visitor: Visitor) -> None:
+        """See the port; nobody ever waits."""
+
+
+class MadeUpMemory:
+    """Implements ``gateway.ports.ProcessMemory``.
+
+    Attributes:
+        used: bytes, as the test wants.
+        most: bytes; 0 for no bound.
+        releases: how often memory was given back.
+    """
+
+    def __init__(self, used: int = 0, most: int = 0) -> None:
+        self.used = used
+        self.most = most
+        self.releases = 0
+
+    def look(self) -> MemoryUse:
+        """See ``ProcessMemory``."""
+        return MemoryUse(self.used, self.most)
+
+    def release(self) -> None:
+        """See ``ProcessMemory``."""
+        self.releases += 1
+
 
 KEPT: Final = 10_000
 """Log events, and observations per histogram, that are kept; the oldest go first, so that nothing grows for ever."""

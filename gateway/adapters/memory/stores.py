@@ -1,0 +1,377 @@
+"""The ports of the in-memory grid, as one connection of one node has them; the steps themselves are in the tables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from gateway.adapters.memory.connection import Connection
+from gateway.adapters.memory.state import NEVER_ADOPTED
+from gateway.core.policy.revocations import Revocation
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
+from gateway.core.wire.codes import ErrorCode
+from gateway.ports import (
+    AllRevocations,
+    Appended,
+    ClaimResult,
+    Ended,
+    Identity,
+    JournalBatch,
+    LapsedLease,
+    LeaseTable,
+    NodeEntry,
+    NodeReport,
+    Ownership,
+    PositionLost,
+    PublishCommand,
+    Published,
+    PublishResult,
+    Restored,
+    RevocationChanges,
+    RevocationNews,
+    SessionChanges,
+    SessionPage,
+    SessionRecord,
+    StreamPosition,
+    TailBatch,
+    TailItem,
+    TopicPage,
+    TopicValue,
+)
+
+
+class MemorySessionStore:
+    """``SessionStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(self, record: SessionRecord) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.create(record, now))
+
+    async def claim(
+        self,
+        session: SessionId,
+        *,
+        by: NodeRef,
+        generation: TokenGeneration,
+        attempt: Attempt,
+        now: float = 0.0,
+        identity: Identity | None = None,
+    ) -> ClaimResult:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, time: grid.sessions.claim(session, by, generation, attempt, time, wall=now, identity=identity)
+        )
+
+    async def why_not_claimable(
+        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+    ) -> ErrorCode | None:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: grid.sessions.why_not_claimable(session, by, generation, attempt, now)
+        )
+
+    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.change(right, changes, now))
+
+    async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: [grid.sessions.confirm(right, proved, now) for right, proved in proofs]
+        )
+
+    async def disconnect(self, right: Ownership) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.disconnect(right, now))
+
+    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.end(right, reason, now))
+
+    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.end_all(ends, now))
+
+    async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: [grid.sessions.restore(each, now, recreate=recreate) for each in records]
+        )
+
+    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now))
+
+    async def find(self, session: SessionId) -> SessionRecord | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.find(session))
+
+    async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.page(partition, after, limit))
+
+    async def owned(self, owner: NodeRef, partition: int) -> Sequence[SessionId]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.owned(owner, partition))
+
+    async def owners(self, partition: int) -> Sequence[NodeRef]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.owners(partition))
+
+    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.orphan(lapsed, sessions, now))
+
+
+class MemoryNodeDirectory:
+    """``NodeDirectory`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def join(self, node: NodeRef, *, lease: float) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now))
+
+    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch))
+
+    async def leave(self, node: NodeRef) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.leases.leave(node))
+
+    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.take_over(lapsed, by, within, now))
+
+    async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(lapsed, by))
+
+    async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.grant(nodes, lease, now))
+
+    async def report(self, node: NodeRef, report: NodeReport) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.leases.report(node, report))
+
+    async def entries(self) -> Sequence[NodeEntry]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.entries(now))
+
+    async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
+        """See the port."""
+
+        def tell(_grid: object, _now: float) -> None:
+            for right in rights:
+                self._connection.server.tell(to, right)
+
+        await self._connection.run(tell)
+
+    def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
+        """See the port. What is told from this call on is kept for the reader; the iterator ends with ``close``."""
+        return self._connection.mailbox(node)
+
+
+PAGE_VALUES: Final = 1000
+"""Values read in one step: some milliseconds of copying, and others get their turn between two pages."""
+
+
+class MemoryTopicStore:
+    """``TopicStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def publish(self, commands: Sequence[PublishCommand]) -> list[PublishResult]:
+        """See the port."""
+        server = self._connection.server
+        return await self._connection.run(
+            lambda grid, now: grid.publish(commands[: server.publishes_to_execute(len(commands))], now)
+        )
+
+    async def position(self, partition: int) -> StreamPosition:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.topics.position(partition))
+
+    async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
+        """See the port; a topic that is new since the read began is missed."""
+        topics = await self._connection.run(lambda grid, _now: grid.topics.topics(partition))
+        for first in range(0, len(topics), PAGE_VALUES):
+            wanted = topics[first : first + PAGE_VALUES]
+            yield await self._read(partition, wanted)
+
+    async def scan(self, partition: int, *, step: str | None, count: int) -> TopicPage:
+        """See the port; a step is the last topic before it."""
+        return await self._connection.run(lambda grid, _now: grid.topics.scan(partition, step, count, grid.generation))
+
+    async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, _now: [grid.topics.read(topic, grid.generation) for topic in topics]
+        )
+
+    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.remove(topic, keep, now))
+
+    async def restore(self, values: Sequence[TopicValue]) -> int:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.restore(values, now))
+
+    async def _read(self, partition: int, topics: Sequence[TopicPath]) -> Sequence[TopicValue]:
+        return await self._connection.run(lambda grid, _now: grid.topics.values(partition, topics, grid.generation))
+
+
+BATCH_ENTRIES: Final = 1000
+"""Most entries of one batch; after each, other tasks get their turn."""
+
+
+class MemoryTopicTail:
+    """``TopicTail`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._followed: dict[int, StreamPosition] = {}
+        self._paused: set[int] = set()
+        # A dict, because it keeps the order: each partition gets its turn before one of them gets a second.
+        self._waiting: dict[int, None] = {}
+        self._wake = asyncio.Event()
+        connection.listen(self._look_at)
+
+    def follow(self, partition: int, position: StreamPosition) -> None:
+        """See the port."""
+        self._followed[partition] = position
+        self._paused.discard(partition)
+        self._look_at({partition})
+
+    def unfollow(self, partition: int) -> None:
+        """See the port."""
+        self._followed.pop(partition, None)
+        self._waiting.pop(partition, None)
+        self._paused.discard(partition)
+
+    def pause(self, partition: int) -> None:
+        """See the port."""
+        if partition in self._followed:
+            self._paused.add(partition)
+            self._waiting.pop(partition, None)
+
+    def resume(self, partition: int) -> None:
+        """See the port."""
+        if partition in self._paused:
+            self._paused.remove(partition)
+            self._look_at({partition})
+
+    async def items(self) -> AsyncIterator[TailItem]:
+        """See the port. The iterator ends when the grid is closed."""
+        while not self._connection.closed:
+            item = self._next()
+            if item is not None:
+                yield item
+                await asyncio.sleep(0)
+            elif not (self._waiting and self._connection.readable):
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _look_at(self, partitions: set[int] | None) -> None:
+        followed = self._followed.keys() - self._paused if self._paused else self._followed.keys()
+        self._waiting.update(dict.fromkeys(followed if partitions is None else partitions & followed))
+        self._wake.set()
+
+    def _next(self) -> TailItem | None:
+        """Read one partition that waits; None if none does, or if it had nothing new."""
+        if not self._connection.readable or not self._waiting:
+            return None
+        partition = next(iter(self._waiting))
+        del self._waiting[partition]
+        read = self._connection.server.after(partition, self._followed[partition], BATCH_ENTRIES)
+        if read is None:
+            del self._followed[partition]
+            return PositionLost(partition)
+        values, position = read
+        if not values:
+            return None
+        self._followed[partition] = position
+        if len(values) == BATCH_ENTRIES:
+            self._waiting[partition] = None
+        return TailBatch(partition, tuple(values), position)
+
+
+class MemoryRevocationStore:
+    """``RevocationStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._wake = asyncio.Event()
+        self._generation = NEVER_ADOPTED
+        self._revision: int | None = None
+        connection.watch_revocations(self._wake.set)
+
+    async def add(self, revocation: Revocation) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.revocations.add(revocation))
+
+    async def lift(self, name: str) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.revocations.lift(name))
+
+    async def restore(self, revocations: Sequence[Revocation]) -> int:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.revocations.restore(revocations))
+
+    async def forget(self, revocations: Sequence[Revocation]) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.revocations.forget(revocations))
+
+    async def follow(self) -> AsyncIterator[RevocationNews]:
+        """See the port. The iterator ends when the grid is closed."""
+        self._revision = None
+        while not self._connection.closed:
+            news = self._next()
+            if news is not None:
+                yield news
+                await asyncio.sleep(0)
+                continue
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _next(self) -> RevocationNews | None:
+        connection = self._connection
+        if not connection.readable:
+            return None
+        table = connection.server.revocations
+        changes = None
+        if self._revision is not None and self._generation == connection.generation:
+            changes = table.after(self._revision)
+        self._revision = table.revision
+        if changes is not None:
+            return RevocationChanges(changes) if changes else None
+        lost_writes = self._generation not in {NEVER_ADOPTED, connection.generation}
+        self._generation = connection.generation
+        return AllRevocations(table.all(), lost_writes)
+
+
+class MemoryJournal:
+    """``JournalStore`` of one connection to the in-memory grid.
+
+    Args:
+        connection: of the node.
+        node: the node, whose batches are numbered.
+    """
+
+    def __init__(self, connection: Connection, node: NodeRef) -> None:
+        self._connection = connection
+        self._producer = node.incarnation
+
+    async def append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, _now: [grid.journal.append(each, self._producer, grid.generation) for each in batches]
+        )
