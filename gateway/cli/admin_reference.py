@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway import __version__
 from gateway.adapters.admin import OPERATIONS, Action
-from gateway.adapters.admin.actions import ROLES, allows
+from gateway.adapters.admin.access import ROLES, allows
 from gateway.adapters.admin.openapi import ALWAYS, WITH_BODY, document
 from gateway.adapters.admin.operations import Operation
 from gateway.adapters.admin.problems import TYPE_PREFIX, Kind

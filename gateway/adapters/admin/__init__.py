@@ -1,12 +1,11 @@
 """The admin port: health, readiness, metrics and the admin API over HTTP (aiohttp)."""
 
-from gateway.adapters.admin.actions import Action, GrantedTo, built_in
+from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, TokensFileError, built_in
 from gateway.adapters.admin.api import AdminApi
 from gateway.adapters.admin.console import Console, ConsoleAuthenticator
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.resources import OPERATIONS
 from gateway.adapters.admin.server import AdminServer
-from gateway.adapters.admin.tokens import AdminTokens, Caller, TokensFileError
 
 __all__ = [
     "OPERATIONS",

@@ -10,14 +10,13 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
+from gateway.adapters.admin.access import Caller
 from gateway.adapters.admin.forwarding import Forwarder, NoAnswer
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.models import Told
 from gateway.adapters.admin.openapi import document
-from gateway.adapters.admin.operations import Call, Operation, Raw
+from gateway.adapters.admin.operations import Call, Operation, Raw, read_call
 from gateway.adapters.admin.problems import HEADERS, Fault, Kind, Problem, dumps
-from gateway.adapters.admin.reading import read_call
-from gateway.adapters.admin.tokens import Caller
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.ports import EventLog, GridUnavailable, Metrics

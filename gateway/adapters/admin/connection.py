@@ -15,12 +15,19 @@ from typing import Final, cast
 
 from gateway.adapters.admin.accepted_socket import AcceptedSocket
 from gateway.adapters.admin.aiohttp_side import AiohttpSide
-from gateway.adapters.admin.connection_states import State
+from gateway.adapters.admin.connection_state import Shared, State
 from gateway.adapters.admin.pacing import ServiceClass
 from gateway.adapters.admin.public_pages import Page
-from gateway.adapters.admin.request_buffer import HeadTooLong, RequestBuffer
-from gateway.adapters.admin.request_head import HEAD_BYTES, HEAD_END, BadHead, RequestHead, path_of, read_head
-from gateway.adapters.admin.shared import Shared
+from gateway.adapters.admin.request_head import (
+    HEAD_BYTES,
+    HEAD_END,
+    BadHead,
+    HeadTooLong,
+    RequestBuffer,
+    RequestHead,
+    path_of,
+    read_head,
+)
 from gateway.adapters.admin.tls_transport import TlsTransport
 from gateway.catalogue.refusals import AdminRefusal
 

@@ -23,9 +23,8 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.adapters.admin.actions import Action, GrantedTo, allows
+from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, allows
 from gateway.adapters.admin.console_link import ConsoleLink
-from gateway.adapters.admin.tokens import AdminTokens, Caller
 from gateway.core.pacing.failures import Failures
 from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.wire.codec import SUBPROTOCOL

@@ -9,9 +9,8 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.adapters.admin.actions import Action, GrantedTo, allows
+from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, allows
 from gateway.adapters.admin.problems import Kind, Problem
-from gateway.adapters.admin.tokens import AdminTokens, Caller
 from gateway.core.pacing.failures import Failures
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="gateway admin API"'}

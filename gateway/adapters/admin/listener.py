@@ -14,10 +14,10 @@ from typing import Final
 from aiohttp import web
 
 from gateway.adapters.admin.connection import AdminConnection
+from gateway.adapters.admin.connection_state import Shared
 from gateway.adapters.admin.pacing import CALLERS_SHARE, Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import PublicPages
-from gateway.adapters.admin.shared import Shared
 from gateway.adapters.listening import listen
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue

@@ -14,6 +14,7 @@ and those three to whoever has shown a token.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from ssl import SSLContext
@@ -24,13 +25,13 @@ from aiohttp.abc import AbstractAccessLogger
 from aiohttp.typedefs import Handler
 
 from gateway.adapters.admin.api import AdminApi
-from gateway.adapters.admin.connection import AdminConnection
+from gateway.adapters.admin.connection import REQUEST_SECONDS, AdminConnection
 from gateway.adapters.admin.console import Console
 from gateway.adapters.admin.listener import AdminListener
-from gateway.adapters.admin.patience import Patience
 from gateway.adapters.admin.problems import HEADERS, Kind, Problem
 from gateway.adapters.admin.public_pages import Page, PublicPages
 from gateway.catalogue import log_events as events
+from gateway.catalogue.refusals import AdminRefusal
 from gateway.ports import EventLog, Metrics
 
 SHUTDOWN_SECONDS: Final = 1.0
@@ -234,3 +235,39 @@ def _handler(make: Callable[[], Page]) -> Handler:
 async def _hide_versions(_request: web.Request, response: web.StreamResponse) -> None:
     """Tell nobody which versions of what answer here."""
     response.headers["Server"] = "gateway"
+
+
+class Patience:
+    """Stands between aiohttp and what it serves.
+
+    Args:
+        connection_of: tells over which connection a request came.
+    """
+
+    def __init__(self, connection_of: Callable[[web.BaseRequest], AdminConnection | None]) -> None:
+        self._connection_of = connection_of
+
+    @web.middleware
+    async def wait(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Read the body in time, if it is that of a caller; a stranger's is wanted by nobody."""
+        connection = self._connection_of(request)
+        if connection is None:
+            raise web.HTTPRequestTimeout  # it has ended meanwhile, and hears nothing
+        connection.begin()
+        if not connection.is_caller:
+            response = await handler(request)
+            if connection.ends_with_answer:
+                response.force_close()
+            return response
+        if request.can_read_body:
+            try:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await request.read()
+            except TimeoutError:
+                connection.refuse(AdminRefusal.SLOW)
+                raise web.HTTPRequestTimeout from None
+        response = await handler(request)
+        if response.status in {401, 429}:
+            # The token that gave this connection its place is one no more.
+            response.force_close()
+        return response

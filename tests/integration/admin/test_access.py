@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from gateway.adapters.admin import OPERATIONS
-from gateway.adapters.admin.actions import Action
+from gateway.adapters.admin.access import Action
 from gateway.catalogue import log_events as events
 from gateway.core.pacing.failures import FORGIVEN
 from tests.integration.admin.support import Admins, Asker, Pair

@@ -1,15 +1,14 @@
 """The operations of the admin API, one module for each kind of thing."""
 
 from gateway.adapters.admin.operations import Operation
-from gateway.adapters.admin.resources import access, configuration, nodes, revocations, sessions, topics
+from gateway.adapters.admin.resources import nodes, revocations, sessions, this_node, topics
 
 OPERATIONS: tuple[Operation, ...] = (
     *nodes.OPERATIONS,
     *sessions.OPERATIONS,
     *topics.OPERATIONS,
     *revocations.OPERATIONS,
-    *configuration.OPERATIONS,
-    *access.OPERATIONS,
+    *this_node.OPERATIONS,
 )
 """All of them, in the order of the document."""
 

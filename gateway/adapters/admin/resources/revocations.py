@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from gateway.adapters.admin import models
-from gateway.adapters.admin.actions import Action
+from gateway.adapters.admin.access import Action
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
 from gateway.ports.administration import Administration

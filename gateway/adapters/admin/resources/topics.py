@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 
 from gateway.adapters.admin import models
-from gateway.adapters.admin.actions import Action
+from gateway.adapters.admin.access import Action
 from gateway.adapters.admin.operations import Call, Operation, Raw
 from gateway.adapters.admin.problems import Kind
 from gateway.adapters.admin.resources.sessions import session_page

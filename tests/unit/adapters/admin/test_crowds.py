@@ -15,7 +15,8 @@ from ssl import SSLContext
 import pytest
 import uvloop
 
-from gateway.adapters.admin import AdminServer, connection, listener, patience, places
+from gateway.adapters.admin import AdminServer, connection, listener, places
+from gateway.adapters.admin import server as http_server
 from gateway.adapters.admin.listener import ACCEPTED_AT_ONCE
 from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
@@ -452,7 +453,7 @@ async def test_who_does_not_take_the_answer_is_not_waited_for(
 
 
 async def test_a_callers_body_that_does_not_come_is_not_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.1)
     reader, writer = await site.dial()
     writer.write(TOKEN.replace(b"GET", b"POST").replace(b"Host", b"Content-Length: 100\r\nHost") + b"half")
 

@@ -1,9 +1,21 @@
+from __future__ import annotations
+
 import hashlib
 from pathlib import Path
 
 import pytest
 
-from gateway.adapters.admin.tokens import LONGEST_TOKEN, AdminTokens, Caller, TokensFileError
+from gateway.adapters.admin.access import (
+    LONGEST_TOKEN,
+    ROLES,
+    Action,
+    AdminTokens,
+    Caller,
+    TokensFileError,
+    allows,
+    built_in,
+)
+from gateway.core.policy.permissions import ADMIN_ACTIONS
 from gateway.settings.admin_tokens import new_token, tokens_line
 
 
@@ -105,3 +117,36 @@ def test_no_representation_shows_a_hash(tmp_path: Path) -> None:
     tokens = AdminTokens(write(tmp_path, tokens_line("ops", frozenset({"viewer"}), new_token())))
 
     assert "digest" not in repr(tokens._lines)
+
+
+def test_policies_grant_just_the_actions_that_there_are() -> None:
+    assert {action.value for action in Action} == set(ADMIN_ACTIONS)
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_an_administrator_may_do_everything(action: Action) -> None:
+    assert allows(built_in(frozenset({"administrator"})), action)
+
+
+def test_a_viewer_changes_nothing() -> None:
+    granted = built_in(frozenset({"viewer"}))
+
+    assert {action for action in Action if allows(granted, action)} == {a for a in Action if a.endswith(":read")}
+
+
+def test_an_operator_writes_no_topics() -> None:
+    assert not allows(built_in(frozenset({"operator"})), Action.TOPICS_WRITE)
+    assert allows(built_in(frozenset({"operator"})), Action.SESSIONS_CLOSE)
+
+
+def test_roles_add_up_and_unknown_ones_give_nothing() -> None:
+    assert built_in(frozenset({"viewer", "operator", "chef"})) == ROLES["viewer"] | ROLES["operator"]
+    assert built_in(frozenset()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("granted", "allowed"),
+    [({"*"}, True), ({"sessions:*"}, True), ({"sessions:close"}, True), ({"topics:*"}, False), ({"sessions"}, False)],
+)
+def test_patterns_of_actions(granted: set[str], allowed: bool) -> None:
+    assert allows(frozenset(granted), Action.SESSIONS_CLOSE) is allowed
