@@ -11,9 +11,8 @@ from gateway.app.journal import Journal
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import NodePolicy
-from gateway.app.runtime.tracing import NO_TRACER
 from gateway.core.types import NodeRef
-from gateway.ports import EventLog, Grid, Metrics, Tracer
+from gateway.ports import NO_TRACER, EventLog, Grid, Metrics, Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

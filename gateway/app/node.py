@@ -32,7 +32,6 @@ from gateway.app.requests.dispatch import Requests
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import NodePolicy
-from gateway.app.runtime.tracing import NO_TRACER
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.enforcement import Enforcement
@@ -44,6 +43,7 @@ from gateway.core.policy.permissions import Policy
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import NodeRef
 from gateway.ports import (
+    NO_TRACER,
     Authenticator,
     Directory,
     EventLog,

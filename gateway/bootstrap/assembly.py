@@ -29,7 +29,6 @@ from gateway.adapters.tracing import exporting_tracer
 from gateway.adapters.websocket import WebSocketServer
 from gateway.app.node import Node
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.tracing import NO_TRACER
 from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
 from gateway.bootstrap.descriptors import FEW, Descriptors
@@ -49,7 +48,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
 from gateway.core.pacing.failures import Failures
 from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports import EventLog
+from gateway.ports import NO_TRACER, EventLog
 from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of
 from lb.agent import AgentServer, AgentState
 

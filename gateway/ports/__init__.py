@@ -25,13 +25,14 @@ from gateway.ports.identity import (
     TokenClaims,
     TokenRefused,
     TokenSigner,
+    VerificationPool,
+    VerificationRefused,
 )
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
 from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LapsedLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
-from gateway.ports.process_memory import MemoryUse, ProcessMemory
+from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
 from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
-from gateway.ports.service_manager import ServiceManager
 from gateway.ports.sessions import (
     Claimed,
     ClaimRefused,
@@ -45,7 +46,7 @@ from gateway.ports.sessions import (
     SessionRecord,
     SessionStore,
 )
-from gateway.ports.telemetry import EventLog, Metrics
+from gateway.ports.telemetry import NO_TRACER, EventLog, Metrics, NoTracer, Operation, Span, Tracer
 from gateway.ports.topics import (
     ENTRY_BYTES,
     NO_NEW_TOPICS,
@@ -64,12 +65,11 @@ from gateway.ports.topics import (
     TopicTail,
     TopicValue,
 )
-from gateway.ports.tracing import Operation, Span, Tracer
-from gateway.ports.verification import VerificationPool, VerificationRefused
 
 __all__ = [
     "ENTRY_BYTES",
     "NO_NEW_TOPICS",
+    "NO_TRACER",
     "VALUE_BYTES",
     "Admission",
     "AllRevocations",
@@ -101,6 +101,7 @@ __all__ = [
     "Link",
     "MemoryUse",
     "Metrics",
+    "NoTracer",
     "NodeDirectory",
     "NodeEntry",
     "NodeReport",

@@ -10,8 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gateway.adapters.tracing import LONGEST_NOTE, OpenTelemetryTracer, TracingUnavailable, exporting_tracer
-from gateway.app.runtime.tracing import NO_TRACER
-from gateway.ports import Operation
+from gateway.ports import NO_TRACER, Operation
 
 
 @pytest.fixture

@@ -1,0 +1,474 @@
+"""What administrators can see and do (the admin API). See ``gateway.ports`` for the rules that hold for all.
+
+Everything here may wait for the grid, for no more than its time limit, and raises ``GridUnavailable`` then; what fails
+for a reason of its own raises a ``Refused``, whose sentence is meant for the administrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from gateway.core.policy.revocations import Revocation, RevocationKind
+from gateway.core.types import EventId, NodeRef, SessionId, TopicPath, Version
+from gateway.core.wire.errors import GatewayError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list.
+
+    Attributes:
+        items: those of this page; may be few or none though more follow, because a page also ends after so much work.
+        cursor: where the next page begins, opaque; None if this was the last.
+    """
+
+    items: Sequence[T]
+    cursor: str | None
+
+
+class Refused(GatewayError):
+    """An administrator asked for something that cannot be done; the text says why and what to do."""
+
+
+class NotThere(Refused):
+    """What was named does not exist.
+
+    Attributes:
+        kind: what it would be: ``node``, ``session``, ``topic`` or ``revocation``.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class BadParameter(Refused):
+    """A parameter cannot be understood.
+
+    Attributes:
+        name: which parameter.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class Conflict(Refused):
+    """It cannot be done as things stand: for example, there is no other node to move a session to."""
+
+
+class Forbidden(Refused):
+    """Nobody may do this by the admin API, whatever their roles."""
+
+
+class HeldElsewhere(GatewayError):
+    """Another node has to be asked: it holds the session, or it is the node that was named.
+
+    Attributes:
+        owner: that node.
+        admin: where its admin port is, as a URL without a path; None if it has no lease or told none.
+    """
+
+    def __init__(self, owner: NodeRef, admin: str | None) -> None:
+        super().__init__(f"{owner} has to be asked")
+        self.owner = owner
+        self.admin = admin
+
+
+class NodeState(StrEnum):
+    """What a node is fit for."""
+
+    READY = "ready"
+    """It takes new sessions."""
+    NOT_READY = "not_ready"
+    """It keeps its sessions and takes no new ones; its reasons say why."""
+    DRAINING = "draining"
+    """It moves its sessions to other nodes, or has done so."""
+    LAPSED = "lapsed"
+    """Its lease is over; the others take over from it."""
+    UNKNOWN = "unknown"
+    """Its lease holds, but it has not told of itself: it has just started, or is of an older version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node as an administrator sees it.
+
+    Attributes:
+        node: its name.
+        incarnation: which run of it.
+        state: what it is fit for.
+        reasons: why it is not ready, for people.
+        listen: where its clients connect; None if unknown, as are all of the following then.
+        admin: where other nodes reach its admin port, as a URL without a path.
+        version: of the gateway it runs.
+        started: when it started, in seconds since 1970 by its own clock.
+        connected: sessions with a client.
+        disconnected: sessions whose window runs.
+        lag: seconds by which its event loop was late when it last looked.
+        here: whether it is the node that answers.
+    """
+
+    node: str
+    incarnation: str
+    state: NodeState
+    reasons: tuple[str, ...] = ()
+    listen: str | None = None
+    admin: str | None = None
+    version: str | None = None
+    started: float | None = None
+    connected: int | None = None
+    disconnected: int | None = None
+    lag: float | None = None
+    here: bool = False
+
+
+class NodeAdministration(Protocol):
+    """The nodes of the cluster."""
+
+    async def list(self) -> Sequence[NodeView]:
+        """Tell of all nodes that hold a lease, or whose lease lapsed and whose sessions are not on the clock yet.
+
+        Sorted by name. What a node tells of itself is as old as its last renewal.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def find(self, node: str) -> NodeView:
+        """Tell of one node by its name, with what it knows of itself now.
+
+        Raises:
+            NotThere: there is none.
+            HeldElsewhere: ask that node, which knows better.
+            GridUnavailable: see the module.
+        """
+
+    async def as_reported(self, node: str) -> NodeView:
+        """Tell of one node what it last told of itself.
+
+        Raises:
+            NotThere: there is none.
+            GridUnavailable: see the module.
+        """
+
+    async def drain(self, node: str) -> NodeView:
+        """Begin to move all clients of a node to others, and return; asked again, nothing more happens.
+
+        Raises:
+            NotThere, HeldElsewhere, GridUnavailable: as for ``find``.
+        """
+
+    async def undrain(self, node: str) -> NodeView:
+        """Take new sessions again; moves that have begun are finished. Harmless if the node does not drain.
+
+        Raises:
+            NotThere, HeldElsewhere, GridUnavailable: as for ``find``.
+            Conflict: the node is being stopped.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSession:
+    """What only the node that holds a session knows of it.
+
+    Attributes:
+        address: where its client comes from; None while it has none.
+        link: state of the packet layer: ``attached``, ``detached``, …
+        received: id of the last packet received from the client in order.
+        numbered: id of the last packet numbered for the client.
+        resend_packets: packets sent and not acknowledged yet.
+        resend_bytes: their bytes.
+        waiting_packets: packets that wait for the client or its transport, not numbered yet.
+        waiting_bytes: their bytes.
+        requests: requests of the client without an answer.
+        moving: it has been told to go to another node, or is about to be.
+        throttled: it is not read at the moment, because it asks for more than it may.
+    """
+
+    address: str | None
+    link: str
+    received: int
+    numbered: int
+    resend_packets: int
+    resend_bytes: int
+    waiting_packets: int
+    waiting_bytes: int
+    requests: int
+    moving: bool
+    throttled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """A session as an administrator sees it.
+
+    Attributes:
+        session: its id.
+        principal: who it belongs to.
+        node: who owns it.
+        incarnation: which run of that node.
+        connected: whether it has a client, as far as is known here.
+        properties: the user's, and ``$client``; untrusted text.
+        window: seconds it survives without a connection.
+        epoch: how often it was claimed.
+        selections: canonical entries, in order; None in lists, where they would be the most of the text.
+        live: what its node knows; None in lists, and where that node could not be asked.
+        note: why ``live`` is missing where it was asked for.
+    """
+
+    session: SessionId
+    principal: str
+    node: str
+    incarnation: str
+    connected: bool
+    properties: Mapping[str, str]
+    window: float
+    epoch: int
+    selections: tuple[str, ...] | None = None
+    live: LiveSession | None = None
+    note: str | None = None
+
+
+class SessionAdministration(Protocol):
+    """The sessions of the cluster; without replication, those of this node."""
+
+    async def list(self, *, filter_text: str | None, cursor: str | None, limit: int) -> Page[SessionView]:
+        """List sessions page by page, in an order that does not change while they live.
+
+        A session that exists from the first page to the last is in exactly one of them.
+
+        Args:
+            filter_text: only sessions for which this expression holds (``gateway.core.policy.filters``).
+            cursor: of the page before.
+            limit: most sessions of a page.
+
+        Raises:
+            BadParameter: the filter or the cursor cannot be read.
+            GridUnavailable: see the module.
+        """
+
+    async def find(self, session: SessionId) -> SessionView:
+        """Tell all of one session.
+
+        Raises:
+            NotThere: nobody knows it.
+            HeldElsewhere: ask that node, which has its buffers.
+            GridUnavailable: see the module.
+        """
+
+    async def in_grid(self, session: SessionId, *, note: str) -> SessionView:
+        """Tell of one session what the grid holds, because its node cannot be asked; *note* says why.
+
+        Raises:
+            NotThere: nobody knows it.
+            GridUnavailable: see the module.
+        """
+
+    async def close(self, session: SessionId) -> None:
+        """End a session (P7); its client is closed with the code ``session_closed`` and told by a bye.
+
+        Raises:
+            NotThere, HeldElsewhere, GridUnavailable: as for ``find``.
+        """
+
+    async def close_in_grid(self, session: SessionId) -> None:
+        """End a session whose node cannot be asked: in the grid, and at that node as soon as it hears of it.
+
+        Raises:
+            NotThere: nobody knows it.
+            Conflict: another node claimed it meanwhile; ask again.
+            GridUnavailable: see the module.
+        """
+
+    async def move(self, session: SessionId, to: str | None) -> str:
+        """Have a connected client go to another node; it keeps its session (P12).
+
+        Args:
+            session: which.
+            to: name of the node; None for the one with the fewest sessions.
+
+        Returns:
+            The name of the node that its client is sent to. It goes within seconds, or not at all.
+
+        Raises:
+            NotThere: of the session or the node.
+            Conflict: it is not connected, that node does not take sessions, or there is no other one.
+            HeldElsewhere, GridUnavailable: as for ``find``.
+        """
+
+    async def notify(self, session: SessionId, message: str) -> None:
+        """Queue a notice for a session; an absent client gets it when it comes back to this node.
+
+        Raises:
+            NotThere, HeldElsewhere, GridUnavailable: as for ``find``.
+        """
+
+
+class TopicView(NamedTuple):
+    """A topic as an administrator sees it.
+
+    Attributes:
+        topic: its path; untrusted text.
+        version: of its value.
+        event: id of the publish that set it.
+        size: bytes of the value's JSON text.
+        value: JSON text; None if it was not asked for.
+    """
+
+    topic: TopicPath
+    version: Version
+    event: EventId
+    size: int
+    value: bytes | None
+
+
+class TopicWritten(NamedTuple):
+    """A topic was set or deleted.
+
+    Attributes:
+        topic: its path.
+        version: of the new value, or of the removal.
+        event: id of the publish.
+        duplicate: True if an earlier call with the same key had done it; nothing was written now.
+    """
+
+    topic: TopicPath
+    version: Version
+    event: EventId
+    duplicate: bool
+
+
+class TopicAdministration(Protocol):
+    """The topics of the cluster."""
+
+    async def list(self, *, selector: str, cursor: str | None, limit: int, values: bool) -> Page[TopicView]:
+        """List topics that a selector matches, page by page.
+
+        A topic that exists from the first page to the last is in one of them at least.
+
+        Args:
+            selector: which topics.
+            cursor: of the page before.
+            limit: most topics of a page.
+            values: whether their values are wanted.
+
+        Raises:
+            BadParameter: the selector or the cursor cannot be read.
+            GridUnavailable: see the module.
+        """
+
+    async def find(self, topic: str) -> TopicView:
+        """Tell a topic's value.
+
+        Raises:
+            BadParameter: this is no topic.
+            NotThere: it has no value.
+            GridUnavailable: see the module.
+        """
+
+    async def set(self, topic: str, value: bytes, *, key: str) -> TopicWritten:
+        """Publish a value on behalf of the system, once however often it is asked for with the same *key*.
+
+        Args:
+            topic: which.
+            value: compact JSON text.
+            key: names the request, for an hour.
+
+        Raises:
+            BadParameter: this is no topic, or the value is too large.
+            Forbidden: the topic is the gateway's own.
+            GridUnavailable: ask again with the same key.
+        """
+
+    async def delete(self, topic: str) -> TopicWritten:
+        """Remove a topic and its value; who selects it is told. A later publish makes it anew, with a higher version.
+
+        Raises:
+            BadParameter: this is no topic.
+            NotThere: it has no value.
+            Forbidden: the topic is the gateway's own.
+            GridUnavailable: it may have been done.
+        """
+
+    async def subscribers(self, topic: str, *, cursor: str | None, limit: int) -> Page[SessionView]:
+        """List the sessions that select a topic, whether or not it has a value; pages are those of sessions.
+
+        Raises:
+            BadParameter: this is no topic, or the cursor cannot be read.
+            GridUnavailable: see the module.
+        """
+
+
+class RevocationAdministration(Protocol):
+    """Who is locked out of the cluster."""
+
+    async def list(self, *, cursor: str | None, limit: int) -> Page[Revocation]:
+        """List revocations by name, as this node knows them.
+
+        Raises:
+            BadParameter: the cursor cannot be read.
+        """
+
+    async def add(self, kind: RevocationKind, value: str, *, reason: str, until: float | None) -> Revocation:
+        """Lock somebody out, in the place of an earlier revocation of the same (``gateway.app.security.revocations``).
+
+        Raises:
+            BadParameter: this cannot be revoked.
+            Conflict: there are too many.
+            GridUnavailable: to be tried again.
+        """
+
+    async def lift(self, kind: RevocationKind, value: str) -> None:
+        """Let somebody in again; sessions that were ended stay ended.
+
+        Raises:
+            NotThere: there is no such revocation.
+            GridUnavailable: to be tried again.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingView:
+    """A setting as an administrator sees it.
+
+    Attributes:
+        name: of the setting.
+        group: to which it belongs.
+        value: for people; secrets are masked.
+        changed: whether it differs from the default.
+        meaning: one sentence.
+    """
+
+    name: str
+    group: str
+    value: str
+    changed: bool
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administration:
+    """All use cases of administrators.
+
+    Attributes:
+        node: the name of this node.
+        nodes: the nodes of the cluster.
+        sessions: the sessions of the cluster.
+        topics: the topics of the cluster.
+        revocations: who is locked out.
+        configuration: what this node runs with.
+    """
+
+    node: str
+    nodes: NodeAdministration
+    sessions: SessionAdministration
+    topics: TopicAdministration
+    revocations: RevocationAdministration
+    configuration: tuple[SettingView, ...] = ()
