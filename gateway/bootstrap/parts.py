@@ -19,7 +19,7 @@ from gateway.ports import EventLog, Grid, Metrics
 from gateway.ports.administration import SettingView
 from gateway.settings import SETTINGS, ConfigurationError, HostPort, Settings
 from gateway.settings.errors import Problem
-from gateway.settings.keyfile import read_keys
+from gateway.settings.places import read_keys
 
 
 def event_log(settings: Settings) -> StructuredEventLog:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.settings.errors import Problem
-from gateway.settings.groups.tls import check_tls
+from gateway.settings.groups.node import check_tls
 from gateway.settings.model import SETTINGS, Settings
 from gateway.settings.values import PrincipalNames
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,27 @@ from typing import Any, Final
 
 from gateway.settings.declaration import Setting
 from gateway.settings.errors import ConfigurationError, Problem, Unfit
-from gateway.settings.toml_file import read_toml
+
+
+def read_toml(file: Path, named_by: str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Args:
+        file: to read.
+        named_by: where somebody named it.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        why = f"the file cannot be read ({error.strerror or error})"
+        problem = Problem(f"{named_by} {file}", why, "name a TOML file that this user may read")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problem = Problem(str(file), f"the file is not TOML: {error}", "correct it at the place named")
+    raise ConfigurationError([problem])
+
 
 _LONGEST_SHOWN: Final = 80
 """Characters of a wrong value that a message repeats: enough to recognise it, too few to fill a screen."""

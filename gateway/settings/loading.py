@@ -13,9 +13,9 @@ from typing import Any, Final
 from gateway.settings.checks import check
 from gateway.settings.declaration import ENVIRONMENT_PREFIX, Setting
 from gateway.settings.errors import ConfigurationError, Problem
-from gateway.settings.keyfile import read_keys
 from gateway.settings.layers import DEFAULT, Layers, Program
 from gateway.settings.model import SETTINGS, Settings
+from gateway.settings.places import read_keys
 from gateway.settings.values import AnonymousUsers, Secret
 
 OTHER_VARIABLES: Final[dict[str, str]] = {

@@ -1,15 +1,15 @@
-"""Kinds of settings that name something outside: addresses, files, origins, keys."""
+"""Kinds of settings that name something outside: addresses, files, origins, keys; and files of keys."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from gateway.settings.errors import Unfit
+from gateway.settings.errors import Problem, Unfit
 from gateway.settings.grid_url import HIGHEST_PORT, read_grid_url
 from gateway.settings.kinds import Kind, Word, text_of
 from gateway.settings.values import (
@@ -240,3 +240,47 @@ class Key(Kind[Secret]):
     def show(self, value: Secret) -> str:  # noqa: ARG002 - showing nothing of it is the point
         """See the base class; the key is masked."""
         return "…"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether what is sent to a host stays on this machine; False for names that would have to be looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_keys(file: Path, place: str, *, may_be_empty: bool = False) -> tuple[tuple[Secret, ...], list[Problem]]:
+    """Read the keys of *file*.
+
+    Args:
+        file: to read.
+        place: where the file is named, for messages.
+        may_be_empty: no key is fine, too: keys that only verify are needed only while keys are rotated.
+
+    Returns:
+        The keys, and what is wrong with the file. No message repeats a key.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError as error:
+        complaint = f"{file} cannot be read ({error.strerror or error})"
+        return (), [Problem(place, complaint, "name a file that this user may read")]
+    except UnicodeDecodeError:
+        return (), [Problem(place, f"{file} is not a text file", "write one key a line, in ASCII")]
+    kind, keys, problems = Key(), dict[Secret, int](), list[Problem]()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            key = kind.read(line)
+        except Unfit as unfit:
+            problems.append(Problem(f"{file}:{number}", f"the line {unfit}", f"write {kind.accepts}"))
+            continue
+        if keys.setdefault(key, number) != number:
+            problems.append(Problem(f"{file}:{number}", f"the key of line {keys[key]} again", "remove one of them"))
+    if not keys and not problems and not may_be_empty:
+        problems.append(Problem(place, f"{file} holds no key", "write one key a line"))
+    return tuple(keys), problems

@@ -16,7 +16,7 @@ from gateway.adapters.authentication.static import UsersFileError, read_users
 from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.adapters.tls import CertificateError, ServerTls
 from gateway.settings import ConfigurationError, load
-from gateway.settings.keyfile import read_keys
+from gateway.settings.places import read_keys
 from lb import topology
 from lb.errors import InvalidTopology
 from lb.render import render

@@ -40,7 +40,7 @@ from typing import Final, Self
 from gateway.adapters.tokens.signer import key_id
 from gateway.core.wire.errors import GatewayError
 from gateway.settings.errors import ConfigurationError, Problem
-from gateway.settings.keyfile import read_keys
+from gateway.settings.places import read_keys
 from gateway.settings.values import Secret
 
 _NOTE: Final = re.compile(r"#\s*key (?P<id>[A-Za-z0-9_-]+):\s*(?P<times>.*)")

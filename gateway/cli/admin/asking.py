@@ -16,7 +16,7 @@ import click
 import orjson
 
 from gateway.core.wire.errors import GatewayError
-from gateway.settings.hosts import is_loopback
+from gateway.settings.places import is_loopback
 
 DEFAULT_URL: Final = "http://127.0.0.1:9101"
 """Where the admin port listens if nobody says otherwise."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.settings.authenticators.callback import CallbackSettings, read_callback_settings
-from gateway.settings.authenticators.kinds import TokenAlgorithm
+from gateway.settings.authenticators.files import TokenAlgorithm
 from gateway.settings.authenticators.tokens import JwtSettings, read_jwt_settings
 from gateway.settings.declaration import Setting, declared_in
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.settings.authenticators.kinds import Address
-from gateway.settings.authenticators.reading import check_address, read_file
+from gateway.settings.authenticators.files import Address, check_address, read_file
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import ConfigurationError, Problem
 from gateway.settings.kinds import Switch

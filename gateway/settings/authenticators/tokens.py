@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.settings.authenticators.kinds import Address, Algorithm, Names, Text, TokenAlgorithm
-from gateway.settings.authenticators.reading import check_address, read_file
+from gateway.settings.authenticators.files import (
+    Address,
+    Algorithm,
+    Names,
+    Text,
+    TokenAlgorithm,
+    check_address,
+    read_file,
+)
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import ConfigurationError, Problem
 from gateway.settings.kinds import Several, Switch

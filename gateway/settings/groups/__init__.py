@@ -3,10 +3,9 @@
 from gateway.settings.groups.access import AccessSettings
 from gateway.settings.groups.grid import GridSettings
 from gateway.settings.groups.limits import LimitSettings, SharedLimitSettings, StormSettings
-from gateway.settings.groups.node import NodeSettings
+from gateway.settings.groups.node import NodeSettings, TlsSettings
 from gateway.settings.groups.sessions import DrainSettings, SessionSettings
-from gateway.settings.groups.telling import JournalSettings, LogSettings, MetricsSettings
-from gateway.settings.groups.tls import TlsSettings
+from gateway.settings.groups.telemetry import JournalSettings, LogSettings, MetricsSettings
 
 __all__ = [
     "AccessSettings",

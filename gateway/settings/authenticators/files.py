@@ -1,15 +1,20 @@
-"""Kinds of values that files of authenticators hold, besides those of all settings."""
+"""Files of authenticators: the kinds of values that they hold, and how one is read, with all that is wrong with it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.settings.errors import Unfit
+from gateway.settings.declaration import declared_in
+from gateway.settings.errors import ConfigurationError, Problem, Unfit
 from gateway.settings.kinds import Kind, text_of
+from gateway.settings.layers import read_toml
+from gateway.settings.places import is_loopback
 
 _PROPERTY_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,47}"
 _LONGEST_TEXT: Final = 512
@@ -108,3 +113,56 @@ class Names(Kind[tuple[tuple[str, str], ...]]):
             if re.fullmatch(_PROPERTY_NAME, name) is None:
                 raise Unfit("has a name with other characters than 48 letters, digits and any of _ . -")
         return tuple(raw.items())
+
+
+T = TypeVar("T")
+
+
+def read_file(file: Path, group: type[T]) -> T:
+    """Read a TOML file whose keys are the settings of a class.
+
+    Args:
+        file: to read; relative paths in it are relative to where it is.
+        group: the class.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    content = read_toml(file, "auth:")
+    known = {each.name: each for each in declared_in(group, "")}
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for key, raw in content.items():
+        if key not in known:
+            problems.append(
+                Problem(
+                    f"{file}: {key}", "there is no such key", f"the keys of this file are {', '.join(sorted(known))}"
+                )
+            )
+            continue
+        kind = known[key].declared.kind
+        try:
+            values[key] = kind.anchor(kind.read(raw), file.parent)
+        except Unfit as unfit:
+            problems.append(Problem(f"{file}: {key}", f"its value {unfit}", f"give {kind.accepts}"))
+    if problems:
+        raise ConfigurationError(problems)
+    return group(**values)
+
+
+def check_address(file: Path, key: str, url: str | None, *, dev: bool) -> Iterator[Problem]:
+    """Tell if secrets would cross a network where everybody can read them.
+
+    Args:
+        file: that holds the URL.
+        key: of the URL.
+        url: that will be asked; None if there is none.
+        dev: allow http to any host.
+    """
+    if url is None or dev:
+        return
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        yield Problem(
+            f"{file}: {key}", "it is http, which everybody on the way can read and change", "give an https URL"
+        )
