@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from gateway.local.ports import DEFAULT_BASE, LOOPBACK, MAXIMUM_NODES
-from gateway.local.state import StateUnreadable
+from gateway.local.run_folder import StateUnreadable
 from loadtests import cluster
 from loadtests.cluster import ClusterFailed, LocalCluster
 

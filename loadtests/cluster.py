@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.catalogue import log_events
 from gateway.local.identity import ProcessIdentity
-from gateway.local.state import StackState
+from gateway.local.run_folder import StackState
 from lb.errors import LoadBalancerError
 from lb.runtime import NodeStatus, RuntimeSocket, Takes, Wanted
 

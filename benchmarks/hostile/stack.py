@@ -23,9 +23,9 @@ from benchmarks.tls import certify
 from gateway.adapters.authentication.secret_hashes import hash_secret
 from gateway.adapters.authentication.static import users_line
 from gateway.local.ports import PortPlan
-from gateway.local.programs import ProgramMissing
+from gateway.local.processes import ProgramMissing
+from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
 
 ATTACKED: Final = "n1"
 OTHER: Final = "n2"

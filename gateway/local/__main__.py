@@ -16,11 +16,10 @@ from gateway.local import detached
 from gateway.local.demo import Demo, DemoOptions
 from gateway.local.observatory import Observation
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
-from gateway.local.processes import ProcessFailed
-from gateway.local.programs import ProgramMissing
+from gateway.local.processes import ProcessFailed, ProgramMissing
+from gateway.local.recipes import StackOptions
+from gateway.local.run_folder import StackState, StateUnreadable
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
-from gateway.local.state import StackState, StateUnreadable
 
 _RUN_FOLDERS: Final = Path(".local")
 """Ignored by git. Each stack has a folder of its own in it, named after what it is for and its port base."""

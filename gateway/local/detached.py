@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import Final
 
+from gateway.local.run_folder import StackState
 from gateway.local.stack import Stack
-from gateway.local.state import StackState
 
 _GRACE_SECONDS: Final = 5.0
 """How long each part may take to stop; a drain would wait for clients that have nowhere to go."""

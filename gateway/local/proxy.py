@@ -8,6 +8,15 @@ the proxy knows no protocol, so a fault falls wherever it falls, also in the mid
 client ──────────────▶ [ delay · rate · stall · cut ] ──────────────▶ target      Way.UP
        ◀──────────────                                ◀──────────────             Way.DOWN
 ```
+
+``Links`` is a fault proxy on every link of a stack, so that each of them can fail alone.
+
+```text
+clients ──▶ [entry] ──▶ HAProxy ──▶ [nodes: n1] ──▶ n1 ──▶ [grid: n1] ──▶ Redis
+                                └─▶ [nodes: n2] ──▶ n2 ──▶ [grid: n2] ──▶
+```
+
+Health and agent checks of HAProxy do not pass here: they go to the admin ports of the nodes.
 """
 
 from __future__ import annotations
@@ -16,13 +25,13 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from gateway.local.ports import LOOPBACK, free_port
+from gateway.local.ports import LOOPBACK, PortPlan, free_port
 
 _CHUNK_BYTES: Final = 65_536
 """Most bytes moved at once."""
@@ -365,3 +374,61 @@ class _Connection:
         if allowed < len(piece):
             weather.cut_after = None
             raise _Cut
+
+
+ENTRY: Final = "clients"
+"""Name of the link between clients and HAProxy."""
+
+
+class Links:
+    """The proxies of one stack.
+
+    Attributes:
+        entry: between clients and HAProxy.
+        nodes: between HAProxy and each node, by node.
+        grid: between each node and Redis, by node; empty if the grid is not the stack's own.
+    """
+
+    def __init__(self, ports: PortPlan, *, grid: bool) -> None:
+        """Describe the links; nothing listens yet.
+
+        Args:
+            ports: of the stack.
+            grid: whether the nodes reach Redis through proxies as well.
+        """
+        self.entry = FaultProxy(LOOPBACK, ports.entry)
+        self.nodes = {name: FaultProxy(LOOPBACK, each.listen) for name, each in ports.nodes.items()}
+        self.grid = {name: FaultProxy(LOOPBACK, ports.grid) for name in ports.nodes} if grid else {}
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"ws://{LOOPBACK}:{self.entry.port}/v1/connect"
+
+    def grid_url(self, node: str) -> str:
+        """Where *node* reaches its Redis."""
+        return f"redis://{LOOPBACK}:{self.grid[node].port}/0"
+
+    def by_name(self) -> dict[str, FaultProxy]:
+        """Return all proxies: ``clients``, ``n1`` (before the node) and ``n1-grid`` (behind it)."""
+        return {
+            ENTRY: self.entry,
+            **self.nodes,
+            **{f"{node}-grid": proxy for node, proxy in self.grid.items()},
+        }
+
+    async def start(self) -> None:
+        """Begin to listen everywhere.
+
+        Raises:
+            OSError: a port is taken.
+        """
+        for proxy in self:
+            await proxy.start()
+
+    async def stop(self) -> None:
+        """Stop listening and reset every connection."""
+        await asyncio.gather(*(proxy.stop() for proxy in self))
+
+    def __iter__(self) -> Iterator[FaultProxy]:
+        return iter(self.by_name().values())

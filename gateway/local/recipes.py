@@ -1,22 +1,67 @@
-"""How the parts of a stack are started: their programs, flags, settings and configuration."""
+"""What a stack is made of, and how each of its processes is started."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import lb.render
 import lb.topology
 from gateway.local.grid_server import GridServer
-from gateway.local.links import Links
 from gateway.local.observatory import Observation, Observatory
-from gateway.local.ports import LOOPBACK
-from gateway.local.processes import ManagedProcess
-from gateway.local.programs import find_program
+from gateway.local.ports import LOOPBACK, PortPlan
+from gateway.local.processes import ManagedProcess, find_program
+from gateway.local.proxy import Links
 from gateway.local.run_folder import RUNTIME_SOCKET, RunFolder
-from gateway.local.stack_options import StackOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """What a stack is made of.
+
+    Attributes:
+        ports: who listens where, and with that how many nodes there are.
+        folder: the run folder; made if it does not exist.
+        detached: True if the processes shall outlive this one.
+        node_settings: settings of every node by their name in the settings reference, for example
+            ``{"window_default": 5}``. A function is called with the name of the node and returns its value.
+        balancer: False to go without HAProxy; clients then use ``Stack.node_url``.
+        grid_proxy: True to put a ``FaultProxy`` between the nodes and Redis (attached stacks only).
+        link_proxies: True to put a ``FaultProxy`` on every link, see ``Stack.links`` (attached stacks only).
+        grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
+        grid_environment: environment variables of the stack's own Redis, in addition to ours.
+        stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
+        observation: how closely a Prometheus watches the stack; None to go without one.
+        node_program: what runs a node; flags and settings are added to it.
+    """
+
+    ports: PortPlan
+    folder: Path
+    detached: bool = False
+    node_settings: Mapping[str, object] = field(default_factory=dict)
+    balancer: bool = True
+    grid_proxy: bool = False
+    link_proxies: bool = False
+    grid_url: str = ""
+    grid_environment: Mapping[str, str] = field(default_factory=dict)
+    stickiness: str = "hint"
+    observation: Observation | None = None
+    node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
+
+    def __post_init__(self) -> None:
+        if self.detached and (self.grid_proxy or self.link_proxies):
+            raise ValueError("a fault proxy lives in this process, so that a detached stack can not have one")
+        if self.grid_url and self.grid_proxy:
+            raise ValueError("a fault proxy stands before the stack's own Redis, and this stack has none")
+        if self.grid_proxy and self.link_proxies:
+            raise ValueError("nodes reach Redis through one proxy for all or through one for each, not through both")
+        if self.link_proxies and not self.balancer:
+            raise ValueError("the first link leads to HAProxy, and this stack has none")
+
 
 _SETTING_PREFIX: Final = "GATEWAY_"
 """Begins the names of the environment variables that hold settings."""

@@ -23,14 +23,11 @@ import lb.settings
 from gateway.local import admin
 from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
-from gateway.local.links import Links
 from gateway.local.ports import LOOPBACK
 from gateway.local.processes import ManagedProcess, ProcessFailed
-from gateway.local.proxy import FaultProxy
-from gateway.local.recipes import Recipes
-from gateway.local.run_folder import RunFolder
-from gateway.local.stack_options import StackOptions
-from gateway.local.state import StackState
+from gateway.local.proxy import FaultProxy, Links
+from gateway.local.recipes import Recipes, StackOptions
+from gateway.local.run_folder import RunFolder, StackState
 
 NODE_START_SECONDS: Final = 120.0
 """How long a node may take from its start until it is ready: usually one second, a minute on two cores with a load

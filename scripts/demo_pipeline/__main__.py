@@ -17,10 +17,9 @@ import pyarrow.dataset as ds
 from gateway.core.wire.errors import GatewayError
 from gateway.local.narration import Narrator
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
-from gateway.local.processes import ProcessFailed
-from gateway.local.programs import ProgramMissing
+from gateway.local.processes import ProcessFailed, ProgramMissing
+from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
 from scripts.demo_pipeline.incident import play
 from scripts.demo_pipeline.truth import Comparison, Happened, Row, compare
 

@@ -13,8 +13,8 @@ import psutil  # type: ignore[import-untyped]
 import redis.asyncio
 
 from gateway.local import admin
-from gateway.local.links import Links
 from gateway.local.processes import ManagedProcess, ProcessFailed
+from gateway.local.proxy import Links
 from gateway.local.stack import Stack
 from tests.chaos.account.clock import Off
 from tests.chaos.deadlines import Stuck, bounded

@@ -21,8 +21,8 @@ from gateway.local.checker import Verdict
 from gateway.local.demo import Demo, DemoOptions
 from gateway.local.narration import Narrator
 from gateway.local.ports import PortPlan
+from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
 from tests.support.faults import cut_at_random_bytes, eventually, faulty
 from tests.support.stack import cluster
 from tests.support.times import time_limit

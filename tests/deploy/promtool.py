@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from gateway.local.programs import ProgramMissing, find_program
+from gateway.local.processes import ProgramMissing, find_program
 from tests.support.times import scaled
 
 ROOT: Final = Path(__file__).resolve().parents[2]

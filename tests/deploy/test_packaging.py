@@ -22,8 +22,7 @@ import lb.render
 import lb.topology
 from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.local.ports import free_port
-from gateway.local.processes import ManagedProcess
-from gateway.local.programs import find_program
+from gateway.local.processes import ManagedProcess, find_program
 from gateway.settings import OTHER_VARIABLES, SETTINGS, Settings
 from tests.deploy.promtool import PROMETHEUS, ROOT
 from tests.support.times import scaled

@@ -19,8 +19,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionE
 
 from gateway.client import connect
 from gateway.local.ports import free_port
-from gateway.local.processes import ManagedProcess
-from gateway.local.programs import find_program
+from gateway.local.processes import ManagedProcess, find_program
 from tests.deploy.promtool import ROOT
 from tests.support.redis_user import node_rules, pipeline_rules
 from tests.support.times import scaled

@@ -17,8 +17,8 @@ import pytest
 
 from gateway.local import detached
 from gateway.local.ports import PortPlan
-from gateway.local.programs import ProgramMissing, find_program
-from gateway.local.state import StackState
+from gateway.local.processes import ProgramMissing, find_program
+from gateway.local.run_folder import StackState
 from tests.support.times import time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]

@@ -21,9 +21,9 @@ import pytest
 
 from gateway.local.observatory import Observation
 from gateway.local.ports import PortPlan, PortsTaken
-from gateway.local.programs import ProgramMissing
+from gateway.local.processes import ProgramMissing
+from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
 
 _TRIES = 3
 """Blocks of ports to try, when another test takes the chosen one between looking and binding."""

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Final
 
-from gateway.local.links import ENTRY
-from gateway.local.proxy import FaultProxy, Way
+from gateway.local.proxy import ENTRY, FaultProxy, Way
 from tests.chaos.faults.fault import ALL_GRIDS, SINGLE, Parameters, fault, meanwhile
 from tests.chaos.target import NODES, Target
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from gateway.local.programs import ProgramMissing, find_program
+from gateway.local.processes import ProgramMissing, find_program
 from tests.deploy.promtool import PROMETHEUS, promtool
 from tests.support.certificates import Authority
 from tests.support.haproxy import FAST, LOOPBACK, free_ports, running_haproxy, wait_until

@@ -15,7 +15,7 @@ import pytest
 from gateway.local import detached
 from gateway.local.identity import ProcessIdentity
 from gateway.local.ports import PortPlan
-from gateway.local.state import StackState, StateUnreadable
+from gateway.local.run_folder import StackState, StateUnreadable
 from tests.support.times import scaled
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_node.py")))
@@ -25,7 +25,7 @@ from pathlib import Path
 from gateway.local import detached
 from gateway.local.ports import PortPlan
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
+from gateway.local.recipes import StackOptions
 folder = Path(sys.argv[2])
 ports = PortPlan.from_base(int(sys.argv[1]), 2)
 stack = Stack(StackOptions(ports=ports, folder=folder, detached=True, node_program=sys.argv[3:]))

@@ -11,7 +11,7 @@ import pytest
 from gateway.local import __main__ as program
 from gateway.local.identity import ProcessIdentity
 from gateway.local.ports import PortPlan
-from gateway.local.state import StackState
+from gateway.local.run_folder import StackState
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,10 @@ import redis.asyncio
 from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
 from gateway.local.ports import PortPlan, PortsTaken
-from gateway.local.processes import ProcessFailed
-from gateway.local.programs import ProgramMissing, find_program
+from gateway.local.processes import ProcessFailed, ProgramMissing, find_program
+from gateway.local.recipes import StackOptions
+from gateway.local.run_folder import StackState
 from gateway.local.stack import Stack
-from gateway.local.stack_options import StackOptions
-from gateway.local.state import StackState
 from tests.support.faults import eventually
 from tests.support.times import scaled
 
