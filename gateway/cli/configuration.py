@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import orjson
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -21,7 +22,6 @@ from gateway.authenticators import Surroundings, describe, secret_files
 from gateway.catalogue.log_events import Level
 from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
-from gateway.cli.reference import configuration_page, settings_as_json
 from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings
 
 
@@ -104,19 +104,39 @@ def _open_files(settings: Settings) -> Iterator[str]:
 
 
 @click.command()
-@click.option("--markdown", "form", flag_value="markdown", help="Print the reference page.")
-@click.option("--json", "form", flag_value="json", help="Print it for programs.")
-def config(form: str | None) -> None:
+@click.option("--json", "for_programs", is_flag=True, help="Print it for programs.")
+def config(*, for_programs: bool) -> None:
     """Print every setting with its default, unit and meaning.
 
     `gateway check-config` tells which values a node would run with.
     """
-    if form == "markdown":
-        click.echo(configuration_page(), nl=False)
-    elif form == "json":
-        click.echo(settings_as_json())
+    if for_programs:
+        click.echo(_settings_as_json())
     else:
         _print_settings(Console())
+
+
+def _settings_as_json() -> str:
+    """All settings for programs."""
+    return orjson.dumps(
+        [
+            {
+                "name": each.name,
+                "group": each.group,
+                "default": None if each.default in (None, ()) else each.shown_default,
+                "default_text": each.shown_default,
+                "unit": each.declared.kind.unit or None,
+                "values": each.declared.kind.domain,
+                "meaning": each.declared.meaning,
+                "reason": each.declared.reason,
+                "flag": each.flag,
+                "variable": each.variable,
+                "secret": each.declared.secret,
+            }
+            for each in SETTINGS.values()
+        ],
+        option=orjson.OPT_INDENT_2,
+    ).decode()
 
 
 def _print_settings(console: Console) -> None:

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -21,9 +22,25 @@ from gateway.cli.configuration import check_config, config
 from gateway.cli.identity import hash_secret_command, token
 from gateway.cli.keys import keys
 from gateway.cli.messages import pub, sub
-from gateway.cli.serving import serve
+from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.core.wire.errors import GatewayError
 from gateway.settings import ConfigurationError
+
+
+@click.command(cls=SettingsCommand)
+@settings_options
+def serve(file: Path | None, **given: str | bool | None) -> int:
+    """Run a node until it is told to stop.
+
+    SIGTERM and Ctrl-C drain: clients are moved to other nodes first, and no session ends. For a first try on your own
+    machine: gateway serve --dev
+    """
+    loaded = load_from_options(file, given)
+    # Imported here, so that a mistake in the configuration is told before anything heavy is loaded.
+    from gateway.bootstrap import run  # noqa: PLC0415
+
+    return run(loaded.settings)
+
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2

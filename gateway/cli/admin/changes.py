@@ -10,9 +10,8 @@ from typing import Any
 import click
 import orjson
 
-from gateway.cli.admin.asking import Asker, asker_options, confirm
-from gateway.cli.admin.lists import as_json_option
-from gateway.cli.admin.showing import moment, plain, print_json
+from gateway.cli.admin.api_client import ApiClient, api_client_options, confirm
+from gateway.cli.admin.lists import as_json_option, moment, plain, print_json
 from gateway.core.policy.revocations import RevocationKind
 from gateway.settings.errors import Unfit
 from gateway.settings.quantities import Seconds
@@ -25,11 +24,11 @@ kind_argument = click.argument("kind", type=click.Choice([kind.value for kind in
 @click.argument("node")
 @yes_option
 @as_json_option
-@asker_options
-def drain(node: str, *, asker: Asker, yes: bool, as_json: bool) -> None:
+@api_client_options
+def drain(node: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
     """Move all clients of NODE to other nodes; it goes on running. `gateway admin nodes NODE` tells how far it is."""
     confirm(f"Move all clients of {node} to other nodes?", yes=yes)
-    found = asker.ask("POST", "nodes", node, "drain")
+    found = client.ask("POST", "nodes", node, "drain")
     _told(
         found, as_json=as_json, text=f"{plain(found['node'])} drains: {found['connected']} sessions with a client left"
     )
@@ -38,22 +37,22 @@ def drain(node: str, *, asker: Asker, yes: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("node")
 @as_json_option
-@asker_options
-def undrain(node: str, *, asker: Asker, as_json: bool) -> None:
+@api_client_options
+def undrain(node: str, *, client: ApiClient, as_json: bool) -> None:
     """Have NODE take sessions again."""
-    found = asker.ask("POST", "nodes", node, "undrain")
+    found = client.ask("POST", "nodes", node, "undrain")
     _told(found, as_json=as_json, text=f"{plain(found['node'])} is {plain(found['state'])}")
 
 
 @click.command()
 @click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
 @yes_option
-@asker_options
-def close(sessions: tuple[str, ...], *, asker: Asker, yes: bool) -> None:
+@api_client_options
+def close(sessions: tuple[str, ...], *, client: ApiClient, yes: bool) -> None:
     """End SESSION for good; its client cannot resume it."""
     confirm(f"End {_number(sessions, 'session')}?", yes=yes)
     for session in sessions:
-        asker.ask("DELETE", "sessions", session)
+        client.ask("DELETE", "sessions", session)
         click.echo(f"{plain(session)} closed")
 
 
@@ -61,20 +60,20 @@ def close(sessions: tuple[str, ...], *, asker: Asker, yes: bool) -> None:
 @click.argument("session")
 @click.option("--to", "node", metavar="NODE", help="Where to. [default: the node with the fewest sessions]")
 @as_json_option
-@asker_options
-def move(session: str, *, asker: Asker, node: str | None, as_json: bool) -> None:
+@api_client_options
+def move(session: str, *, client: ApiClient, node: str | None, as_json: bool) -> None:
     """Have the client of SESSION go to another node; it keeps its session."""
-    found = asker.ask("POST", "sessions", session, "move", body={} if node is None else {"node": node})
+    found = client.ask("POST", "sessions", session, "move", body={} if node is None else {"node": node})
     _told(found, as_json=as_json, text=f"{plain(session)} is sent to {plain(found['node'])}")
 
 
 @click.command()
 @click.argument("session")
 @click.argument("message")
-@asker_options
-def notice(session: str, message: str, *, asker: Asker) -> None:
+@api_client_options
+def notice(session: str, message: str, *, client: ApiClient) -> None:
     """Tell the client of SESSION a MESSAGE."""
-    asker.ask("POST", "sessions", session, "notice", body={"message": message})
+    client.ask("POST", "sessions", session, "notice", body={"message": message})
     click.echo(f"{plain(session)} is told")
 
 
@@ -82,15 +81,15 @@ def notice(session: str, message: str, *, asker: Asker) -> None:
 @click.argument("topic")
 @click.argument("value", metavar="JSON")
 @as_json_option
-@asker_options
-def set_topic(topic: str, value: str, *, asker: Asker, as_json: bool) -> None:
+@api_client_options
+def set_topic(topic: str, value: str, *, client: ApiClient, as_json: bool) -> None:
     """Publish the value JSON (- reads it from standard input) to TOPIC, once."""
     try:
         parsed = orjson.loads(sys.stdin.read() if value == "-" else value)
     except orjson.JSONDecodeError as error:
         raise click.UsageError(f"the value is not JSON ({error}); a text needs its own quotes: '\"open\"'") from None
     headers = {"Idempotency-Key": secrets.token_hex(16)}
-    found = asker.ask("PUT", "topics", topic, body={"value": parsed}, headers=headers)
+    found = client.ask("PUT", "topics", topic, body={"value": parsed}, headers=headers)
     _told(found, as_json=as_json, text=f"{plain(topic)} version {found['version']} event {plain(found['event'])}")
 
 
@@ -98,11 +97,11 @@ def set_topic(topic: str, value: str, *, asker: Asker, as_json: bool) -> None:
 @click.argument("topic")
 @yes_option
 @as_json_option
-@asker_options
-def delete(topic: str, *, asker: Asker, yes: bool, as_json: bool) -> None:
+@api_client_options
+def delete(topic: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
     """Remove TOPIC and its value."""
     confirm(f"Remove {plain(topic)} and its value?", yes=yes)
-    found = asker.ask("DELETE", "topics", topic)
+    found = client.ask("DELETE", "topics", topic)
     _told(found, as_json=as_json, text=f"{plain(topic)} removed, version {found['version']}")
 
 
@@ -113,13 +112,15 @@ def delete(topic: str, *, asker: Asker, yes: bool, as_json: bool) -> None:
 @click.option("--for", "duration", metavar="TIME", help="How long: 30m, 2h, 7d. [default: until it is lifted]")
 @yes_option
 @as_json_option
-@asker_options
-def revoke(kind: str, value: str, *, asker: Asker, reason: str, duration: str | None, yes: bool, as_json: bool) -> None:
+@api_client_options
+def revoke(
+    kind: str, value: str, *, client: ApiClient, reason: str, duration: str | None, yes: bool, as_json: bool
+) -> None:
     """Lock out the session, principal or credential VALUE, on all nodes within a second."""
     until = None if duration is None else time.time() + _seconds(duration)
     confirm(f"Lock out the {kind} {plain(value)}, and end its sessions?", yes=yes)
     body: dict[str, Any] = {"kind": kind, "value": value, "reason": reason}
-    found = asker.ask("POST", "revocations", body=body if until is None else body | {"until": until})
+    found = client.ask("POST", "revocations", body=body if until is None else body | {"until": until})
     end = "for good" if found["until"] is None else f"until {moment(found['until'])}"
     _told(found, as_json=as_json, text=f"the {kind} {plain(value)} is locked out {end}")
 
@@ -127,10 +128,10 @@ def revoke(kind: str, value: str, *, asker: Asker, reason: str, duration: str | 
 @click.command()
 @kind_argument
 @click.argument("value")
-@asker_options
-def lift(kind: str, value: str, *, asker: Asker) -> None:
+@api_client_options
+def lift(kind: str, value: str, *, client: ApiClient) -> None:
     """Let the session, principal or credential VALUE in again; sessions that were ended stay ended."""
-    asker.ask("DELETE", "revocations", kind, value)
+    client.ask("DELETE", "revocations", kind, value)
     click.echo(f"the {kind} {plain(value)} is let in again")
 
 

@@ -1,14 +1,83 @@
-"""Commands that only look."""
+"""Commands that only look, and how they show what the admin API answers.
+
+Tables are for people, one JSON object a line for programs. Principals, properties and topics are what clients chose to
+write: nothing of them may steer a terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from gateway.cli.admin.asking import Asker, asker_options
-from gateway.cli.admin.showing import moment, plain, print_fields, print_json, print_table
+from gateway.cli.admin.api_client import ApiClient, api_client_options
+
+LONGEST_CELL: Final = 120
+"""Characters of one cell; what is longer is cut, and whole in JSON."""
+
+
+def plain(value: object) -> str:
+    """Write a value so that it cannot steer a terminal."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def moment(seconds: float | None) -> str:
+    """Write seconds since 1970 for people."""
+    return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def print_json(items: Iterable[object]) -> None:
+    """Print one object a line, in ASCII."""
+    for each in items:
+        click.echo(json.dumps(each))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str) -> None:
+    """Print a table; columns of numbers are aligned to the right.
+
+    Args:
+        headings: of the columns.
+        rows: values of each row.
+        nothing: what to say if there are none.
+    """
+    found = [list(row) for row in rows]
+    if not found:
+        click.echo(nothing, err=True)
+        return
+    table = Table(box=None, pad_edge=False)
+    for number, heading in enumerate(headings):
+        numbers = all(isinstance(row[number], int | float | None) and row[number] is not True for row in found)
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+    for row in found:
+        table.add_row(*(_cell(value) for value in row))
+    # A table into a file or a pipe is not cut at the width of a terminal that is not there.
+    console = Console()
+    console = console if console.is_terminal else Console(width=10_000)
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """Print one thing, a field a line."""
+    width = max(len(name) for name in fields) + 2
+    for name, value in fields.items():
+        click.echo(f"{name:<{width}}{plain(value)}")
+
+
+def _cell(value: object) -> Text:
+    text = plain(value)
+    return Text(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")
+
 
 DEFAULT_LIMIT: Final = 100
 """Items listed if nobody asks for another number: some screens."""
@@ -29,13 +98,13 @@ limit_option = click.option(
 @click.command()
 @click.argument("node", required=False)
 @as_json_option
-@asker_options
-def nodes(node: str | None, *, asker: Asker, as_json: bool) -> None:
+@api_client_options
+def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
     """List the nodes of the cluster, or show NODE."""
     if node is not None:
-        _show_one(asker.ask("GET", "nodes", node), as_json=as_json, moments=("started",))
+        _show_one(client.ask("GET", "nodes", node), as_json=as_json, moments=("started",))
         return
-    items = asker.ask("GET", "nodes")["items"]
+    items = client.ask("GET", "nodes")["items"]
     if as_json:
         print_json(items)
         return
@@ -72,19 +141,19 @@ def nodes(node: str | None, *, asker: Asker, as_json: bool) -> None:
 )
 @limit_option
 @as_json_option
-@asker_options
-def sessions(session: str | None, *, asker: Asker, wanted: str | None, limit: int, as_json: bool) -> None:
+@api_client_options
+def sessions(session: str | None, *, client: ApiClient, wanted: str | None, limit: int, as_json: bool) -> None:
     """List the sessions of all nodes, or show SESSION with its buffers.
 
     The filter language is explained in docs/reference/filters.md. Quote it for the shell.
     """
     if session is not None:
-        found = asker.ask("GET", "sessions", session)
+        found = client.ask("GET", "sessions", session)
         if not as_json:
             found |= {f"live.{name}": value for name, value in (found.pop("live") or {}).items()}
         _show_one(found, as_json=as_json)
         return
-    items, more = asker.all("sessions", query={} if wanted is None else {"filter": wanted}, limit=limit)
+    items, more = client.all("sessions", query={} if wanted is None else {"filter": wanted}, limit=limit)
     _print_sessions(items, more=more, as_json=as_json, nothing="No session matches.")
 
 
@@ -92,10 +161,10 @@ def sessions(session: str | None, *, asker: Asker, wanted: str | None, limit: in
 @click.argument("topic")
 @limit_option
 @as_json_option
-@asker_options
-def subscribers(topic: str, *, asker: Asker, limit: int, as_json: bool) -> None:
+@api_client_options
+def subscribers(topic: str, *, client: ApiClient, limit: int, as_json: bool) -> None:
     """List the sessions that select TOPIC."""
-    items, more = asker.all("topics", topic, "subscribers", query={}, limit=limit)
+    items, more = client.all("topics", topic, "subscribers", query={}, limit=limit)
     _print_sessions(items, more=more, as_json=as_json, nothing="No session selects it.")
 
 
@@ -105,14 +174,14 @@ def subscribers(topic: str, *, asker: Asker, limit: int, as_json: bool) -> None:
 @click.option("--values", is_flag=True, help="With their values.")
 @limit_option
 @as_json_option
-@asker_options
-def topics(topic: str | None, *, asker: Asker, selector: str, values: bool, limit: int, as_json: bool) -> None:
+@api_client_options
+def topics(topic: str | None, *, client: ApiClient, selector: str, values: bool, limit: int, as_json: bool) -> None:
     """List topics, or show TOPIC with its value."""
     if topic is not None:
-        _show_one(asker.ask("GET", "topics", topic), as_json=as_json)
+        _show_one(client.ask("GET", "topics", topic), as_json=as_json)
         return
     query = {"selector": selector, "values": "true" if values else "false"}
-    items, more = asker.all("topics", query=query, limit=limit)
+    items, more = client.all("topics", query=query, limit=limit)
     if as_json:
         print_json(items)
     else:
@@ -126,10 +195,10 @@ def topics(topic: str | None, *, asker: Asker, selector: str, values: bool, limi
 @click.command()
 @limit_option
 @as_json_option
-@asker_options
-def revocations(*, asker: Asker, limit: int, as_json: bool) -> None:
+@api_client_options
+def revocations(*, client: ApiClient, limit: int, as_json: bool) -> None:
     """List who is locked out."""
-    items, more = asker.all("revocations", query={}, limit=limit)
+    items, more = client.all("revocations", query={}, limit=limit)
     if as_json:
         print_json(items)
     else:
@@ -147,10 +216,10 @@ def revocations(*, asker: Asker, limit: int, as_json: bool) -> None:
 @click.command()
 @click.option("--changed", is_flag=True, help="Only what differs from its default.")
 @as_json_option
-@asker_options
-def configuration(*, asker: Asker, changed: bool, as_json: bool) -> None:
+@api_client_options
+def configuration(*, client: ApiClient, changed: bool, as_json: bool) -> None:
     """Show what the node at --url runs with; secrets are masked."""
-    found = asker.ask("GET", "configuration")
+    found = client.ask("GET", "configuration")
     items = [each for each in found["items"] if each["changed"] or not changed]
     if as_json:
         print_json(items)
@@ -162,10 +231,10 @@ def configuration(*, asker: Asker, changed: bool, as_json: bool) -> None:
 
 @click.command()
 @as_json_option
-@asker_options
-def access(*, asker: Asker, as_json: bool) -> None:
+@api_client_options
+def access(*, client: ApiClient, as_json: bool) -> None:
     """Show whose the token is, and what it permits at this moment."""
-    found = asker.ask("GET", "access")
+    found = client.ask("GET", "access")
     if as_json:
         print_json([found])
     else:

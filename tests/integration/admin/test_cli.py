@@ -101,7 +101,7 @@ async def test_topics_are_set_shown_listed_and_removed(terminal: Terminal) -> No
 async def test_lists_are_completed_from_pages_up_to_the_limit(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.admin.asking.LARGEST_PAGE", 2)
+    monkeypatch.setattr("gateway.cli.admin.api_client.LARGEST_PAGE", 2)
     for number in range(5):
         await terminal.type("set", f"a/{number}", "1")
 

@@ -1,27 +1,22 @@
-"""The reference pages that are made from the source: admin API, configuration, metrics, logs and others.
-
-``python -m gateway.cli.reference docs/reference`` writes them; a test compares them with what is committed.
-"""
+"""The generated pages, by name, and the parts of them that no other module makes."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from gateway.catalogue.log_events import LOG_EVENTS, Level
 from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS, Kind, Metric
-from gateway.cli.authentication_prose import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
-from gateway.cli.budgets import INTRODUCTION as BUDGETS_INTRODUCTION
-from gateway.cli.budgets import budgets_table
-from gateway.cli.journal_reference import journal_page
-from gateway.cli.pages import code, page, table
 from gateway.core.wire.codes import AT_ONCE_RANGE, CLOSE_CODES, ERRORS, LATER_RANGE, NEVER_RANGE, Reconnect
-from gateway.settings import AUTHENTICATOR_FILES, GROUPS, OTHER_VARIABLES, SETTINGS
+from gateway.settings import AUTHENTICATOR_FILES, GROUPS, OTHER_VARIABLES
 from gateway.settings.declaration import Setting
+from scripts.reference.admin_api import admin_api_page
+from scripts.reference.authentication import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
+from scripts.reference.budgets import INTRODUCTION as BUDGETS_INTRODUCTION
+from scripts.reference.budgets import budgets_table
+from scripts.reference.journal import journal_page
+from scripts.reference.markdown import code, page, table
 
 
 def configuration_page() -> str:
@@ -95,29 +90,6 @@ token_keys_file = "token-keys"
 origins = ["https://app.example.com"]
 trusted_proxies = ["10.0.0.2"]
 ```"""
-
-
-def settings_as_json() -> str:
-    """All settings for programs."""
-    return orjson.dumps(
-        [
-            {
-                "name": each.name,
-                "group": each.group,
-                "default": None if each.default in (None, ()) else each.shown_default,
-                "default_text": each.shown_default,
-                "unit": each.declared.kind.unit or None,
-                "values": each.declared.kind.domain,
-                "meaning": each.declared.meaning,
-                "reason": each.declared.reason,
-                "flag": each.flag,
-                "variable": each.variable,
-                "secret": each.declared.secret,
-            }
-            for each in SETTINGS.values()
-        ],
-        option=orjson.OPT_INDENT_2,
-    ).decode()
 
 
 def metrics_page() -> str:
@@ -237,13 +209,6 @@ def close_codes_page() -> str:
 _RETURN: Final = {Reconnect.AT_ONCE: "at once", Reconnect.LATER: "later", Reconnect.NEVER: "never"}
 
 
-def admin_api_page() -> str:
-    """The page about the admin API; made elsewhere, and loaded when it is needed, as it takes the whole server."""
-    from gateway.cli.admin_reference import admin_api_page as make  # noqa: PLC0415
-
-    return make()
-
-
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "admin-api.md": admin_api_page,
     "authentication.md": authentication_page,
@@ -260,7 +225,3 @@ def write_pages(folder: Path) -> None:
     """Write all pages into *folder*."""
     for name, make in PAGES.items():
         (folder / name).write_text(make(), "utf-8")
-
-
-if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]))

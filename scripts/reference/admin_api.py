@@ -11,8 +11,8 @@ from gateway.adapters.admin.access import ROLES, allows
 from gateway.adapters.admin.openapi import ALWAYS, WITH_BODY, document
 from gateway.adapters.admin.operations import Operation
 from gateway.adapters.admin.problems import TYPE_PREFIX, Kind
-from gateway.cli.pages import code, page, table
 from gateway.core.policy.permissions import ADMIN_ACTIONS
+from scripts.reference.markdown import code, page, table
 
 _INTRODUCTION: Final = """\
 How to switch it on and use it: [Administer a cluster](../how-to/administer-a-cluster.md). Every node serves the

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.cli.budgets import NO_LIMIT, budgets, budgets_table, largest_buffers, whose
 from gateway.settings import SETTINGS, LimitSettings
+from scripts.reference.budgets import NO_LIMIT, budgets, budgets_table, largest_buffers, whose
 
 MIB = 1024**2
 

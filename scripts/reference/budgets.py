@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.cli.pages import code, table
 from gateway.settings import SETTINGS, LimitSettings, SharedLimitSettings
 from gateway.settings.declaration import Setting, declared_in
 from gateway.settings.quantities import Bytes
+from scripts.reference.markdown import code, table
 
 NO_LIMIT: Final = "no limit"
 """What 0 means for every one of them."""

@@ -9,8 +9,8 @@ from gateway.app.journal.recorder import BUFFER_BYTES, BUFFER_EVENTS, NAMES_TOLD
 from gateway.app.journal.traffic import ROOTS_TOLD
 from gateway.app.journal.writer import GATHER
 from gateway.catalogue.metrics import JOURNAL_DROPPED
-from gateway.cli.pages import code, page, table
 from gateway.core.journal import ENVELOPE, EVENT_TYPES, FIELDS, JOURNAL_PARTITIONS, VERSION
+from scripts.reference.markdown import code, page, table
 
 _INTRODUCTION: Final = f"""Version {VERSION} of what nodes write to the grid about sessions and about themselves,
 if the setting `journal` is on. The pipeline reads it: [Pipeline](pipeline.md). No token, no secret and no value of a

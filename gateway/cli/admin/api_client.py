@@ -1,4 +1,4 @@
-"""Asks the admin API, and tells what went wrong in words."""
+"""A client of the admin API for commands: sends requests, and reports in words what went wrong."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class AnswerProblem(GatewayError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """Asks one node for the whole cluster.
+class ApiClient:
+    """Sends requests to one node, which answers for the whole cluster.
 
     Attributes:
         url: of the admin port, without a path.
@@ -151,8 +151,8 @@ class Asker:
         return context
 
 
-def asker_options(function: FunctionT) -> FunctionT:
-    """Give a command what it needs to ask; it takes an ``asker``."""
+def api_client_options(function: FunctionT) -> FunctionT:
+    """Give a command the options of a connection to the admin API; the command takes a ``client``."""
 
     def command(
         *arguments: Any,
@@ -163,8 +163,8 @@ def asker_options(function: FunctionT) -> FunctionT:
         certificate: Path | None,
         **options: Any,
     ) -> Any:
-        asker = Asker(_checked(url), timeout, ca, certificate, _token(token_file))
-        return function(*arguments, asker=asker, **options)
+        client = ApiClient(_checked(url), timeout, ca, certificate, _token(token_file))
+        return function(*arguments, client=client, **options)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__dict__.update(function.__dict__)
