@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -15,13 +16,38 @@ from gateway.adapters.policy import PolicyFileError
 from gateway.adapters.service_manager import Systemd
 from gateway.adapters.tls import CertificateError
 from gateway.adapters.tracing import TracingUnavailable
-from gateway.app.runtime.supervision import report
 from gateway.bootstrap.assembly import Gateway
 from gateway.bootstrap.descriptors import raise_limit
 from gateway.bootstrap.parts import event_log
 from gateway.garbage import collect_seldom
 from gateway.ports import ServiceManager
 from gateway.settings import ConfigurationError, Settings
+
+REPORT_INTERVAL: Final = 5.0
+"""Seconds between two looks at the status: what people see need not be newer."""
+
+WATCHDOG_SHARE: Final = 3
+"""Signs of life within the time after which the node counts as hung: two may come late."""
+
+
+async def report(manager: ServiceManager, status: Callable[[], str]) -> None:
+    """Report for ever.
+
+    Args:
+        manager: who is told.
+        status: how the node is, in one line.
+    """
+    interval = REPORT_INTERVAL if manager.watchdog is None else min(REPORT_INTERVAL, manager.watchdog / WATCHDOG_SHARE)
+    told = ""
+    while True:
+        if manager.watchdog is not None:
+            manager.alive()
+        text = status()
+        if text != told:
+            told = text
+            manager.status(text)
+        await asyncio.sleep(interval)
+
 
 EXIT_FAILED: Final = 1
 EXIT_CONFIGURATION: Final = 2

@@ -1,20 +1,66 @@
-"""Reads the sessions of the cluster page by page, and bounds what one page may cost."""
+"""How administrators see sessions: one by itself, and all of them page by page, which bounds what a page may cost."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
-from gateway.app.administration.views import in_list
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
 from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import SessionId
 from gateway.ports import SessionPage, SessionRecord
-from gateway.ports.administration import Page, SessionView
+from gateway.ports.administration import LiveSession, NotThere, Page, SessionView
+
+
+def in_list(record: SessionRecord) -> SessionView:
+    """Show a session in a list."""
+    return SessionView(
+        session=record.id,
+        principal=record.principal,
+        node=record.owner.node,
+        incarnation=record.owner.incarnation,
+        connected=record.connected,
+        properties=record.properties,
+        window=record.window,
+        epoch=record.epoch,
+    )
+
+
+def alone(record: SessionRecord, *, live: LiveSession | None = None, note: str | None = None) -> SessionView:
+    """Show a session by itself, with everything."""
+    return replace(in_list(record), selections=record.selections, live=live, note=note)
+
+
+def live(session: Session) -> LiveSession:
+    """Show what is in this node's memory of a session."""
+    machine = session.machine
+    return LiveSession(
+        address=None if session.link is None else session.link.address,
+        link=machine.state.value,
+        received=machine.received,
+        numbered=machine.last_numbered,
+        resend_packets=machine.unacknowledged,
+        resend_bytes=machine.resend_bytes,
+        waiting_packets=machine.waiting,
+        waiting_bytes=machine.waiting_bytes,
+        requests=len(session.lane),
+        moving=session.moving,
+        throttled=session.paused,
+    )
+
+
+def nobody_knows(session: SessionId) -> NotThere:
+    """Make the refusal of a session that is nowhere."""
+    return NotThere(
+        "session", f"nobody knows a session {session[:64]!r}: it was closed, its window ended, or never was"
+    )
+
 
 STEP: Final = 100
 """Sessions read in one step of the grid: about a millisecond of its time, and of the node's."""

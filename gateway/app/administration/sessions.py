@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from gateway.app.administration.listing import SessionListing
+from gateway.app.administration.listing import SessionListing, alone, live, nobody_knows
 from gateway.app.administration.nodes import admin_of, newest
-from gateway.app.administration.views import alone, live, nobody_knows
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence

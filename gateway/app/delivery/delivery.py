@@ -10,10 +10,9 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.matching import Lanes
+from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
-from gateway.app.delivery.root_counts import RootCounts
 from gateway.app.delivery.snapshot_turns import SnapshotTurns
-from gateway.app.delivery.tail_lag import TailLag
 from gateway.app.delivery.watchers import Watchers
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session

@@ -8,19 +8,19 @@ It holds no token, no secret and no value of a topic or a property (P8).
 """
 
 from gateway.core.journal.encoding import (
+    JOURNAL_PARTITIONS,
+    VERSION,
     BadRecord,
     Record,
     event_id,
+    journal_partition,
     read_event_id,
     read_records,
     record,
     write_records,
 )
-from gateway.core.journal.events import EVENT_TYPES, JournalEvent, Stamp, event_type
+from gateway.core.journal.events import EVENT_TYPES, EventType, JournalEvent, Stamp, event_type
 from gateway.core.journal.fields import ENVELOPE, FIELDS, Field, FieldKind
-from gateway.core.journal.partitions import JOURNAL_PARTITIONS, journal_partition
-from gateway.core.journal.types import EventType
-from gateway.core.journal.version import VERSION
 
 __all__ = [
     "ENVELOPE",

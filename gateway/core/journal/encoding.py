@@ -1,17 +1,22 @@
-"""Events as JSON, as they stand in the grid: several records a text, one a line."""
+"""Events as JSON, as they stand in the grid: the version of the schema, the streams, several records a text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
+from zlib import crc32
 
 import orjson
 
 from gateway.core.journal.events import JournalEvent, Stamp
 from gateway.core.journal.fields import ENVELOPE, FIELDS, Field, FieldKind
-from gateway.core.journal.version import VERSION
-from gateway.core.types import Incarnation
+from gateway.core.types import Incarnation, NodeId, SessionId
 from gateway.core.wire.errors import GatewayError
+
+VERSION: Final = 1
+"""Written into every record. It grows when fields are added; a field is never given another meaning or kind, and none
+is removed, so that whoever reads a newer journal than he knows misses what was added and nothing else."""
+
 
 Record: TypeAlias = dict[str, Any]
 """An event as it is written: the fields that it has, by name."""
@@ -139,3 +144,18 @@ def _is_of_kind(value: object, declared: Field) -> bool:
 
 if foreign := set(_REQUIRED) - {each.name for each in ENVELOPE}:
     raise AssertionError(f"required, but not part of the envelope: {sorted(foreign)}")
+
+
+JOURNAL_PARTITIONS: Final = 16
+"""Streams of the journal: one event of a storm costs the grid little, so that they are for the readers, which read
+them side by side: on a laptop with all of its cores, and on a cluster with sixteen. Part of every offset that a reader
+remembers, so it can never change in a live grid."""
+
+
+def journal_partition(subject: SessionId | NodeId) -> int:
+    """Tell which stream carries what happens to a session, or to a node: all of it, in order.
+
+    Returns:
+        A number from 0 to ``JOURNAL_PARTITIONS - 1``.
+    """
+    return crc32(subject.encode()) % JOURNAL_PARTITIONS

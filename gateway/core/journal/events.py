@@ -1,4 +1,4 @@
-"""Every event of the journal, declared once."""
+"""What kinds of events there are, and every event of the journal, declared once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.journal.fields import FIELDS
-from gateway.core.journal.types import EventType
 from gateway.core.types import Epoch, NodeRef, SessionId
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventType:
+    """One kind of journal event; compared by identity, because each is declared exactly once.
+
+    Attributes:
+        name: as in records: ``subject_past-tense``.
+        meaning: what happened, for people.
+        fields: names of the fields that it may carry beside the envelope; each may be left out if there is nothing to
+            tell.
+        about_session: whether it is about a session, and then in the order of that session's events.
+    """
+
+    name: str
+    meaning: str
+    fields: tuple[str, ...] = ()
+    about_session: bool = True
+
 
 SESSION_OPENED = EventType("session_opened", "A client opened a session.", ("principal", "client", "window_ms"))
 SESSION_RESUMED = EventType(

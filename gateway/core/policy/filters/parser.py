@@ -10,8 +10,7 @@ from typing import Final
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, v_args
 from lark.exceptions import VisitError
 
-from gateway.core.policy.filters.expressions import All, Any, Expression, Has, Is, Like, Not, OneOf
-from gateway.core.policy.filters.quoting import KEYWORDS, unquote
+from gateway.core.policy.filters.expressions import KEYWORDS, All, Any, Expression, Has, Is, Like, Not, OneOf, unquote
 from gateway.core.wire.errors import GatewayError
 
 MAX_CHARACTERS: Final = 2000

@@ -6,20 +6,22 @@ number: a body is made once, however many sessions it goes to, and ``head`` make
 
 from typing import Final
 
-from gateway.core.wire.codec.beginning import BEGINNING_BYTES, request_of
 from gateway.core.wire.codec.decoding import decode_from_client, decode_from_server
 from gateway.core.wire.codec.encoding import (
+    apart,
     encode_link,
     encode_notice,
     encode_reply,
     encode_request,
     encode_update,
     folding_mark,
+    follow,
+    head,
     is_snapshot,
+    number,
 )
 from gateway.core.wire.codec.fields import MAX_NUMBER
-from gateway.core.wire.codec.numbering import apart, follow, head, number
-from gateway.core.wire.codec.salvage import Salvaged
+from gateway.core.wire.codec.salvage import BEGINNING_BYTES, Salvaged, request_of
 from gateway.core.wire.codec.values import MAX_NESTING, encode_value, json_text
 
 SUBPROTOCOL: Final = "gateway.v1.json"

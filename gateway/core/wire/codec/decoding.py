@@ -8,7 +8,6 @@ from typing import Final
 import orjson
 
 from gateway.core.types import PacketId, RequestNumber
-from gateway.core.wire.codec.beginning import request_of
 from gateway.core.wire.codec.fields import BadField, Object, read_count
 from gateway.core.wire.codec.readers import (
     BODIES_FROM_CLIENT,
@@ -20,7 +19,7 @@ from gateway.core.wire.codec.readers import (
     LinkReaders,
     request_number,
 )
-from gateway.core.wire.codec.salvage import Salvaged, salvage
+from gateway.core.wire.codec.salvage import Salvaged, request_of, salvage
 from gateway.core.wire.codec.values import LONG
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RemoteProtocolError

@@ -2,7 +2,7 @@
 
 from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.metrics import PrometheusMetrics
-from gateway.app.delivery.root_counts import RootCounts
+from gateway.app.delivery.measurements import RootCounts
 from gateway.catalogue.metrics import TOPIC_UPDATES
 from gateway.core.types import EventId, TopicPath, Version
 from gateway.ports import TopicValue
