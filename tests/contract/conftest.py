@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from gateway.adapters.redis import link
+from gateway.adapters.redis import grid_connection
 from tests.contract.harness import Harness, MemoryHarness, RedisHarness, Servers
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
@@ -54,7 +54,7 @@ async def harness(
 ) -> AsyncIterator[Harness]:
     """A grid whose server is not harmed."""
     # Which answer is lost is chosen by the tests; none must be that to the look-out.
-    monkeypatch.setattr(link, "LOOK_INTERVAL", 3600.0)
+    monkeypatch.setattr(grid_connection, "LOOK_INTERVAL", 3600.0)
     harness = (
         MemoryHarness()
         if implementation == "memory"
@@ -70,7 +70,7 @@ async def fragile(
 ) -> AsyncIterator[Harness]:
     """A grid whose server may be restarted."""
     # A suite that restarts so often would mostly wait for the next try.
-    monkeypatch.setattr(link, "LONGEST_BACKOFF", 0.1)
+    monkeypatch.setattr(grid_connection, "LONGEST_BACKOFF", 0.1)
     if implementation == "memory":
         harness = MemoryHarness()
         yield harness

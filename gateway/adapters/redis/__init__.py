@@ -5,7 +5,7 @@ RedisGrid ─┬─ sessions ─┐          ┌─ Batcher ──one pipeline p
            ├─ nodes ────┼─▶ Router ┤
            ├─ topics ───┘          └─ Batcher ─────────────────────────▶ another    (of a Redis Cluster)
            ├─ tail ────────── one Reader per master ───────────────────▶ streams of topics, and the node's inbox
-           └─ Link    asks a Finder who the masters are, has them adopted, tells when the grid is away and back
+           └─ GridConnection   asks a Finder who the masters are, has them adopted, reports what happens to them
 ```
 
 Every atomic step is one Lua file in ``scripts``; ``keys`` documents every key.

@@ -353,7 +353,7 @@ class Batcher(Executor):
             raise fresh(reply)
         return reply
 
-    # --- for the link -------------------------------------------------------------------------------------------------
+    # --- for the grid connection --------------------------------------------------------------------------------------
 
     def open(self, connection: AbstractConnection) -> None:
         """Start to send over a connection to an adopted grid."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.adapters.redis.adoption import facts_of
 from gateway.adapters.redis.batcher import ScriptFailed, abandon
-from gateway.adapters.redis.link import Link
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.scripts import Command
 from gateway.catalogue.metrics import (
     GRID_CLIENTS,
@@ -69,12 +69,12 @@ class ServerGauges:
     """Keeps the figures of all masters fresh.
 
     Args:
-        link: to the masters.
+        grid: to the masters.
         metrics: where the figures are shown; those of a master that does not answer are not.
     """
 
-    def __init__(self, link: Link, metrics: Metrics) -> None:
-        self._link = link
+    def __init__(self, grid: GridConnection, metrics: Metrics) -> None:
+        self._grid = grid
         self._metrics = metrics
         self._told: dict[str, Mapping[str, str]] = {}
         self._watched: set[str] = set()
@@ -93,15 +93,15 @@ class ServerGauges:
 
     async def _run(self) -> None:
         while True:
-            await self._link.attached()
+            await self._grid.attached()
             await self._ask()
             # Nodes that were started together need not ask together.
             await asyncio.sleep(ASK_INTERVAL * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, not a secret
 
     async def _ask(self) -> None:
-        attached = await self._link.attached()
+        attached = await self._grid.attached()
         told: dict[str, Mapping[str, str]] = {}
-        for member, batcher in zip(attached.members, self._link.batcher.batchers, strict=False):
+        for member, batcher in zip(attached.members, self._grid.batcher.batchers, strict=False):
             # Whoever needs the grid finds out that it is away, and a Redis that withholds INFO is no worse a grid.
             with suppress(GridUnavailable, ScriptFailed):
                 told[member.label or ONLY_MASTER] = facts_of(await batcher.call(_QUESTION))
@@ -112,5 +112,5 @@ class ServerGauges:
                 self._metrics.watch(metric, lambda master=master, read=read: self._read(master, read), label=master)  # type: ignore[misc]
 
     def _read(self, master: str, read: Callable[[Mapping[str, str]], float]) -> float:
-        facts = self._told.get(master) if self._link.state is GridState.UP else None
+        facts = self._told.get(master) if self._grid.state is GridState.UP else None
         return math.nan if facts is None else read(facts)

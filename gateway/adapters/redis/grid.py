@@ -9,10 +9,10 @@ from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, Remap
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.lease import Leases, boot_clock
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.nodes import RedisNodes
 from gateway.adapters.redis.revocations import RedisRevocations
 from gateway.adapters.redis.sessions import RedisSessions
@@ -89,7 +89,7 @@ class RedisGrid:
             raise ValueError(f"the URL of the grid {unfit}") from None
         dialer = Dialer(place, name=f"gateway-{node.node}", timeout=timeout, remap=remap)
         foreign = ForeignData(metrics, log)
-        self._link = Link(
+        self._connection = GridConnection(
             finder=_finder(place, dialer, timeout, remap),
             dialer=dialer,
             keys=keys,
@@ -103,13 +103,19 @@ class RedisGrid:
             log=log,
         )
         self._tail = RedisTail(
-            dialer=dialer, link=self._link, keys=keys, timeout=timeout, foreign=foreign, metrics=metrics, log=log
+            dialer=dialer,
+            grid=self._connection,
+            keys=keys,
+            timeout=timeout,
+            foreign=foreign,
+            metrics=metrics,
+            log=log,
         )
-        self._gauges = ServerGauges(self._link, metrics)
-        self._sessions = RedisSessions(self._link, keys, leases, foreign)
+        self._gauges = ServerGauges(self._connection, metrics)
+        self._sessions = RedisSessions(self._connection, keys, leases, foreign)
         self._nodes = RedisNodes(
             node=node,
-            link=self._link,
+            grid=self._connection,
             keys=keys,
             leases=leases,
             tail=self._tail,
@@ -117,9 +123,11 @@ class RedisGrid:
             metrics=metrics,
             log=log,
         )
-        self._topics = RedisTopics(link=self._link, keys=keys, foreign=foreign, depth=topic_depth)
-        self._revocations = RedisRevocations(link=self._link, keys=keys, tail=self._tail, foreign=foreign)
-        self._journal = RedisJournal(node=node, link=self._link, keys=keys, foreign=foreign, length=journal_length)
+        self._topics = RedisTopics(grid=self._connection, keys=keys, foreign=foreign, depth=topic_depth)
+        self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
+        self._journal = RedisJournal(
+            node=node, grid=self._connection, keys=keys, foreign=foreign, length=journal_length
+        )
 
     @property
     def sessions(self) -> RedisSessions:
@@ -154,40 +162,40 @@ class RedisGrid:
     @property
     def state(self) -> GridState:
         """Whether commands are accepted now."""
-        return self._link.state
+        return self._connection.state
 
     @property
     def generation(self) -> GridGeneration:
         """The generation this connection has adopted; 0 before the first."""
-        return self._link.generation
+        return self._connection.generation
 
     @property
     def complaints(self) -> Sequence[str]:
         """What is wrong with the grid though it may be up; see ``Grid.complaints``."""
-        return self._link.complaints
+        return self._connection.complaints
 
     def heard_of(self, generation: GridGeneration) -> None:
         """Adopt nothing older than a generation that was in force; see ``Grid.heard_of``."""
-        self._link.heard_of(generation)
+        self._connection.heard_of(generation)
 
     async def start(self) -> None:
         """Connect and adopt the grid; see ``Grid.start``."""
         self._tail.start()
         self._gauges.start()
-        await self._link.start()
+        await self._connection.start()
 
     def changes(self) -> AsyncIterator[GridChange]:
         """Yield each change of state after ``start``.
 
         A successful ``start`` is no change. After one that raised, the first change is UP.
         """
-        return self._link.changes()
+        return self._connection.changes()
 
     async def close(self) -> None:
         """Finish what was started and disconnect."""
         await self._gauges.close()
         await self._tail.close()
-        await self._link.close()
+        await self._connection.close()
 
 
 def _finder(place: GridPlace, dialer: Dialer, timeout: float, remap: Remap | None) -> Finder:

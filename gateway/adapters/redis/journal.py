@@ -8,8 +8,8 @@ from typing import Final
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.foreign import ForeignData
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import Link
 from gateway.core.types import NodeRef
 from gateway.ports import Appended, GridUnavailable, JournalBatch
 
@@ -34,15 +34,15 @@ class RedisJournal:
 
     Args:
         node: the node this process is, whose batches are numbered.
-        link: for commands, and to be told of a grid that does not fit.
+        grid: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
         foreign: told of entries of other programs that stood in the way.
         length: entries that each partition keeps.
     """
 
-    def __init__(self, *, node: NodeRef, link: Link, keys: Keys, foreign: ForeignData, length: int) -> None:
+    def __init__(self, *, node: NodeRef, grid: GridConnection, keys: Keys, foreign: ForeignData, length: int) -> None:
         self._producer = node.incarnation
-        self._link = link
+        self._grid = grid
         self._keys = keys
         self._foreign = foreign
         self._length = length
@@ -64,8 +64,8 @@ class RedisJournal:
         return results
 
     async def _append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
-        keys, generation = self._keys, self._link.generation
-        replies = await self._link.batcher.submit(
+        keys, generation = self._keys, self._grid.generation
+        replies = await self._grid.batcher.submit(
             [
                 scripts.JOURNAL_APPEND(
                     *(keys.journal[each.partition], keys.journal_state[each.partition]),
@@ -77,7 +77,7 @@ class RedisJournal:
             patient=True,
         )
         if b"stale" in replies:
-            raise self._link.stale()
+            raise self._grid.stale()
         for batch, reply in zip(batches, replies, strict=True):
             if not isinstance(reply, Exception):
                 self._foreign.swept(keys.journal[batch.partition], reply[3])

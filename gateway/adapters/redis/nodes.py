@@ -11,9 +11,9 @@ import orjson
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.clock import TOLERANCE_MS
 from gateway.adapters.redis.foreign import ForeignData
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.lease import Leases
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
@@ -48,7 +48,7 @@ class RedisNodes:
 
     Args:
         node: the node this process is.
-        link: for commands, and to be told of a grid that does not fit.
+        grid: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
         leases: the lease of *node*, as the gate sees it.
         tail: reads the inbox.
@@ -61,7 +61,7 @@ class RedisNodes:
         self,
         *,
         node: NodeRef,
-        link: Link,
+        grid: GridConnection,
         keys: Keys,
         leases: Leases,
         tail: RedisTail,
@@ -69,13 +69,13 @@ class RedisNodes:
         metrics: Metrics,
         log: EventLog,
     ) -> None:
-        self._clock = link.clock
+        self._clock = grid.clock
         self._metrics = metrics
         self._log = log
         metrics.watch(GRID_CLOCK_SHIFT, lambda: self._clock.shift / 1000)
         self._node = node
-        self._link = link
-        self._batcher = link.batcher
+        self._grid = grid
+        self._batcher = grid.batcher
         self._keys = keys
         self._leases = leases
         self._tail = tail
@@ -88,11 +88,11 @@ class RedisNodes:
         term = await self._batcher.call(
             scripts.NODE_JOIN(
                 *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed),
-                *(self._clock.argument(), str(node), _milliseconds(lease), self._link.seal),
+                *(self._clock.argument(), str(node), _milliseconds(lease), self._grid.seal),
             )
         )
         if term == b"stale":
-            raise self._link.stale()
+            raise self._grid.stale()
         if node == self._node:
             self._leases.hold(until=asked + lease, term=term)
 
@@ -109,9 +109,9 @@ class RedisNodes:
         )
         seal, said, shift, *looked = reply
         answered_locally = clock.local()
-        if seal.decode() != self._link.seal:
+        if seal.decode() != self._grid.seal:
             # Whether the lease has lapsed, this grid does not know: it was emptied, or others have adopted it anew.
-            raise self._link.stale()
+            raise self._grid.stale()
         if node == self._node:
             if looked:
                 self._leases.hold(until=asked + lease, term=looked[2])
@@ -166,12 +166,12 @@ class RedisNodes:
         granted = await self._batcher.call(
             scripts.NODE_GRANT(
                 *(keys.grid, keys.leases, keys.members, self._clock.argument()),
-                *(_milliseconds(lease), self._link.seal),
+                *(_milliseconds(lease), self._grid.seal),
                 *map(str, nodes),
             )
         )
         if granted == b"stale":
-            raise self._link.stale()
+            raise self._grid.stale()
         return [NodeRef.parse(each.decode()) for each in granted]
 
     async def report(self, node: NodeRef, report: NodeReport) -> None:

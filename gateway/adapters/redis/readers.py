@@ -23,8 +23,8 @@ from redis.exceptions import AskError, RedisError, ResponseError, TryAgainError
 
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import RESP2, RESP3, Dialer, converse, discard, hear, hear_changes, pack, send
+from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF, SHORTEST_BACKOFF, Attachment, GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import LONGEST_BACKOFF, SHORTEST_BACKOFF, Attachment, Link
 from gateway.adapters.redis.scripts import Command
 from gateway.ports import GridUnavailable
 
@@ -95,7 +95,7 @@ class Reader(ABC):
         number: of the master.
         attached: the masters, and who serves what.
         dialer: opens the connection.
-        link: is told of a grid that does not fit.
+        grid: is told of a grid that does not fit.
         source: what to read, and who takes it.
         timeout: seconds for each step, beyond the time it waits on purpose.
 
@@ -106,14 +106,14 @@ class Reader(ABC):
     protocol = RESP2
 
     def __init__(
-        self, number: int, attached: Attachment, *, dialer: Dialer, link: Link, source: Source, timeout: float
+        self, number: int, attached: Attachment, *, dialer: Dialer, grid: GridConnection, source: Source, timeout: float
     ) -> None:
         self._attached = attached
         self._number = number
         self._address = attached.topology.masters[number]
         self._run_id = attached.members[number].server.run_id
         self._dialer = dialer
-        self._link = link
+        self._grid = grid
         self._source = source
         self._timeout = timeout
         self._count = READ_ENTRIES
@@ -136,7 +136,7 @@ class Reader(ABC):
                 finally:
                     await discard(connection)
             except (RedisError, OSError, GridUnavailable):
-                # The link tells the world if the grid is away; here it is enough to come back.
+                # The grid connection reports a grid that is unreachable; here it is enough to come back.
                 pass
             if loop.time() - began > LONGEST_BACKOFF:
                 bound = SHORTEST_BACKOFF
@@ -152,7 +152,7 @@ class Reader(ABC):
         async with asyncio.timeout(self._timeout):
             about, client = await converse(connection, [("INFO", "server"), ("CLIENT", "ID")])
         if f"run_id:{self._run_id}\r\n".encode() not in about:
-            self._link.suspect("another Redis process answers")
+            self._grid.suspect("another Redis process answers")
             raise GridUnavailable("another Redis process answers")
         number: int = client
         return number
@@ -184,14 +184,14 @@ class Reader(ABC):
 class BlockingReader(Reader):
     """One ``XREAD`` that waits inside Redis for up to ``BLOCK`` seconds, for all streams at once.
 
-    When interest changes meanwhile, it is woken with CLIENT UNBLOCK over the link's connection, again and again until
-    it has picked the change up, because the first may come just before it begins to wait.
+    When interest changes meanwhile, it is woken with CLIENT UNBLOCK over the node's connection for commands, again and
+    again until it has picked the change up, because the first may come just before it begins to wait.
     """
 
     def __init__(
-        self, number: int, attached: Attachment, *, dialer: Dialer, link: Link, source: Source, timeout: float
+        self, number: int, attached: Attachment, *, dialer: Dialer, grid: GridConnection, source: Source, timeout: float
     ) -> None:
-        super().__init__(number, attached, dialer=dialer, link=link, source=source, timeout=timeout)
+        super().__init__(number, attached, dialer=dialer, grid=grid, source=source, timeout=timeout)
         self._wanted = 0
         self._picked = 0
         self._picked_up = asyncio.Event()
@@ -229,13 +229,13 @@ class BlockingReader(Reader):
                     await self._picked_up.wait()
                     continue
                 try:
-                    await self._link.batcher.batchers[self._number].call(("CLIENT", "UNBLOCK", self._blocking))
+                    await self._grid.batcher.batchers[self._number].call(("CLIENT", "UNBLOCK", self._blocking))
                     async with asyncio.timeout(_WAKE_INTERVAL):
                         await self._picked_up.wait()
                 except TimeoutError:
                     continue
                 except (GridUnavailable, IndexError):
-                    return  # the link is gone, and with it soon this reader
+                    return  # the connections are gone, and with them soon this reader
 
     async def _read(self, connection: AbstractConnection, client: int) -> None:
         """Read once what is wanted now."""
@@ -311,9 +311,9 @@ class TrackingReader(Reader):
     protocol = RESP3
 
     def __init__(
-        self, number: int, attached: Attachment, *, dialer: Dialer, link: Link, source: Source, timeout: float
+        self, number: int, attached: Attachment, *, dialer: Dialer, grid: GridConnection, source: Source, timeout: float
     ) -> None:
-        super().__init__(number, attached, dialer=dialer, link=link, source=source, timeout=timeout)
+        super().__init__(number, attached, dialer=dialer, grid=grid, source=source, timeout=timeout)
         self._bell = asyncio.Event()
         self._changed: set[str] = set()
         self._tracked: dict[str, Reading] = {}
@@ -417,4 +417,4 @@ class TrackingReader(Reader):
         """
         if not isinstance(error, (AskError, TryAgainError)):
             raise error
-        self._link.follow_slots()  # MOVED is an ASK in redis-py
+        self._grid.follow_slots()  # MOVED is an ASK in redis-py

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.foreign import ForeignData
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Script
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, Revocation, RevocationKind
@@ -109,20 +109,20 @@ class RedisRevocations:
     """What is revoked in the whole cluster.
 
     Args:
-        link: for commands, and to be told of a grid that does not fit.
+        grid: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
         tail: reads the changes.
         foreign: told of what is not the gateway's.
     """
 
-    def __init__(self, *, link: Link, keys: Keys, tail: RedisTail, foreign: ForeignData) -> None:
-        self._link = link
+    def __init__(self, *, grid: GridConnection, keys: Keys, tail: RedisTail, foreign: ForeignData) -> None:
+        self._grid = grid
         self._keys = keys
         self._tail = tail
         self._foreign = foreign
         self._changes = _Changes(keys.revisions, 0, foreign)
         self._read_from = GridGeneration(0)
-        link.when_writes_are_lost(self._lose)
+        grid.when_writes_are_lost(self._lose)
 
     async def add(self, revocation: Revocation) -> None:
         """See ``RevocationStore.add``."""
@@ -143,7 +143,7 @@ class RedisRevocations:
     async def follow(self) -> AsyncIterator[RevocationNews]:
         """See ``RevocationStore.follow``."""
         while True:
-            await self._link.wait_until_up()
+            await self._grid.wait_until_up()
             try:
                 everything, changes = await self._read_all()
             except GridUnavailable:
@@ -170,7 +170,7 @@ class RedisRevocations:
         self._changes.lose()
 
     async def _read_all(self) -> tuple[AllRevocations, _Changes]:
-        keys, generation = self._keys, self._link.generation
+        keys, generation = self._keys, self._grid.generation
         # Lost, should the grid be another one before the last page was read.
         changes = self._changes = _Changes(keys.revisions, 0, self._foreign)
         held: list[Revocation] = []
@@ -179,7 +179,7 @@ class RedisRevocations:
             page = scripts.REVOCATION_PAGE(
                 *(keys.grid, keys.revocations, keys.revoked, keys.revisions, generation, last, PAGE)
             )
-            revision, swept, *rows = await self._link.batcher.call(page)
+            revision, swept, *rows = await self._grid.batcher.call(page)
             self._check(revision)
             self._foreign.swept(keys.revisions, swept)
             if first_page:
@@ -203,8 +203,8 @@ class RedisRevocations:
         return written
 
     async def _write(self, script: Script, *arguments: Argument) -> int:
-        keys, generation = self._keys, self._link.generation
-        written, swept = await self._link.batcher.call(
+        keys, generation = self._keys, self._grid.generation
+        written, swept = await self._grid.batcher.call(
             script(
                 *(keys.grid, keys.revocations, keys.revoked, keys.revisions),
                 *(generation, CHANGES_KEPT),
@@ -224,7 +224,7 @@ class RedisRevocations:
 
     def _check(self, reply: int) -> None:
         if reply < 0:
-            raise self._link.stale()
+            raise self._grid.stale()
 
 
 def _written(revocation: Revocation) -> str:

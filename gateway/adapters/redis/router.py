@@ -89,7 +89,7 @@ class Router(Executor):
             raise GridUnavailable(str(self._why_shut))
         return self.batchers[self._topology.shard(tag)]
 
-    # --- for the link -------------------------------------------------------------------------------------------------
+    # --- for the grid connection --------------------------------------------------------------------------------------
 
     @property
     def holds(self) -> bool:

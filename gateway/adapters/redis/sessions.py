@@ -10,9 +10,9 @@ import orjson
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import ScriptFailed, fresh
 from gateway.adapters.redis.foreign import ForeignData
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.lease import ANY_TERM, Leases
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
@@ -55,16 +55,16 @@ class RedisSessions:
     """Sessions in the grid.
 
     Args:
-        link: executes commands, and is told of a grid that lost sessions.
+        grid: executes commands, and is told of a grid that lost sessions.
         keys: names of all keys.
         leases: this node's lease, and what it knows of those it takes over.
         foreign: told of what is not the gateway's.
     """
 
-    def __init__(self, link: Link, keys: Keys, leases: Leases, foreign: ForeignData) -> None:
+    def __init__(self, grid: GridConnection, keys: Keys, leases: Leases, foreign: ForeignData) -> None:
         self._foreign = foreign
-        self._link = link
-        self._batcher = link.batcher
+        self._grid = grid
+        self._batcher = grid.batcher
         self._keys = keys
         self._leases = leases
 
@@ -246,11 +246,11 @@ class RedisSessions:
         """See ``SessionStore.expire``."""
         keys = self._keys
         due = await self._batcher.call(
-            scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], self._link.clock.argument(), limit)
+            scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], self._grid.clock.argument(), limit)
         )
         if not due:
             return []
-        sessions, clock = await self._named(partition, keys.deadlines[partition], due), self._link.clock.argument()
+        sessions, clock = await self._named(partition, keys.deadlines[partition], due), self._grid.clock.argument()
         replies = await self._batcher.call_all(
             [scripts.SESSION_EXPIRE(*self._all_keys(each)[:3], clock, each, ENDING_GRACE_MS) for each in sessions]
         )
@@ -307,7 +307,7 @@ class RedisSessions:
 
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
-        term, clock = self._leases.lapsed.get(lapsed, ANY_TERM), self._link.clock.argument()
+        term, clock = self._leases.lapsed.get(lapsed, ANY_TERM), self._grid.clock.argument()
         epochs = await self._batcher.call_all(
             [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], clock, each, str(lapsed), term) for each in sessions],
             gated=True,
@@ -355,7 +355,7 @@ class RedisSessions:
             For each whether this call was the one that deleted it.
         """
         keys = self._keys
-        clock = self._link.clock.argument()
+        clock = self._grid.clock.argument()
         forget: list[Command] = []
         purge: list[Command] = []
         for session, partitions, window in marked:
@@ -387,7 +387,7 @@ class RedisSessions:
             GridUnavailable: so it is.
         """
         if b"stale" in replies:
-            raise self._link.stale()
+            raise self._grid.stale()
 
     def _check(self, reply: Any, right: Ownership) -> None:
         self._see_to(reply)
@@ -398,14 +398,14 @@ class RedisSessions:
 
     def _timed(self) -> tuple[str, str]:
         """The first arguments of scripts that depend on the time and look for the seal of the generation."""
-        return (self._link.clock.argument(), self._link.seal)
+        return (self._grid.clock.argument(), self._grid.seal)
 
     def _opened(self, session: SessionId) -> str:
         return self._keys.opened[session_partition(session)]
 
     def _keys_to_change(self, session: SessionId) -> tuple[str, str, str, str]:
         ended = self._keys.ended[session_partition(session)]
-        return (self._keys.session(session), ended, self._opened(session), self._link.seal)
+        return (self._keys.session(session), ended, self._opened(session), self._grid.seal)
 
     def _all_keys(self, session: SessionId) -> tuple[str, str, str, str]:
         partition = session_partition(session)

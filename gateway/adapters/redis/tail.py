@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import Dialer
 from gateway.adapters.redis.foreign import LARGEST_GENERATION, LARGEST_VERSION, ForeignData, read_topic, read_version
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
@@ -124,7 +124,7 @@ class RedisTail:
 
     Args:
         dialer: opens the connections.
-        link: tells which masters there are, and is told of a grid that does not fit.
+        grid: tells which masters there are, and is told of a grid that does not fit.
         keys: names of all keys.
         timeout: seconds for each step, beyond the time it blocks on purpose.
         foreign: told of what is not the gateway's.
@@ -136,7 +136,7 @@ class RedisTail:
         self,
         *,
         dialer: Dialer,
-        link: Link,
+        grid: GridConnection,
         keys: Keys,
         timeout: float,
         foreign: ForeignData,
@@ -144,7 +144,7 @@ class RedisTail:
         log: EventLog,
     ) -> None:
         self._dialer = dialer
-        self._link = link
+        self._grid = grid
         self._keys = keys
         self._timeout = timeout
         self._log = log
@@ -159,7 +159,7 @@ class RedisTail:
         self._task: asyncio.Task[None] | None = None
         self._names: dict[bytes, TopicPath] = {}
         self._name_bytes = 0
-        link.when_writes_are_lost(self._lose_all)
+        grid.when_writes_are_lost(self._lose_all)
         self._foreign = foreign
         metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
 
@@ -271,14 +271,14 @@ class RedisTail:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Have a reader for each master, as long as the link is attached to them."""
+        """Have a reader for each master, as long as they are adopted."""
         kinds: dict[bool, type[BlockingReader | TrackingReader]] = {False: BlockingReader, True: TrackingReader}
         while True:
-            attached = await self._link.attached()
+            attached = await self._grid.attached()
             attached.when_slots_move(self._change)
             self._readers = [
                 kinds[attached.topology.sharded](
-                    number, attached, dialer=self._dialer, link=self._link, source=self, timeout=self._timeout
+                    number, attached, dialer=self._dialer, grid=self._grid, source=self, timeout=self._timeout
                 )
                 for number in range(len(attached.members))
             ]
@@ -321,7 +321,7 @@ class RedisTail:
         self._foreign.wrong_type(reading.key)
         if isinstance(reading, _Follow):
             # Adoption deletes what is there, and declares the loss.
-            self._link.suspect(f"another program has replaced {reading.key}")
+            self._grid.suspect(f"another program has replaced {reading.key}")
         else:
             reading.lose()
 
@@ -337,8 +337,8 @@ class RedisTail:
         # them is missing, and it is enough to look at the first and the last.
         whole = generation == end and last - first + 1 == len(entries)
         if not whole or not follow.continues_with(generation, first):
-            if end > self._link.generation:
-                self._link.suspect(f"a stream is of generation {end} already")
+            if end > self._grid.generation:
+                self._grid.suspect(f"a stream is of generation {end} already")
             self._lose(follow)
             return
         follow.generation, follow.sequence = generation, last
@@ -354,7 +354,7 @@ class RedisTail:
         own = [each for each in entries if _numbers(each[0])[0] <= LARGEST_GENERATION]
         for number, _ in entries[len(own) :]:
             self._foreign.skipped(follow.key, number.decode(), "its id is not one that the gateway gives")
-        self._link.suspect(f"another program writes to {follow.key}")
+        self._grid.suspect(f"another program writes to {follow.key}")
         return own
 
     def _values(self, follow: _Follow, entries: Sequence[Any]) -> tuple[TopicValue, ...]:

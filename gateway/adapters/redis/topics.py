@@ -10,8 +10,8 @@ from typing import Any, Final
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import fresh
 from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, read_version
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
@@ -160,15 +160,15 @@ class RedisTopics:
     """Topics in the grid.
 
     Args:
-        link: for commands, and to be told of a grid that does not fit.
+        grid: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
         foreign: told of values that are not the gateway's.
         depth: leading path segments that decide a topic's partition.
     """
 
-    def __init__(self, *, link: Link, keys: Keys, foreign: ForeignData, depth: int) -> None:
-        self._link = link
-        self._batcher = link.batcher
+    def __init__(self, *, grid: GridConnection, keys: Keys, foreign: ForeignData, depth: int) -> None:
+        self._grid = grid
+        self._batcher = grid.batcher
         self._keys = keys
         self._depth = depth
         self._partitions: Remembered[TopicPath, int] = Remembered(_CACHED_BYTES, lambda topic, _: getsizeof(topic))
@@ -214,18 +214,18 @@ class RedisTopics:
         reply = await self._batcher.call(scripts.TOPIC_POSITION(self._keys.stream[partition]))
         generation, _, sequence = reply.partition(b"-")
         position = StreamPosition(GridGeneration(int(generation)), int(sequence))
-        if position.generation != self._link.generation:
-            raise self._link.stale()
+        if position.generation != self._grid.generation:
+            raise self._grid.stale()
         return position
 
     async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
         """See ``TopicStore.values``."""
-        attachment = self._link.attachment
+        attachment = self._grid.attachment
         cursor: bytes | None = b"0"
         while cursor is not None:
             scan: Command = ("HSCAN", self._keys.values[partition], cursor, "COUNT", VALUES_PAGE)
             cursor, found = await self._batcher.call(scan)
-            if self._link.attachment != attachment:
+            if self._grid.attachment != attachment:
                 raise GridUnavailable("the grid was away while values were read")
             page = self._stored_values(partition, found)
             if page:
@@ -247,7 +247,7 @@ class RedisTopics:
         replies = await self._batcher.call_all(
             [("HGET", self._keys.values[partition], topic) for partition, topic in zip(places, topics, strict=True)]
         )
-        least = least_version(self._link.generation)
+        least = least_version(self._grid.generation)
         return [
             None if stored is None else self._stored_value(partition, topic.encode(), stored, least)
             for partition, topic, stored in zip(places, topics, replies, strict=True)
@@ -259,8 +259,8 @@ class RedisTopics:
         reply = await self._batcher.call(
             scripts.TOPIC_REMOVE(
                 *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
-                *(topic, self._link.generation, self._link.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
-                self._link.stream_bytes,
+                *(topic, self._grid.generation, self._grid.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
+                self._grid.stream_bytes,
             ),
             gated=True,
         )
@@ -272,7 +272,7 @@ class RedisTopics:
 
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See ``TopicStore.restore``."""
-        keys, generation, length = self._keys, self._link.generation, self._link.stream_length
+        keys, generation, length = self._keys, self._grid.generation, self._grid.stream_length
         commands: list[Command] = []
         for each in values:
             partition = self._partition(each.topic)
@@ -281,7 +281,7 @@ class RedisTopics:
                 scripts.TOPIC_RESTORE(
                     *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
                     *(each.topic, each.value, each.version, event, generation, length, RESTORED_REMOVAL_MS),
-                    self._link.stream_bytes,
+                    self._grid.stream_bytes,
                 )
             )
         replies = await self._batcher.call_all(commands)
@@ -349,13 +349,13 @@ class RedisTopics:
             *keys,
             first.right.epoch,
             first.settled,
-            self._link.generation,
-            self._link.stream_length,
+            self._grid.generation,
+            self._grid.stream_length,
             self._short(session),
             STORED_RECEIPT_LIFE_MS if first.stored else RECEIPT_LIFE_MS,
             first.most_topics,
             first.most_bytes,
-            self._link.stream_bytes,
+            self._grid.stream_bytes,
             *publishes,
         )
 
@@ -364,7 +364,7 @@ class RedisTopics:
 
         A publish that is sent again, or is refused then, was counted nevertheless: the stream keeps less for once.
         """
-        bound = self._link.stream_bytes
+        bound = self._grid.stream_bytes
         if not bound:
             return 0
         untold = self._untold[partition] + appended
@@ -395,13 +395,13 @@ class RedisTopics:
         """
         if b"emptied" in replies:
             # Somebody deleted keys under the running process: what is left must not pass for the same grid.
-            raise self._link.stale(emptied=True)
+            raise self._grid.stale(emptied=True)
         if b"stale" in replies:
-            raise self._link.stale()
+            raise self._grid.stale()
 
     def _stored_values(self, partition: int, found: list[bytes]) -> list[TopicValue]:
         """Read fields and values of a hash; what belongs to no topic, or is not the gateway's, is left out."""
-        least = least_version(self._link.generation)
+        least = least_version(self._grid.generation)
         pairs = zip(found[::2], found[1::2], strict=True)
         read = [self._stored_value(partition, topic, stored, least) for topic, stored in pairs if topic]
         return [each for each in read if each is not None]

@@ -1,6 +1,6 @@
 """Which Redis processes are the grid, and which of them serves what: one Redis, or a master named by Sentinels.
 
-A finder answers that from outside, whenever the link has to connect; ``cluster`` has the one for a Redis Cluster. What
+A finder answers that from outside, whenever the node has to connect; ``cluster`` has the one for a Redis Cluster. What
 it says is believed only after the processes themselves have confirmed it: see ``adoption``.
 """
 

@@ -35,7 +35,7 @@ class Node:
     @property
     def shift(self) -> float:
         """Seconds by which it takes the clock of Redis to be ahead."""
-        return self.grid._link.clock.shift / 1000
+        return self.grid._connection.clock.shift / 1000
 
     async def join(self) -> None:
         await self.grid.start()

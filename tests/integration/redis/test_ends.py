@@ -69,13 +69,13 @@ class Ending:
         await self._call(scripts.SESSION_END(*keys, *store._timed(), session, str(right.owner), right.epoch, reason, 0))
 
     async def forget(self) -> None:
-        clock, short = self._grid._link.clock.argument(), short_hash(self._record.id)
+        clock, short = self._grid._connection.clock.argument(), short_hash(self._record.id)
         await self._call(scripts.TOPIC_FORGET(self._receipts, self._closed, clock, short, MEMORY_MS, 10, MEMORY_MS))
 
     async def purge(self) -> None:
         session = self._record.id
         keys = (*self._indexes, self._ended, self._ids)
-        clock = self._grid._link.clock.argument()
+        clock = self._grid._connection.clock.argument()
         await self._call(scripts.SESSION_PURGE(*keys, clock, session, short_hash(session), MEMORY_MS, 10))
 
     async def promote(self) -> None:
@@ -89,7 +89,7 @@ class Ending:
         await self._bench.server.call("DEL", self._closed)
 
     async def _call(self, command: scripts.Command) -> None:
-        await self._grid._link.batcher.call(command)
+        await self._grid._connection.batcher.call(command)
 
 
 async def test_in_whatever_order_a_session_ends_nothing_of_it_stays_for_ever(bench: Bench) -> None:

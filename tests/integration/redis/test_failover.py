@@ -12,8 +12,8 @@ from redis.crc import key_slot
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid, slots
+from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF, LOOK_INTERVAL
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import LONGEST_BACKOFF, LOOK_INTERVAL
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.topics import session_partition, topic_partition
@@ -314,13 +314,13 @@ async def test_a_master_without_its_replicas_costs_few_connections_and_one_log_e
 async def test_a_grid_that_is_lost_as_soon_as_it_is_adopted_is_not_adopted_at_full_speed(bench: Bench) -> None:
     grid = await bench.grid()
     await asyncio.sleep(0.1)
-    attachments = grid._link.attachment
+    attachments = grid._connection.attachment
     began = asyncio.get_running_loop().time()
     while asyncio.get_running_loop().time() - began < 3 * LONGEST_BACKOFF:
-        grid._link.suspect("a test says so")
+        grid._connection.suspect("a test says so")
         await asyncio.sleep(0.001)
     away = [event for event, _ in bench.log.events].count(log_events.GRID_AWAY)
-    assert away <= grid._link.attachment - attachments + 1
+    assert away <= grid._connection.attachment - attachments + 1
     assert away < 20, "the delay doubles each time"
     await until_up(grid)
 

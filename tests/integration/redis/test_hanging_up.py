@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from redis.asyncio.connection import Connection
 
-from gateway.adapters.redis import adoption, dialer, link
+from gateway.adapters.redis import adoption, dialer, grid_connection
 from gateway.adapters.redis.topology import SentinelFinder, Topology
 from gateway.local.ports import free_port
 from gateway.ports import GridState, GridUnavailable
@@ -85,12 +85,12 @@ async def test_a_start_that_is_cancelled_leaves_no_connection(bench: Bench, made
 async def test_a_close_while_the_link_comes_back_leaves_no_connection(
     bench: Bench, made: list[Connection], monkeypatch: pytest.MonkeyPatch, *, fits: bool
 ) -> None:
-    monkeypatch.setattr(link, "SHORTEST_BACKOFF", 0.0)
+    monkeypatch.setattr(grid_connection, "SHORTEST_BACKOFF", 0.0)
     for amount in count():
         grid = bench.unstarted()
         if fits:
             await grid.start()
-            grid._link.suspect("to have it come back")
+            grid._connection.suspect("to have it come back")
         else:
             with pytest.raises(GridUnavailable):
                 await grid.start()
@@ -115,7 +115,7 @@ async def test_all_masters_are_connected_to_or_none(bench: Bench, made: list[Con
     grid = bench.unstarted()
     result: Any = None
     for amount in count():
-        dialling = asyncio.create_task(grid._link._dial(masters))
+        dialling = asyncio.create_task(grid._connection._dial(masters))
         await turns(amount, over=dialling.done)
         over = dialling.done()
         for _ in range(2):

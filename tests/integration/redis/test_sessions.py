@@ -116,7 +116,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
     await grid.topics.publish([PublishCommand(right_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")])
     partition = session_partition(record.id)
     # The node dies after the first of the three steps.
-    await grid._link.batcher.call(
+    await grid._connection.batcher.call(
         scripts.SESSION_END(
             *(*grid.sessions._all_keys(record.id)[:3], grid.sessions._opened(record.id), *grid.sessions._timed()),
             *(record.id, str(N1), 1, ErrorCode.SESSION_CLOSED.value, 50),
@@ -239,7 +239,7 @@ async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_ve
     await grid.nodes.renew(N1, lease=10)
     await grid.sessions.change(right_of(record), SessionChanges(selections=("+b",)))
     await publisher.publish(1)
-    # Another node's lease, managed over the same link, opens and shuts nothing.
+    # Another node's lease, managed over the same connection, opens and shuts nothing.
     clock.advance(10.0)
     await grid.nodes.join(N2, lease=10)
     with pytest.raises(GridUnavailable):

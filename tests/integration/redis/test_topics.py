@@ -192,7 +192,7 @@ async def test_a_refused_publish_is_not_overtaken_by_the_next_one(forgetful: Ben
     await publisher.publish(1)
     await forgetful.server.call("CONFIG", "SET", "maxmemory", "1mb")
     first = asyncio.create_task(grid.topics.publish([publisher.command(2)]))
-    relief = asyncio.create_task(grid._link.batcher.call(("CONFIG", "SET", "maxmemory", "0")))
+    relief = asyncio.create_task(grid._connection.batcher.call(("CONFIG", "SET", "maxmemory", "0")))
     second = asyncio.create_task(grid.topics.publish([publisher.command(3)]))
     refused, _, overtaking = await asyncio.gather(first, relief, second, return_exceptions=True)
     assert isinstance(refused, list)

@@ -9,8 +9,8 @@ from typing import Any, cast
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import topics as module
 from gateway.adapters.redis.foreign import ForeignData
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.topics import RedisTopics
 from gateway.core.types import Epoch, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.ports import Ownership, PublishCommand
@@ -28,8 +28,10 @@ def command(
 
 def steps(*commands: PublishCommand, undivided: bool = True) -> list[list[list[int]]]:
     """Return the places of the commands in each partition of each step."""
-    link = cast("Link", SimpleNamespace(batcher=SimpleNamespace(undivided=undivided), generation=1, stream_length=1))
-    topics = RedisTopics(link=link, keys=Keys("g"), foreign=ForeignData(MemoryMetrics(), MemoryEventLog()), depth=1)
+    grid = cast(
+        "GridConnection", SimpleNamespace(batcher=SimpleNamespace(undivided=undivided), generation=1, stream_length=1)
+    )
+    topics = RedisTopics(grid=grid, keys=Keys("g"), foreign=ForeignData(MemoryMetrics(), MemoryEventLog()), depth=1)
     made: Sequence[Any] = topics._steps(topics._parts(commands))
     return [[part.places for part in step.parts] for step in made]
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis.dialer import Dialer
 from gateway.adapters.redis.foreign import ForeignData
+from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.link import Link
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.types import GridGeneration
 from gateway.ports import PositionLost, StreamPosition, TailBatch, TailItem
 from gateway.settings.grid_url import read_grid_url
 
 
-class LinkStub:
+class GridStub:
     generation = 2
 
     def __init__(self) -> None:
@@ -36,12 +36,12 @@ def entry(generation: int, sequence: int) -> Any:
     return [b"%d-%d" % (generation, sequence), [b"a/b", b"%d %d" % (sequence, sequence)]]
 
 
-def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[list[TailItem], RedisTail, LinkStub]:
-    link = LinkStub()
+def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[list[TailItem], RedisTail, GridStub]:
+    grid = GridStub()
     dialer = Dialer(read_grid_url("redis://127.0.0.1:1/0"), name="n", timeout=1)
     tail = RedisTail(
         dialer=dialer,
-        link=cast("Link", link),
+        grid=cast("GridConnection", grid),
         keys=Keys("x"),
         timeout=1,
         foreign=ForeignData(MemoryMetrics(), MemoryEventLog()),
@@ -50,7 +50,7 @@ def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[lis
     )
     tail.follow(7, StreamPosition(GridGeneration(position[0]), position[1]))
     tail._take_in(tail._follows[7], [entry(*each) for each in entries])
-    return [item for _, item in tail._queue], tail, link
+    return [item for _, item in tail._queue], tail, grid
 
 
 def test_what_follows_comes_with_its_position() -> None:
@@ -74,13 +74,13 @@ def test_the_marker_of_a_generation_is_no_value() -> None:
 
 
 def test_a_new_generation_is_a_lost_position_and_makes_the_link_look() -> None:
-    items, tail, link = read((2, 5), [(3, 0), (3, 1)])
+    items, tail, grid = read((2, 5), [(3, 0), (3, 1)])
     assert items == [PositionLost(7)]
     assert tail._follows == {}
-    assert link.suspected
-    items, _, link = read((2, 5), [(2, 6), (3, 0)])
+    assert grid.suspected
+    items, _, grid = read((2, 5), [(2, 6), (3, 0)])
     assert items == [PositionLost(7)]
-    assert link.suspected
+    assert grid.suspected
 
 
 @given(

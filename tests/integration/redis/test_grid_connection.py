@@ -1,4 +1,4 @@
-"""The link: adoption, loss, return; and that nothing passes that should not."""
+"""The connection to the grid: adoption, loss, return; and that nothing passes that should not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.adapters.memory import MemoryMetrics
-from gateway.adapters.redis import RedisGrid, adoption, link
+from gateway.adapters.redis import RedisGrid, adoption, grid_connection
 from gateway.adapters.redis.batcher import ScriptFailed
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue import log_events
@@ -88,7 +88,7 @@ async def test_kill_and_restart_with_data_is_a_new_generation_and_loses_nothing(
 
 async def test_why_a_grid_is_still_away_is_told_after_a_while(harmed: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ended the connection says nothing of what keeps the next one from being made."""
-    monkeypatch.setattr(link, "STILL_AWAY_AFTER", 0.0)
+    monkeypatch.setattr(grid_connection, "STILL_AWAY_AFTER", 0.0)
     grid = await harmed.grid()
     harmed.server.kill()
     await until_away(grid)

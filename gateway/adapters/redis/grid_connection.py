@@ -1,4 +1,4 @@
-"""The node's link to the grid: connects, adopts its generation, notices its loss, and comes back by itself (P10).
+"""The node's connection to the grid: connects, adopts its generation, notices its loss, and comes back by itself (P10).
 
 Connections carry commands only after three things are certain, in this order: the servers are loaded masters of a
 version that will do, and agree on who serves what; what is left of our previous connections to the same processes is
@@ -85,8 +85,8 @@ class Attachment:
             tell()
 
 
-class Link:
-    """One node's link.
+class GridConnection:
+    """One node's connection to the grid: one to each master, all of them adopted together.
 
     Args:
         finder: tells who the masters are.
@@ -102,7 +102,7 @@ class Link:
         log: where it is told.
 
     Attributes:
-        batcher: sends commands while the link is up.
+        batcher: sends commands while the grid is adopted.
         clock: as given.
         stream_bytes: as given.
         attachment: counts the times the grid was adopted, so that a reader of many pages sees a change between two.
@@ -262,7 +262,7 @@ class Link:
             # Nobody but the first of these tasks ever connects, so that no two attempts can be under way.
             self._down.set()
             self._tasks = [
-                asyncio.create_task(self._stay_connected(), name="grid-link"),
+                asyncio.create_task(self._stay_connected(), name="grid-connection"),
                 asyncio.create_task(self._look_around(), name="grid-look"),
             ]
         await self._tried.wait()
@@ -280,7 +280,7 @@ class Link:
         self._closed = True
         await abandon([*self._tasks, *([self._following] if self._following is not None else [])])
         self._state = GridState.AWAY
-        self._why_away = "this node has closed its link to the grid"
+        self._why_away = "this node has closed its connection to the grid"
         self._up.clear()
         self._tried.set()
         self.batcher.shut(GridUnavailable(self._why_away))
@@ -316,8 +316,8 @@ class Link:
                     await self._connect()
                 except (RedisError, OSError, GridUnavailable) as error:
                     self._mark_away(error)
-                except Exception as error:  # noqa: BLE001 - the link must outlive its own bugs
-                    self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-link", error=error)
+                except Exception as error:  # noqa: BLE001 - the connection must outlive its own bugs
+                    self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-connection", error=error)
                     self._mark_away(error)
                 self._tried.set()
 
