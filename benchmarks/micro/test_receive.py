@@ -16,7 +16,7 @@ import pytest
 import uvloop
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenDoor
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.frames import FrameReader
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
@@ -67,7 +67,7 @@ class Node:
             "127.0.0.1",
             0,
             serve=self._serve,
-            admission=OpenDoor(),
+            admission=OpenAdmission(),
             accepting=lambda: True,
             message_bytes=MESSAGE_BYTES,
             metrics=MemoryMetrics(),

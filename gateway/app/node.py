@@ -90,7 +90,7 @@ class Node:
         sessions: the sessions held here.
         authorisation: what they may do.
         connections: the connections that are open.
-        door: decides who may connect.
+        connection_limiter: decides who may connect.
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
         presence: what it tells the others of itself.
@@ -193,7 +193,7 @@ class Node:
             is_recovering=self._recovery.is_recovering,
             has_lost=self._recovery.has_lost,
         )
-        self.door = ConnectionLimiter(
+        self.connection_limiter = ConnectionLimiter(
             context.limits,
             policy.storms,
             busy=self.sessions.flusher.is_live,
@@ -355,7 +355,7 @@ class Node:
             self._may_leave = await self._drain.let_consoles_go()
         held = len(self.clients())
         self._moves.close()
-        self.door.close()
+        self.connection_limiter.close()
         self._handshake_limiter.close()
         self.connections.close()
         self.sessions.close()

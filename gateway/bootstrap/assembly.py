@@ -139,7 +139,7 @@ class Gateway:
             settings.listen.host,
             settings.listen.port,
             serve=self.node.serve,
-            admission=self.node.door,
+            admission=self.node.connection_limiter,
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,
             metrics=self.metrics,

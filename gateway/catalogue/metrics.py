@@ -454,7 +454,7 @@ ADMISSIONS = Metric(
     Kind.COUNTER,
     "Clients that asked to connect, by what they were told at the door; those above a limit of theirs not included.",
     "result",
-    ("let_in", "turned_away"),
+    ("accepted", "rejected"),
 )
 ADMISSIONS_WAITING = Metric("gateway_admissions_waiting", Kind.GAUGE, "Clients that wait to be let in.")
 ADMISSION_WAIT_SECONDS = Metric(

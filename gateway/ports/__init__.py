@@ -12,7 +12,7 @@ Two rules hold for all of the grid's ports:
   nothing was changed.
 """
 
-from gateway.ports.admission import Admission, TurnedAway, Visit, Visitor
+from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
 from gateway.ports.errors import Fenced, GridRefused, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
 from gateway.ports.identity import (
@@ -76,9 +76,12 @@ __all__ = [
     "Appended",
     "AuthenticationUnavailable",
     "Authenticator",
+    "Candidate",
     "ClaimRefused",
     "ClaimResult",
     "Claimed",
+    "ConnectionRejected",
+    "CountedConnection",
     "Credentials",
     "CredentialsRefused",
     "Directory",
@@ -138,9 +141,6 @@ __all__ = [
     "TopicTail",
     "TopicValue",
     "Tracer",
-    "TurnedAway",
     "VerificationPool",
     "VerificationRefused",
-    "Visit",
-    "Visitor",
 ]

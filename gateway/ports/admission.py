@@ -10,13 +10,13 @@ from typing import Protocol
 from gateway.core.wire.errors import GatewayError
 
 
-class TurnedAway(GatewayError):
-    """A connection is not let in; the message names the limit, its value, and says when to come back.
+class ConnectionRejected(GatewayError):
+    """A connection is rejected; the message names the limit, its value, and says when to come back.
 
     Attributes:
         limit: name of the setting.
         retry_after: seconds after which trying again makes sense.
-        elsewhere: whether another node may let it in: the limit is this node's, and not one of the client's.
+        elsewhere: whether another node may accept it: the limit is this node's, and not one of the client's.
     """
 
     def __init__(self, message: str, *, limit: str, retry_after: float, elsewhere: bool) -> None:
@@ -26,21 +26,21 @@ class TurnedAway(GatewayError):
         self.elsewhere = elsewhere
 
 
-class Visit(Protocol):
+class CountedConnection(Protocol):
     """One connection that is counted from its arrival to its end."""
 
     def leave(self) -> None:
         """The connection is over; called once."""
 
 
-class Visitor(Protocol):
-    """Who waits to be let in."""
+class Candidate(Protocol):
+    """A connection whose request has been found good, and that waits until the node accepts it."""
 
-    def let_in(self) -> None:
-        """It may connect now."""
+    def accept(self) -> None:
+        """The connection becomes a WebSocket now."""
 
-    def turn_away(self, reason: TurnedAway) -> None:
-        """It may not."""
+    def reject(self, reason: ConnectionRejected) -> None:
+        """The connection does not become a WebSocket."""
 
 
 class Admission(Protocol):
@@ -62,23 +62,23 @@ class Admission(Protocol):
             Seconds for which no further ones should be accepted: where they wait then, they cost nothing.
         """
 
-    def arrive(self, address: str) -> Visit:
+    def arrive(self, address: str) -> CountedConnection:
         """Count a connection that asks for something.
 
         Args:
             address: where it comes from, as far as trusted proxies tell.
 
         Raises:
-            TurnedAway: there are too many of them; nothing is counted.
+            ConnectionRejected: there are too many of them; nothing is counted.
         """
 
-    def admit(self, visitor: Visitor, *, returning: bool) -> None:
-        """Have *visitor* let in or turned away: before this returns, or later.
+    def admit(self, candidate: Candidate, *, returning: bool) -> None:
+        """Have *candidate* accepted or rejected: before this returns, or later.
 
         Args:
-            visitor: whose request has been found good.
+            candidate: whose request has been found good.
             returning: it says that it comes back to a session.
         """
 
-    def withdraw(self, visitor: Visitor) -> None:
-        """*visitor* does not wait any more; of no effect if it has been told."""
+    def withdraw(self, candidate: Candidate) -> None:
+        """*candidate* does not wait any more; of no effect if it has been told."""

@@ -147,7 +147,7 @@ FLEET: Final = Dashboard(
             "Strangers",
             (
                 Panel(
-                    title="Turned away at the door",
+                    title="Rejected connections",
                     meaning="Connections to the client port that did not become a WebSocket, and such to the admin "
                     "port that were slow, silent, said too much or made room for newer ones, by reason.",
                     queries=(

@@ -117,16 +117,16 @@ RECOVERY: Final = Dashboard(
             "Storm control",
             (
                 Panel(
-                    title="At the door",
-                    meaning="Clients that were let in, and those that were turned away because too many come.",
+                    title="Admission",
+                    meaning="Clients that were accepted, and those that were rejected because too many come.",
                     queries=(Query(rate("gateway_admissions_total", by="result"), "{{result}}"),),
                     unit=Unit.PER_SECOND,
                 ),
                 Panel(
                     title="Waiting",
-                    meaning="Clients that wait to be let in, to be verified, and for their turn at the grid.",
+                    meaning="Clients that wait to be accepted, to be verified, and for their turn at the grid.",
                     queries=(
-                        Query(f"sum(gateway_admissions_waiting{{{CLUSTER}}})", "at the door"),
+                        Query(f"sum(gateway_admissions_waiting{{{CLUSTER}}})", "to be accepted"),
                         Query(f"sum(gateway_verifications_waiting{{{CLUSTER}}})", "to be verified"),
                         Query(f"sum(gateway_greetings_waiting{{{CLUSTER}}})", "for the grid"),
                     ),
@@ -138,8 +138,8 @@ RECOVERY: Final = Dashboard(
                     unit=Unit.SECONDS,
                 ),
                 Panel(
-                    title="Wait at the door, slow end",
-                    meaning="How long those that were let in had waited, one in a hundred.",
+                    title="Wait for admission, p99",
+                    meaning="How long the slowest of a hundred accepted clients had waited.",
                     queries=(Query(quantile(0.99, "gateway_admission_wait_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     warn=1,

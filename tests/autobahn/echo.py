@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenDoor
-from gateway.adapters.websocket.asking import Asking
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import BINARY, TEXT, text_frame
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
-from gateway.adapters.websocket.upgrade import Request
+from gateway.adapters.websocket.upgrade import Upgrade
+from gateway.adapters.websocket.upgrade_request import Request
 
 MESSAGE_BYTES: Final = 16 * 1024**2
 """Largest message: as large as any of the suite."""
@@ -44,10 +44,10 @@ class _Nobody:
 class EchoServer(WebSocketServer):
     """Makes such links."""
 
-    def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
-        """See ``Door``."""
-        link = self._link(EchoLink, connection, asking)
-        self._links[link] = asking.visit
+    def opened(self, upgrade: Upgrade, connection: Connection, request: Request) -> None:
+        """See ``Acceptor``."""
+        link = self._link(EchoLink, connection, upgrade)
+        self._links[link] = upgrade.counted
         link.begin(request.rest)
         # As one that has a session, of which more is borne.
         link.listen(_Nobody())
@@ -64,7 +64,7 @@ async def echo_server() -> AsyncIterator[EchoServer]:
         "127.0.0.1",
         0,
         serve=_nothing_more,
-        admission=OpenDoor(),
+        admission=OpenAdmission(),
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,
         metrics=MemoryMetrics(),

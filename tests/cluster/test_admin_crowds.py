@@ -66,12 +66,12 @@ async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Pat
                 waits.append(loop.time() - begun)
                 await asyncio.sleep(0.1)
             assert first.returncode is None, "the strangers had gone"
-            turned_away = shown['gateway_admin_connections_refused_total{reason="crowded_out"}']
-            assert turned_away > 0 or kind == "checks", "who asks for health alone is answered and gone"
+            rejected = shown['gateway_admin_connections_refused_total{reason="crowded_out"}']
+            assert rejected > 0 or kind == "checks", "who asks for health alone is answered and gone"
             assert shown['gateway_admin_connections{kind="strangers"}'] <= 448
         cpu = (shown["process_cpu_seconds_total"] - busy) / scaled(SECONDS)
         figures(
-            f"{CROWD} strangers, {kind}: {turned_away:.0f} crowded out in {scaled(SECONDS):g} s; an operator, a scrape "
+            f"{CROWD} strangers, {kind}: {rejected:.0f} crowded out in {scaled(SECONDS):g} s; an operator, a scrape "
             f"and a publish took {sorted(waits)[len(waits) // 2] * 1000:.0f} ms, at worst {max(waits) * 1000:.0f} ms; "
             f"the node took {cpu:.0%} of a core; "
             f"failed checks {await checks_failed(stack)}"

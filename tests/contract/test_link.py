@@ -14,10 +14,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from gateway.adapters.admin.console_link import ConsoleLink
-from gateway.adapters.memory import LoopbackLink, MemoryEventLog, MemoryMetrics, OpenDoor
+from gateway.adapters.memory import LoopbackLink, MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer
-from gateway.adapters.websocket.upgrade import CONNECT_PATH
+from gateway.adapters.websocket.upgrade_request import CONNECT_PATH
 from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.core.wire.codes import FENCED, GOING_AWAY
 from gateway.ports import Link
@@ -159,7 +159,7 @@ async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIte
         "127.0.0.1",
         0,
         serve=serve,
-        admission=OpenDoor(),
+        admission=OpenAdmission(),
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,
         metrics=MemoryMetrics(),

@@ -210,7 +210,7 @@ CASES: Final[dict[str, Case]] = {
         {'gateway_events_total{node="n1",event="authentication_unavailable"}': grows(2)},
         ({'gateway_events_total{node="n1",event="authentication_unavailable"}': still(9)},),
     ),
-    "GatewayTurnedAway": Case(
+    "GatewayConnectionsRejected": Case(
         {'gateway_upgrades_refused_total{node="n1",reason="origin"}': grows(20)},
         (
             {'gateway_upgrades_refused_total{node="n1",reason="origin"}': grows(5)},
@@ -260,17 +260,17 @@ CASES: Final[dict[str, Case]] = {
     ),
     "GatewayAdmissionFull": Case(
         {
-            'gateway_admissions_total{node="n1",result="turned_away"}': grows(300),
-            'gateway_admissions_total{node="n1",result="let_in"}': grows(300),
+            'gateway_admissions_total{node="n1",result="rejected"}': grows(300),
+            'gateway_admissions_total{node="n1",result="accepted"}': grows(300),
         },
         (
             {
-                'gateway_admissions_total{node="n1",result="turned_away"}': grows(300),
-                'gateway_admissions_total{node="n1",result="let_in"}': grows(6000),
+                'gateway_admissions_total{node="n1",result="rejected"}': grows(300),
+                'gateway_admissions_total{node="n1",result="accepted"}': grows(6000),
             },
             {
-                'gateway_admissions_total{node="n1",result="turned_away"}': "0x16 0+300x3 900",
-                'gateway_admissions_total{node="n1",result="let_in"}': grows(300),
+                'gateway_admissions_total{node="n1",result="rejected"}': "0x16 0+300x3 900",
+                'gateway_admissions_total{node="n1",result="accepted"}': grows(300),
             },
         ),
     ),

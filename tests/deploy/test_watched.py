@@ -23,7 +23,7 @@ UNSEEN: Final = {
 ONLY_SHOWN: Final = {
     "gateway_forbidden_total": "what clients may not do is refused as it should be; a wrong policy shows in the panel",
     "gateway_selections_withdrawn_total": "a policy was changed on purpose",
-    "gateway_frame_violations_total": "a client's bug, which harms nobody else; many make GatewayTurnedAway or storms",
+    "gateway_frame_violations_total": "a client's bug, which harms nobody else; many raise GatewayConnectionsRejected",
     "gateway_fenced_writes_total": "the protection works; GatewayNodeDown and GatewayLeaseFlapping tell of the cause",
     "gateway_takeovers_total": "the node that is gone makes GatewayNodeDown, its clients GatewayFailoverSurge",
     "gateway_grid_positions_lost_total": "clients that lost something by it make GatewayLossDeclared",

@@ -78,7 +78,7 @@ UPGRADE: dict[str, str] = {
 """Headers of a request that opens a WebSocket."""
 
 
-async def turned_away(node: TestNode, address: str = "192.0.2.1") -> tuple[int, str, str]:
+async def rejected(node: TestNode, address: str = "192.0.2.1") -> tuple[int, str, str]:
     """Ask for a WebSocket, be refused, and return the status, when to come again, and the sentence."""
     headers = UPGRADE | {"X-Forwarded-For": address}
     async with aiohttp.ClientSession() as http, http.get(node.url, headers=headers) as answer:

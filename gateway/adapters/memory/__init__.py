@@ -7,7 +7,7 @@ in one process are two grids over one server.
 from gateway.adapters.memory.grid import MemoryGrid
 from gateway.adapters.memory.link import LoopbackLink
 from gateway.adapters.memory.server import MemoryGridServer
-from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenDoor
+from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenAdmission
 
 __all__ = [
     "LoopbackLink",
@@ -16,5 +16,5 @@ __all__ = [
     "MemoryGrid",
     "MemoryGridServer",
     "MemoryMetrics",
-    "OpenDoor",
+    "OpenAdmission",
 ]

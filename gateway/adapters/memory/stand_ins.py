@@ -8,14 +8,14 @@ from typing import Final
 
 from gateway.catalogue.log_events import LogEvent
 from gateway.catalogue.metrics import Metric
-from gateway.ports import MemoryUse, TurnedAway, Visitor
+from gateway.ports import Candidate, ConnectionRejected, MemoryUse
 
 
-class OpenDoor:
-    """Lets everybody in at once, and counts them.
+class OpenAdmission:
+    """An ``Admission`` that accepts everybody at once, and counts them.
 
     Attributes:
-        visits: connections that have arrived and not left.
+        connections: connections that have arrived and not left.
         refuse_with: what arrivals are told instead, if it is set.
         together: connections accepted in one turn of the loop at most.
         pause: seconds without new connections after some have been accepted.
@@ -23,8 +23,8 @@ class OpenDoor:
     """
 
     def __init__(self) -> None:
-        self.visits = 0
-        self.refuse_with: TurnedAway | None = None
+        self.connections = 0
+        self.refuse_with: ConnectionRejected | None = None
         self.together = 64
         self.pause = 0.0
         self.paced = False
@@ -41,22 +41,22 @@ class OpenDoor:
         """See the port."""
         return self.pause
 
-    def arrive(self, address: str) -> OpenDoor:  # noqa: ARG002 - all are welcome
+    def arrive(self, address: str) -> OpenAdmission:  # noqa: ARG002 - all are welcome
         """See the port."""
         if self.refuse_with is not None:
             raise self.refuse_with
-        self.visits += 1
+        self.connections += 1
         return self
 
     def leave(self) -> None:
-        """See ``Visit``."""
-        self.visits -= 1
+        """See ``CountedConnection``."""
+        self.connections -= 1
 
-    def admit(self, visitor: Visitor, *, returning: bool) -> None:  # noqa: ARG002 - all are alike
+    def admit(self, candidate: Candidate, *, returning: bool) -> None:  # noqa: ARG002 - all are alike
         """See the port."""
-        visitor.let_in()
+        candidate.accept()
 
-    def withdraw(self, visitor: Visitor) -> None:
+    def withdraw(self, candidate: Candidate) -> None:
         """See the port; nobody ever waits."""
 
 

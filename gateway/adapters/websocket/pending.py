@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.adapters.websocket.asking import Asking
+from gateway.adapters.websocket.upgrade import Upgrade
 
 
 class PendingRequests:
@@ -19,7 +19,7 @@ class PendingRequests:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_key: dict[str, dict[Asking, None]] = {}
+        self._by_key: dict[str, dict[Upgrade, None]] = {}
         self._by_count: dict[int, dict[str, None]] | None = None
         """Addresses by how many connections they have here, so that the one with the most is found at once. None, as
         nearly always, until somebody has to make room: it would be kept up for every newcomer."""
@@ -29,19 +29,19 @@ class PendingRequests:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[Asking]:
+    def __iter__(self) -> Iterator[Upgrade]:
         for connections in self._by_key.values():
             yield from connections
 
-    def __contains__(self, asking: Asking) -> bool:
-        return asking in self._by_key.get(asking.reading.key, ())
+    def __contains__(self, upgrade: Upgrade) -> bool:
+        return upgrade in self._by_key.get(upgrade.reading.key, ())
 
     @property
     def is_full(self) -> bool:
         """Whether one has to go before another can come."""
         return self._length >= self._most
 
-    def oldest(self) -> Asking:
+    def oldest(self) -> Upgrade:
         """Tell who goes first.
 
         Raises:
@@ -55,23 +55,23 @@ class PendingRequests:
             self._highest = max(by_count, default=0)
         return next(iter(self._by_key[next(iter(by_count.get(self._highest, ())))]))
 
-    def add(self, asking: Asking) -> None:
+    def add(self, upgrade: Upgrade) -> None:
         """Add a connection."""
-        key = asking.reading.key
+        key = upgrade.reading.key
         of_key = self._by_key.setdefault(key, {})
-        if asking not in of_key:
+        if upgrade not in of_key:
             self._length += 1
-            of_key[asking] = None
+            of_key[upgrade] = None
             if self._by_count is not None:
                 self._recount(self._by_count, key, len(of_key) - 1, len(of_key))
 
-    def discard(self, asking: Asking) -> None:
+    def discard(self, upgrade: Upgrade) -> None:
         """Take a connection out, if it is here."""
-        key = asking.reading.key
+        key = upgrade.reading.key
         of_key = self._by_key.get(key, {})
-        if asking in of_key:
+        if upgrade in of_key:
             self._length -= 1
-            del of_key[asking]
+            del of_key[upgrade]
             if not of_key:
                 del self._by_key[key]
             if self._by_count is not None:
@@ -79,12 +79,12 @@ class PendingRequests:
                 if self._length <= self._most // 2:
                     self._by_count = None  # to make it again takes less than to come here from full
 
-    def renew(self, asking: Asking) -> None:
+    def renew(self, upgrade: Upgrade) -> None:
         """Take a connection for the newest of its address: it has shown that it means to ask for something."""
-        of_key = self._by_key.get(asking.reading.key, {})
-        if asking in of_key:
-            del of_key[asking]
-            of_key[asking] = None
+        of_key = self._by_key.get(upgrade.reading.key, {})
+        if upgrade in of_key:
+            del of_key[upgrade]
+            of_key[upgrade] = None
 
     def _recount(self, by_count: dict[int, dict[str, None]], key: str, before: int, now: int) -> None:
         if before:

@@ -14,17 +14,17 @@ from typing import Any, Final
 from gateway.adapters.listening import listen
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
-from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
 from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.read_scheduling import PacedReader, ReadScheduler, Share
-from gateway.adapters.websocket.upgrade import Refusal, Request, accept, comes_back, refusal_of
+from gateway.adapters.websocket.upgrade import Upgrade
+from gateway.adapters.websocket.upgrade_request import Refusal, Request, accept, comes_back, refusal_of
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.log_events import LogEvent
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
-from gateway.ports import Admission, EventLog, Metrics, TurnedAway, Visit
+from gateway.ports import Admission, ConnectionRejected, CountedConnection, EventLog, Metrics
 
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
@@ -100,8 +100,8 @@ class WebSocketServer:
         self._listeners: dict[socket.socket, PacedReader] = {}
         self._told: dict[LogEvent, float] = {}
         self._requests = PendingRequests(most_requests)
-        self._waiting: set[Asking] = set()
-        self._links: dict[WebSocketLink, Visit | None] = {}
+        self._waiting: set[Upgrade] = set()
+        self._links: dict[WebSocketLink, CountedConnection | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied = asyncio.Event()
 
@@ -133,8 +133,8 @@ class WebSocketServer:
     async def close(self) -> None:
         """Stop listening and drop what is still connected."""
         self._stop_listening()
-        for asking in [*self._requests, *self._waiting]:
-            asking.end(UpgradeRefusal.UNAVAILABLE)
+        for upgrade in [*self._requests, *self._waiting]:
+            upgrade.end(UpgradeRefusal.UNAVAILABLE)
         # Links that were told to close get a moment for it; others are not waited for.
         for link in [each for each in self._links if not each.is_closing]:
             link.abort()
@@ -190,7 +190,7 @@ class WebSocketServer:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = connection if self._tls is None else TlsConnection(connection, self._tls())
-            self._requests.add(Asking(link, peer, self, share))
+            self._requests.add(Upgrade(link, peer, self, share))
         except OSError:
             # It has ended before it was looked at.
             connection.close()
@@ -202,20 +202,20 @@ class WebSocketServer:
             self._told[event] = now + TELL_AGAIN
             self._log.emit(event, **fields)
 
-    # --- Door ---------------------------------------------------------------------------------------------------------
+    # --- Acceptor -----------------------------------------------------------------------------------------------------
 
-    def count(self, asking: Asking) -> None:
-        """See ``Door``."""
+    def count(self, upgrade: Upgrade) -> None:
+        """See ``Acceptor``."""
         # Behind a proxy, the address is only known once there is a request.
-        if not self._addresses.is_trusted(asking.peer):
-            asking.visit = self._admission.arrive(asking.peer)
+        if not self._addresses.is_trusted(upgrade.peer):
+            upgrade.counted = self._admission.arrive(upgrade.peer)
 
-    def secured(self, asking: Asking) -> None:
-        """See ``Door``."""
-        self._requests.renew(asking)
+    def secured(self, upgrade: Upgrade) -> None:
+        """See ``Acceptor``."""
+        self._requests.renew(upgrade)
 
-    def judge(self, asking: Asking, request: Request) -> bytes:
-        """See ``Door``."""
+    def judge(self, upgrade: Upgrade, request: Request) -> bytes:
+        """See ``Acceptor``."""
         if not self._accepting():
             raise Refusal(
                 UpgradeRefusal.UNAVAILABLE,
@@ -223,52 +223,52 @@ class WebSocketServer:
                 "this node takes no new connections; try another",
                 {"Retry-After": "1"},
             )
-        asking.address = self._addresses.client((asking.peer,), request.headers.get(b"x-forwarded-for"))
+        upgrade.address = self._addresses.client((upgrade.peer,), request.headers.get(b"x-forwarded-for"))
         try:
-            if asking.visit is None:
-                asking.visit = self._admission.arrive(asking.address)
-        except TurnedAway as reason:
+            if upgrade.counted is None:
+                upgrade.counted = self._admission.arrive(upgrade.address)
+        except ConnectionRejected as reason:
             raise refusal_of(reason) from None
         return accept(request, self._origins)
 
-    def knock(self, asking: Asking, request: Request) -> None:
-        """See ``Door``."""
+    def admit(self, upgrade: Upgrade, request: Request) -> None:
+        """See ``Acceptor``."""
         # It has asked, so it is not one of those who say nothing.
-        self._requests.discard(asking)
-        self._waiting.add(asking)
-        self._admission.admit(asking, returning=comes_back(request))
+        self._requests.discard(upgrade)
+        self._waiting.add(upgrade)
+        self._admission.admit(upgrade, returning=comes_back(request))
 
-    def opened(self, asking: Asking, connection: Connection, request: Request) -> None:
-        """See ``Door``."""
-        link = self._link(WebSocketLink if self._tls is None else SecureWebSocketLink, connection, asking)
-        self._links[link] = asking.visit
+    def opened(self, upgrade: Upgrade, connection: Connection, request: Request) -> None:
+        """See ``Acceptor``."""
+        link = self._link(WebSocketLink if self._tls is None else SecureWebSocketLink, connection, upgrade)
+        self._links[link] = upgrade.counted
         link.begin(request.rest)
         task = asyncio.create_task(self._serve(link), name="serve-link")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def refused(self, asking: Asking, reason: UpgradeRefusal) -> None:
-        """See ``Door``."""
+    def refused(self, upgrade: Upgrade, reason: UpgradeRefusal) -> None:
+        """See ``Acceptor``."""
         self._count(reason)
-        if asking in self._waiting:
-            self._waiting.discard(asking)
-            self._admission.withdraw(asking)  # who hangs up while it waits must not be let in later
-            self._requests.add(asking)
+        if upgrade in self._waiting:
+            self._waiting.discard(upgrade)
+            self._admission.withdraw(upgrade)  # who hangs up while it waits must not be accepted later
+            self._requests.add(upgrade)
 
-    def left(self, asking: Asking) -> None:
-        """See ``Door``."""
-        self._requests.discard(asking)
-        if asking in self._waiting:
-            self._waiting.discard(asking)
-            self._admission.withdraw(asking)
+    def left(self, upgrade: Upgrade) -> None:
+        """See ``Acceptor``."""
+        self._requests.discard(upgrade)
+        if upgrade in self._waiting:
+            self._waiting.discard(upgrade)
+            self._admission.withdraw(upgrade)
 
-    def _link(self, kind: type[WebSocketLink], connection: Connection, asking: Asking) -> WebSocketLink:
+    def _link(self, kind: type[WebSocketLink], connection: Connection, upgrade: Upgrade) -> WebSocketLink:
         if self._scheduler is None:
             raise AssertionError("nobody is accepted before there is a scheduler")
         return kind(
             connection,
-            asking.address,
-            reading=asking.reading,
+            upgrade.address,
+            reading=upgrade.reading,
             sessions=self._scheduler.sessions,
             message_bytes=self._message_bytes,
             violated=self._violated,
@@ -290,8 +290,8 @@ class WebSocketServer:
             self._metrics.add(catalogue.LIMITS_EXCEEDED, label="limit_message_bytes")
 
     def _ended(self, link: WebSocketLink) -> None:
-        visit = self._links.pop(link, None)
-        if visit is not None:
-            visit.leave()
+        counted = self._links.pop(link, None)
+        if counted is not None:
+            counted.leave()
         if not self._links:
             self._emptied.set()

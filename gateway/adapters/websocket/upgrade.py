@@ -1,300 +1,281 @@
-"""The HTTP request that opens a WebSocket (RFC 6455 section 4), without I/O: read, judged, answered.
-
-Reading is left to llhttp, the parser of Node.js, by way of httptools. What it lets through is judged here; see ADR 0012
-for why aiohttp, which serves everything else, does not serve this.
-"""
+"""The upgrade of a connection to a WebSocket: its request is read and answered (the request: ``upgrade_request``)."""
 
 from __future__ import annotations
 
-import binascii
-import re
-from collections.abc import Mapping
-from hashlib import sha1
+import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
-from math import ceil
-from typing import Final, NamedTuple
-from urllib.parse import unquote_plus
+from socket import SHUT_WR
+from ssl import SSLEOFError, SSLError
+from typing import Final, Protocol
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-
+from gateway.adapters.tls_connection import NothingSaid, TlsConnection
+from gateway.adapters.websocket.addresses import network_of
+from gateway.adapters.websocket.connections import Connection
+from gateway.adapters.websocket.read_scheduling import PacedReader, Share
+from gateway.adapters.websocket.upgrade_request import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
-from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import TurnedAway
+from gateway.ports import ConnectionRejected, CountedConnection
 
-CONNECT_PATH: Final = "/v1/connect"
-"""The one path of the client port (protocol 1.1)."""
+REQUEST_TIMEOUT: Final = 10.0
+"""Seconds from the connection to the end of the request, however the bytes trickle in: a healthy client sends them at
+once, and who waits costs memory."""
 
-ANY_ORIGIN: Final = "*"
-"""In the allow-list: pages of every origin may connect."""
+READS_AT_ONCE: Final = 4
+"""Reads of one connection in one turn of the loop, so that nobody holds up the others; nearly always the second finds
+nothing."""
 
-SECRET_PARAMETERS: Final = frozenset({"token", "secret"})
-"""Query parameters that are refused: what stands in a URL stands in logs (P8)."""
-
-ROUTE_HINT: Final = b"node="
-"""Begins the query parameter by which a client names the node that served it last (protocol 1.1)."""
-
-HEAD_BYTES: Final = 16 * 1024
-"""Longest head of a request: twice what most servers allow, as cookies of a whole site may be among it."""
-
-_ONCE: Final = frozenset({b"host", b"origin", b"sec-websocket-key", b"sec-websocket-version"})
-"""Headers that a request has once or not at all. Of two, a proxy may look at one and this node at the other."""
-
-_AUTHORITY: Final = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
-"""Begins a target in absolute form, which a server has to understand (RFC 9112 section 3.2.2)."""
-
-_ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-"""Section 1.3: shows that whoever answers knows of WebSockets."""
-
-_PATH: Final = CONNECT_PATH.encode()
-_PROTOCOL: Final = SUBPROTOCOL.encode()
-_MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
-_NONCE_BYTES: Final = 16
-_VERSION: Final = b"13"
-
-_SWITCH: Final = (
-    b"HTTP/1.1 101 Switching Protocols\r\n"
-    b"Upgrade: websocket\r\n"
-    b"Connection: Upgrade\r\n"
-    b"Sec-WebSocket-Accept: %b\r\n"
-    b"Sec-WebSocket-Protocol: " + _PROTOCOL + b"\r\n\r\n"
-)
+LINGER_TIMEOUT: Final = 1.0
+"""Seconds a client gets to read why it is refused: a socket that is closed with something unread in it throws away what
+the other side has not read yet."""
 
 
-class Refusal(Exception):
-    """The request is not served.
+class Acceptor(Protocol):
+    """Decides about requests, and takes over what has become a WebSocket."""
 
-    Attributes:
-        reason: as it is counted.
-        status: of the answer.
-        headers: of the answer, besides the usual ones.
-    """
-
-    def __init__(
-        self, reason: Why, status: HTTPStatus, sentence: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(sentence)
-        self.reason = reason
-        self.status = status
-        self.headers = headers or {}
-
-    def response(self, *, has_body: bool = True) -> bytes:
-        """Write the answer; the connection ends with it.
-
-        Args:
-            has_body: False for the answer to HEAD, which is only the head of what GET would be told.
-        """
-        body = f"{self}\n".encode()
-        headers = {
-            "Content-Type": "text/plain; charset=utf-8",
-            "Content-Length": str(len(body)),
-            "Connection": "close",
-        } | dict(self.headers)
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\n{head}\r\n".encode() + (body if has_body else b"")
-
-
-class Request(NamedTuple):
-    """The head of a request.
-
-    Attributes:
-        method: GET, for one that can be served.
-        target: path and query; also if it was sent in absolute form.
-        upgrades: whether it asks for another protocol, and says so to proxies.
-        headers: by their names in lower case; those that occur several times are joined by commas, in order.
-        rest: what came after the head.
-    """
-
-    method: bytes
-    target: bytes
-    upgrades: bool
-    headers: Mapping[bytes, bytes]
-    rest: bytes = b""
-
-
-class RequestReader:
-    """Reads the head of one request."""
-
-    __slots__ = ("_complete", "_headers", "_is_ambiguous", "_parser", "_read", "_target", "_upgrades")
-
-    def __init__(self) -> None:
-        self._parser: HttpRequestParser | None = HttpRequestParser(self)
-        self._target = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._read = 0
-        self._complete = False
-        self._upgrades = False
-        self._is_ambiguous = False
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether something has come."""
-        return self._read > 0
-
-    def feed(self, data: bytes) -> Request | None:
-        """Take in bytes.
-
-        Returns:
-            The request when its head is complete; before and after that None.
+    def count(self, upgrade: Upgrade) -> None:
+        """Count a connection that is about to cost something, before it does.
 
         Raises:
-            Refusal: it is not HTTP/1.1, or too long.
+            ConnectionRejected: its address has had enough.
         """
-        parser = self._parser
-        if parser is None:
-            return None
-        self._read += len(data)
-        rest = b""
-        try:
-            parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            rest = data[upgrade.args[0] :]
-        except HttpParserError:
-            # What is wrong behind the head, in a body or in another request, is of no interest: none is served.
-            if not self._complete:
-                self.close()
-                raise Refusal(Why.MALFORMED, HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1") from None
-        if self._read - len(rest) > HEAD_BYTES:
-            self.close()
-            raise Refusal(
-                Why.HEAD_TOO_LONG,
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"the head of a request has at most {HEAD_BYTES} bytes",
-            )
-        if not self._complete:
-            return None
-        method, version = parser.get_method(), parser.get_http_version()
-        self.close()
-        if version != "1.1":
-            raise Refusal(Why.HTTP_VERSION, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this is not a request of HTTP/1.1")
-        if self._is_ambiguous or b"host" not in self._headers:
-            raise Refusal(
-                Why.AMBIGUOUS,
-                HTTPStatus.BAD_REQUEST,
-                "Host is missing, or a header is there twice that a request has once",
-            )
-        if authority := _AUTHORITY.match(self._target):
-            self._target = self._target[authority.end() :]
-        return Request(method, self._target, self._upgrades, self._headers, rest)
 
-    def close(self) -> None:
-        """Let go of the parser, which holds this object as this object holds it."""
-        self._parser = None
+    def secured(self, upgrade: Upgrade) -> None:
+        """Its TLS handshake is done."""
 
-    # --- called by the parser -----------------------------------------------------------------------------------------
+    def judge(self, upgrade: Upgrade, request: Request) -> bytes:
+        """Look at a request; returns the answer that grants it.
 
-    # Only the first request counts: what a client sends behind it is not added to it.
+        Raises:
+            Refusal: it is not granted.
+        """
 
-    def on_url(self, part: bytes) -> None:
-        """Take in a part of the target."""
-        if not self._complete:
-            self._target += part
+    def admit(self, upgrade: Upgrade, request: Request) -> None:
+        """Have ``upgrade.accept`` or ``upgrade.reject`` called, now or later, for a request that was found good."""
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header."""
-        if self._complete:
-            return
-        name = name.lower()
-        known = self._headers.get(name)
-        if known is None:
-            self._headers[name] = value
-        else:
-            self._headers[name] = known + b", " + value
-            self._is_ambiguous = self._is_ambiguous or name in _ONCE
+    def opened(self, upgrade: Upgrade, connection: Connection, request: Request) -> None:
+        """Take over a connection that has been upgraded, with what waits for it: ``upgrade.reading``."""
 
-    def on_headers_complete(self) -> None:
-        """Note that the head is complete, and what it asks for."""
-        if not self._complete and self._parser is not None:
-            self._complete = True
-            self._upgrades = self._parser.should_upgrade()
+    def refused(self, upgrade: Upgrade, reason: Why) -> None:
+        """Nothing comes of its request. It may linger until its client has read why."""
+
+    def left(self, upgrade: Upgrade) -> None:
+        """Nothing more will come of it here."""
 
 
-def accept(request: Request, origins: frozenset[str]) -> bytes:
-    """Judge a request.
+class Upgrade:
+    """Reads one request and answers it; a ``Candidate`` while it waits to be accepted.
 
     Args:
-        request: its head.
-        origins: values of the Origin header that are allowed. A request without one is no browser and is allowed.
+        connection: just accepted, not blocking.
+        peer: its address.
+        acceptor: decides about the request.
+        share: of the turns of the loop, in which its request is read.
 
-    Returns:
-        The answer that opens the WebSocket.
-
-    Raises:
-        Refusal: the request must not be served (protocol 1.3).
+    Attributes:
+        peer: as given.
+        reading: waits for the connection.
+        address: of the client, as far as trusted proxies tell; set by the acceptor.
+        counted: where the connection is counted; handed on with it.
     """
-    headers = request.headers
-    path, _, query = request.target.partition(b"?")
-    if path != _PATH:
-        raise Refusal(Why.PATH, HTTPStatus.NOT_FOUND, f"there is only GET {CONNECT_PATH} here")
-    if request.method != b"GET":
-        raise Refusal(Why.METHOD, HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})
-    if not request.upgrades or not _lists(headers.get(b"upgrade", b"").lower(), b"websocket"):
-        raise Refusal(
-            Why.NO_UPGRADE,
-            HTTPStatus.UPGRADE_REQUIRED,
-            "this is a WebSocket endpoint",
-            {"Upgrade": "websocket", "Connection": "Upgrade, close"},
-        )
-    _check_origin(headers.get(b"origin"), origins)
-    if _holds_secret(query):
-        raise Refusal(
-            Why.SECRET_IN_URL,
-            HTTPStatus.BAD_REQUEST,
-            "tokens and secrets do not belong into a URL; send them in the first packet",
-        )
-    if headers.get(b"sec-websocket-version") != _VERSION:
-        raise Refusal(
-            Why.WEBSOCKET_VERSION,
-            HTTPStatus.UPGRADE_REQUIRED,
-            "this is version 13 of the WebSocket protocol",
-            {"Upgrade": "websocket", "Connection": "Upgrade, close", "Sec-WebSocket-Version": _VERSION.decode()},
-        )
-    if not _lists(headers.get(b"sec-websocket-protocol", b""), _PROTOCOL):
-        raise Refusal(
-            Why.SUBPROTOCOL, HTTPStatus.BAD_REQUEST, f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol"
-        )
-    if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
-        raise Refusal(Why.BODY, HTTPStatus.BAD_REQUEST, "a request that opens a WebSocket has no body")
-    key = headers.get(b"sec-websocket-key", b"")
-    if not _is_nonce(key):
-        raise Refusal(Why.WEBSOCKET_KEY, HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64")
-    return _SWITCH % binascii.b2a_base64(sha1(key + _ACCEPT_KEY, usedforsecurity=False).digest(), newline=False)
 
-
-def comes_back(request: Request) -> bool:
-    """Tell whether a request names the node that served the client last, which is how it comes back to a session."""
-    query = request.target.partition(b"?")[2]
-    return query.startswith(ROUTE_HINT) or b"&" + ROUTE_HINT in query
-
-
-def refusal_of(reason: TurnedAway) -> Refusal:
-    """Say that a limit is reached: 503 where another node may help, so that a load balancer asks it, else 429."""
-    status = HTTPStatus.SERVICE_UNAVAILABLE if reason.elsewhere else HTTPStatus.TOO_MANY_REQUESTS
-    seconds = ceil(reason.retry_after)
-    return Refusal(Why.LIMIT, status, f"{reason}; try again in {seconds} s", {"Retry-After": str(seconds)})
-
-
-def _lists(value: bytes, name: bytes) -> bool:
-    return value == name or name in [each.strip() for each in value.split(b",")]
-
-
-def _holds_secret(query: bytes) -> bool:
-    # Nearly none has any of this, so nearly none has to be taken apart.
-    if _MAY_HOLD_SECRET.search(query) is None:
-        return False
-    return not SECRET_PARAMETERS.isdisjoint(
-        unquote_plus(pair.partition("=")[0]) for pair in query.decode("latin-1").split("&")
+    __slots__ = (
+        "_acceptor",
+        "_connection",
+        "_granted",
+        "_handshake",
+        "_loop",
+        "_reader",
+        "_request",
+        "_timer",
+        "address",
+        "counted",
+        "peer",
+        "reading",
     )
 
+    def __init__(self, connection: Connection, peer: str, acceptor: Acceptor, share: Share) -> None:
+        self._connection = connection
+        self._acceptor = acceptor
+        self._reader: RequestReader | None = RequestReader()
+        self._request: Request | None = None
+        """Found good: it waits to be accepted."""
+        self._granted = b""
+        self._handshake = connection.shake_hands if isinstance(connection, TlsConnection) else None
+        """Of TLS, until it is done."""
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(REQUEST_TIMEOUT, self._on_late)
+        self.peer = self.address = peer
+        self.reading = PacedReader(share, connection.fileno(), network_of(peer), self._read)
+        self.reading.start()
+        self.counted: CountedConnection | None = None
 
-def _check_origin(origin: bytes | None, allowed: frozenset[str]) -> None:
-    if origin is not None and ANY_ORIGIN not in allowed and origin.decode("latin-1") not in allowed:
-        raise Refusal(
-            Why.ORIGIN, HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see the setting 'origins'"
-        )
+    # --- Candidate ----------------------------------------------------------------------------------------------------
 
+    def accept(self) -> None:
+        """See ``Candidate``."""
+        request, self._request = self._request, None
+        # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
+        if request is not None and self._reply(self._granted):
+            self._let_go()
+            self._acceptor.opened(self, self._connection, request)
+        else:
+            self._acceptor.refused(self, Why.GONE)
+            self.end()
 
-def _is_nonce(key: bytes) -> bool:
-    try:
-        return len(binascii.a2b_base64(key, strict_mode=True)) == _NONCE_BYTES
-    except binascii.Error:
+    def reject(self, reason: ConnectionRejected) -> None:
+        """See ``Candidate``."""
+        self.refuse(refusal_of(reason))
+
+    def end(self, reason: Why = Why.GONE) -> None:
+        """Close the connection.
+
+        Args:
+            reason: why, unless it has been refused already.
+        """
+        if self._reader is not None or self._request is not None:
+            self._acceptor.refused(self, reason)
+            self._request = None
+        self._let_go()
+        self.reading.close()
+        self._leave()
+        self._connection.close()
+
+    def _leave(self) -> None:
+        counted, self.counted = self.counted, None
+        if counted is not None:
+            counted.leave()
+
+    def _let_go(self) -> None:
+        self._timer.cancel()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._acceptor.left(self)
+
+    def _read(self) -> bool:
+        """Read some, and tell whether there may be more.
+
+        Until nothing is left, though one read would do for asyncio: uvloop tells of a break once, perhaps together with
+        the first half of a request, and of nothing after it. Who reads only that waits for the timer.
+        """
+        try:
+            if self._handshake is not None and not self._shake_hands(self._handshake):
+                return False
+        except NothingSaid:
+            return True
+        for _ in range(READS_AT_ONCE):
+            try:
+                data = self._take()
+            except BlockingIOError:
+                return False
+            if not data:
+                self.end()
+            elif self._reader is not None:
+                self._take_in(self._reader, data)
+            elif self._request is not None:
+                self._keep(self._request, data)
+            if self._reader is None and self._request is None:
+                if self.reading.read == self._read:
+                    return self.reading.is_readable  # answered; what still comes is thrown away
+                return self.reading.is_readable and self.reading.read()  # handed over
+        return True
+
+    def _take(self) -> bytes:
+        """Take what has come; nothing after the end or a break."""
+        try:
+            return self._connection.recv(HEAD_BYTES)
+        except BlockingIOError:
+            raise
+        except (SSLError, NothingSaid):  # which nobody has a reason for, before there is a request
+            self.end(Why.TLS)
+            raise BlockingIOError from None
+        except OSError:
+            return b""
+
+    def _shake_hands(self, handshake: Callable[[], None]) -> bool:
+        """Go on with the handshake of TLS; returns whether it is done."""
+        try:
+            if self.counted is None:
+                self._acceptor.count(self)
+            handshake()
+        except ConnectionRejected:
+            # There is nothing yet that an answer could be sent over.
+            self.end(Why.LIMIT)
+        except BlockingIOError:
+            pass
+        except SSLEOFError:
+            self.end()
+        except SSLError:
+            self.end(Why.TLS)
+        except OSError:
+            self.end()
+        else:
+            self._handshake = None
+            self._acceptor.secured(self)
+            return True
         return False
+
+    def _take_in(self, reader: RequestReader, data: bytes) -> None:
+        has_body = True
+        try:
+            request = reader.feed(data)
+            if request is None:
+                return
+            has_body = request.method != b"HEAD"
+            self._granted = self._acceptor.judge(self, request)
+        except Refusal as refusal:
+            self.refuse(refusal, has_body=has_body)
+            return
+        reader.close()
+        self._reader = None
+        self._timer.cancel()
+        self._request = request
+        self._acceptor.admit(self, request)
+
+    def _keep(self, request: Request, data: bytes) -> None:
+        """Keep what a client says before it has been accepted."""
+        if len(request.rest) + len(data) > HEAD_BYTES:
+            self.end()
+            return
+        self._request = request._replace(rest=request.rest + data)
+
+    def _on_late(self) -> None:
+        if self._reader is not None and self._reader.has_begun:
+            self.refuse(
+                Refusal(
+                    Why.SLOW,
+                    HTTPStatus.REQUEST_TIMEOUT,
+                    f"a request must be complete in {REQUEST_TIMEOUT:g} seconds",
+                )
+            )
+        else:
+            self.end(Why.SILENT)  # it has asked nothing, so there is nothing to answer
+
+    def refuse(self, refusal: Refusal, *, has_body: bool = True) -> None:
+        """Answer why not, and end."""
+        self._acceptor.refused(self, refusal.reason)
+        self._request = None
+        self._leave()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if not self._reply(refusal.response(has_body=has_body)) or not self._hang_up():
+            self.end()
+            return
+        self._timer.cancel()
+        self._timer = self._loop.call_later(LINGER_TIMEOUT, self.end)
+
+    def _reply(self, answer: bytes) -> bool:
+        try:
+            return self._connection.send(answer) == len(answer)
+        except OSError:
+            return False
+
+    def _hang_up(self) -> bool:
+        """Say that nothing more will be sent."""
+        try:
+            self._connection.shutdown(SHUT_WR)
+        except OSError:
+            return False
+        return True

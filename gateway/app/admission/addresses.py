@@ -68,8 +68,8 @@ class Addresses:
         return None if exempt else account_key(address)
 
 
-class AddressVisit:
-    """A connection that is counted for its address and for the node; a ``Visit``."""
+class AddressConnection:
+    """A connection that is counted for its address and for the node; a ``CountedConnection``."""
 
     __slots__ = ("_accounts",)
 
@@ -77,7 +77,7 @@ class AddressVisit:
         self._accounts = accounts
 
     def leave(self) -> None:
-        """See ``Visit``."""
+        """See ``CountedConnection``."""
         for account in self._accounts:
             account.connections -= 1
         self._accounts = ()

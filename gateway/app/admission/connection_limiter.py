@@ -1,7 +1,7 @@
-"""The door of a node: who may connect, and when, if more come than it can take on at once.
+"""Who may connect to a node, and when, if more come than it can take on at once.
 
-A node that serves live updates lets clients in at a steady pace, because what it does for newcomers delays those it has
-already. A node that has nothing to deliver lets them in as fast as it can.
+A node that serves live updates accepts clients at a steady pace, because what it does for newcomers delays those it has
+already. A node that has nothing to deliver accepts them as fast as it can.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.app.admission.addresses import AddressVisit
+from gateway.app.admission.addresses import AddressConnection
 from gateway.app.admission.limits import Limits
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import StormPolicy
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.admission import AdmissionQueue
 from gateway.core.pacing.rates import TokenBucket
-from gateway.ports import Metrics, Visitor
+from gateway.ports import Candidate, Metrics
 
 
 @dataclass(frozen=True)
@@ -27,34 +27,34 @@ class Turn:
 
     Attributes:
         accepted: connections accepted. Their requests are there already, as a rule, and are read in the next turn.
-        let_in: clients let in.
+        admitted: clients accepted of those that wait.
     """
 
     accepted: int
-    let_in: int
+    admitted: int
 
 
-SHORT: Final = Turn(accepted=16, let_in=32)
+SHORT: Final = Turn(accepted=16, admitted=32)
 """Of a node that has others to serve, who may have to wait for so long: a millisecond, and two."""
 
-LONG: Final = Turn(accepted=64, let_in=64)
+LONG: Final = Turn(accepted=64, admitted=64)
 """Of a node that has nobody to delay. Those who come together share turns of the loop and pipelines to the grid, and
 what is done for each finds its code in the processor's cache: a failover costs a sixth less than in short turns. It is
 some milliseconds, so that whoever turns up meanwhile is not kept waiting either."""
 
 ACCEPTED_PER_ADMISSION: Final = 2.0
-"""Connections that are accepted for each client that is let in. To accept one, read its request (with TLS: shake hands
-first) and refuse it costs a third of an admission or more, so that a crowd which is refused as fast as it comes costs
-more than to serve it. With two, the waiting room fills, and the load balancer hears of refusals early enough to ask
-another node; and yet the work for those who are refused is less than half of that for those who are let in."""
+"""Connections that are accepted for each client that is admitted. To accept one, read its request (with TLS: shake
+hands first) and refuse it costs a third of an admission or more, so that a crowd which is refused as fast as it comes
+costs more than to serve it. With two, the waiting room fills, and the load balancer hears of refusals early enough to
+ask another node; and yet the work for those who are refused is less than half of that for those who are admitted."""
 
 ACCEPTED_AT_LEAST: Final = 100.0
-"""Connections a second that are accepted however few are let in: it is a hundredth of a core."""
+"""Connections a second that are accepted however few are admitted: it is a hundredth of a core."""
 
 OPENING: Final = 0.02
-"""Seconds between two openings of the door of a node that has others to serve. Who came in between is let in together:
-their questions share a pipeline to the grid, and their steps a turn of the loop, so that each costs a third less than
-alone. At the default rate it is the work of some milliseconds, in several turns."""
+"""Seconds between two turns in which a node that has others to serve admits clients. Who came in between is admitted
+together: their questions share a pipeline to the grid, and their steps a turn of the loop, so that each costs a third
+less than alone. At the default rate it is the work of some milliseconds, in several turns."""
 
 
 class ConnectionLimiter:
@@ -84,18 +84,18 @@ class ConnectionLimiter:
         self._busy = busy
         self._clock = clock
         self._metrics = metrics
-        self._queue: AdmissionQueue[Visitor] | None = None
+        self._queue: AdmissionQueue[Candidate] | None = None
         self._accepts: TokenBucket | None = None
         if policy.admission_rate:
             pace = max(ACCEPTED_PER_ADMISSION * policy.admission_rate, ACCEPTED_AT_LEAST)
             self._accepts = TokenBucket(pace, max(1.0, pace * OPENING))
             self._queue = AdmissionQueue(rate=policy.admission_rate, patience=policy.admission_wait, longest=longest)
-        self._came: dict[Visitor, float] = {}
+        self._came: dict[Candidate, float] = {}
         self._turn: asyncio.Handle | None = None
         metrics.watch(catalogue.ADMISSIONS_WAITING, lambda: len(self._queue or ()))
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Admit nobody any more."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -114,29 +114,29 @@ class ConnectionLimiter:
             return 0.0
         return max(OPENING, self._accepts.charge(self._clock.monotonic(), connections))
 
-    def arrive(self, address: str) -> AddressVisit:
+    def arrive(self, address: str) -> AddressConnection:
         """See ``Admission``."""
         return self._limits.arrive(address)
 
-    def admit(self, visitor: Visitor, *, returning: bool) -> None:
+    def admit(self, candidate: Candidate, *, returning: bool) -> None:
         """See ``Admission``."""
         if self._queue is None:
-            visitor.let_in()
+            candidate.accept()
             return
         now = self._clock.monotonic()
         paced = self._busy()
-        retry_after = self._queue.arrive(visitor, now, returning=returning, paced=paced)
+        retry_after = self._queue.arrive(candidate, now, returning=returning, paced=paced)
         if retry_after:
-            self._turn_away(visitor, retry_after)
+            self._reject(candidate, retry_after)
             return
-        self._came[visitor] = now
+        self._came[candidate] = now
         if self._turn is None:
             self._open_after(OPENING if paced else 0.0)
 
-    def withdraw(self, visitor: Visitor) -> None:
+    def withdraw(self, candidate: Candidate) -> None:
         """See ``Admission``."""
-        if self._queue is not None and self._came.pop(visitor, None) is not None:
-            self._queue.withdraw(visitor)
+        if self._queue is not None and self._came.pop(candidate, None) is not None:
+            self._queue.withdraw(candidate)
 
     def _take_turn(self) -> None:
         self._turn = None
@@ -144,14 +144,14 @@ class ConnectionLimiter:
         if queue is None:
             return
         now, paced = self._clock.monotonic(), self._busy()
-        for visitor in queue.release(now, paced=paced, most=(SHORT if paced else LONG).let_in):
-            self._metrics.observe(catalogue.ADMISSION_WAIT_SECONDS, now - self._came.pop(visitor))
-            self._metrics.add(catalogue.ADMISSIONS, label="let_in")
-            visitor.let_in()
+        for candidate in queue.release(now, paced=paced, most=(SHORT if paced else LONG).admitted):
+            self._metrics.observe(catalogue.ADMISSION_WAIT_SECONDS, now - self._came.pop(candidate))
+            self._metrics.add(catalogue.ADMISSIONS, label="accepted")
+            candidate.accept()
         # At full speed nobody could serve them sooner; whoever loses patience hangs up.
-        for visitor, retry_after in queue.expired(now) if paced else ():
-            del self._came[visitor]
-            self._turn_away(visitor, retry_after)
+        for candidate, retry_after in queue.expired(now) if paced else ():
+            del self._came[candidate]
+            self._reject(candidate, retry_after)
         following = queue.next(now, paced=paced)
         if following is not None:
             self._open_after(max(OPENING, following) if paced else following)
@@ -160,10 +160,10 @@ class ConnectionLimiter:
         loop = asyncio.get_running_loop()
         self._turn = loop.call_later(seconds, self._take_turn) if seconds else loop.call_soon(self._take_turn)
 
-    def _turn_away(self, visitor: Visitor, retry_after: float) -> None:
-        self._metrics.add(catalogue.ADMISSIONS, label="turned_away")
-        visitor.turn_away(
-            self._limits.turned_away(
+    def _reject(self, candidate: Candidate, retry_after: float) -> None:
+        self._metrics.add(catalogue.ADMISSIONS, label="rejected")
+        candidate.reject(
+            self._limits.rejection(
                 "admission_rate",
                 f"more clients come to this node than the {self._policy.admission_rate:g} a second that it lets in",
                 retry_after,

@@ -1,6 +1,7 @@
 """The handshake limiter: how many clients that come together are greeted at once, and how fast.
 
-Two bounds hold behind the door (``gateway.app.admission.connection_limiter``), for those whose first packet has come:
+Two bounds hold behind the connection limiter (``gateway.app.admission.connection_limiter``), for those whose first
+packet has come:
 
 * **at once**: so many handshakes are worked on together. Each asks the grid, and what many ask together comes back
   together; the bound is what the loop does for returning clients in one turn at most. Whoever is verified holds no

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.admission.addresses import Addresses, AddressVisit
+from gateway.app.admission.addresses import AddressConnection, Addresses
 from gateway.app.admission.refusals import COME_AGAIN, HandshakeRefused
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import NodePolicy
@@ -17,7 +17,7 @@ from gateway.core.pacing.rates import TokenBucket
 from gateway.core.topics.selections import Selections
 from gateway.core.wire.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
 from gateway.core.wire.errors import RequestRefused
-from gateway.ports import NO_NEW_TOPICS, EventLog, Metrics, TurnedAway
+from gateway.ports import NO_NEW_TOPICS, ConnectionRejected, EventLog, Metrics
 
 MOST_ACCOUNTS: Final = 32_768
 """Addresses, and principals, that are remembered besides those with an open connection: at most some 20 MB each."""
@@ -71,32 +71,32 @@ class Limits:
 
     # --- Connections --------------------------------------------------------------------------------------------------
 
-    def arrive(self, address: str) -> AddressVisit:
+    def arrive(self, address: str) -> AddressConnection:
         """Count a connection; see ``Admission.arrive``.
 
         Raises:
-            TurnedAway: the address, or the node, has too many.
+            ConnectionRejected: the address, or the node, has too many.
         """
         account = self._account_of(address)
         if account is not None:
             self._check_address(account, address)
         if self.memory_short:
-            raise self.turned_away("memory_limit", "this node is short of memory", BUSY_RETRY, elsewhere=True)
+            raise self.rejection("memory_limit", "this node is short of memory", BUSY_RETRY, elsewhere=True)
         node = self.node
         most = node.limits.connections
         if most and node.connections >= most:
-            raise self.turned_away(
+            raise self.rejection(
                 "limit_connections", f"this node has {most} connections, as many as it may", BUSY_RETRY, elsewhere=True
             )
         counted = (node,) if account is None else (node, account)
         for each in counted:
             each.connections += 1
-        return AddressVisit(counted)
+        return AddressConnection(counted)
 
     def _check_address(self, account: Account, address: str) -> None:
         limits = account.limits
         if limits.connections and account.connections >= limits.connections:
-            raise self.turned_away(
+            raise self.rejection(
                 "limit_address_connections",
                 f"there are {limits.connections} connections from your address, as many as one may have",
                 BUSY_RETRY,
@@ -104,19 +104,19 @@ class Limits:
             )
         wait = 0.0 if account.handshakes is None else account.handshakes.take(self._clock.monotonic())
         if wait > 0:
-            raise self.turned_away(
+            raise self.rejection(
                 "rate_address_handshakes",
                 f"one address may make {limits.handshakes:g} handshakes a second, and yours has made more",
                 wait,
                 address=address,
             )
 
-    def turned_away(
+    def rejection(
         self, limit: str, why: str, retry_after: float, *, address: str = "", elsewhere: bool = False
-    ) -> TurnedAway:
+    ) -> ConnectionRejected:
         """Make and count a refusal before the handshake."""
         self.exceeded(limit, address)
-        return TurnedAway(f"{limit}: {why}", limit=limit, retry_after=retry_after, elsewhere=elsewhere)
+        return ConnectionRejected(f"{limit}: {why}", limit=limit, retry_after=retry_after, elsewhere=elsewhere)
 
     def _account_of(self, address: str) -> Account | None:
         return None if self._addresses is None else self._addresses.of(address, self._clock.monotonic())

@@ -53,11 +53,11 @@ class AdmissionQueue(Generic[V]):
     def __len__(self) -> int:
         return len(self._returning) + len(self._new)
 
-    def arrive(self, visitor: V, now: float, *, returning: bool, paced: bool) -> float:
+    def arrive(self, candidate: V, now: float, *, returning: bool, paced: bool) -> float:
         """Let somebody wait.
 
         Args:
-            visitor: who; not one of those who wait already.
+            candidate: who; not one of those who wait already.
             now: seconds.
             returning: whether it is known to come back to something.
             paced: whether the node has others to serve, see ``release``.
@@ -69,7 +69,7 @@ class AdmissionQueue(Generic[V]):
         ahead = len(self._returning) if returning else len(self)
         if paced and ahead >= self._rate * self._patience:
             return self._refuse(now)
-        (self._returning if returning else self._new)[visitor] = now + self._patience
+        (self._returning if returning else self._new)[candidate] = now + self._patience
         return 0.0
 
     def release(self, now: float, *, paced: bool, most: int) -> list[V]:
@@ -80,31 +80,31 @@ class AdmissionQueue(Generic[V]):
             paced: whether the pace is kept; if not, nobody would gain by it.
             most: let in no more than so many together.
         """
-        let_in: list[V] = []
-        while len(let_in) < most and (queue := self._returning or self._new):
+        admitted: list[V] = []
+        while len(admitted) < most and (queue := self._returning or self._new):
             if paced and self._pace.take(now) > 0:
                 break
-            visitor = next(iter(queue))
-            del queue[visitor]
-            let_in.append(visitor)
-        return let_in
+            candidate = next(iter(queue))
+            del queue[candidate]
+            admitted.append(candidate)
+        return admitted
 
     def expired(self, now: float) -> list[tuple[V, float]]:
         """Take out those who have waited too long; each with the seconds after which it should come back."""
         found: list[tuple[V, float]] = []
         for queue in (self._returning, self._new):
             while queue:
-                visitor, until = next(iter(queue.items()))
+                candidate, until = next(iter(queue.items()))
                 if until > now:
                     break
-                del queue[visitor]
-                found.append((visitor, self._refuse(now)))
+                del queue[candidate]
+                found.append((candidate, self._refuse(now)))
         return found
 
-    def withdraw(self, visitor: V) -> None:
+    def withdraw(self, candidate: V) -> None:
         """Somebody has left."""
-        self._returning.pop(visitor, None)
-        self._new.pop(visitor, None)
+        self._returning.pop(candidate, None)
+        self._new.pop(candidate, None)
 
     def next(self, now: float, *, paced: bool) -> float | None:
         """Tell after how many seconds ``release`` or ``expired`` has something; None if nobody waits."""

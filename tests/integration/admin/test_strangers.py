@@ -29,7 +29,7 @@ def shown(node: TestNode, kind: str) -> float:
     return node.gateway.metrics._reads[catalogue.ADMIN_CONNECTIONS, kind]()
 
 
-def turned_away(node: TestNode, reason: str) -> float:
+def rejected(node: TestNode, reason: str) -> float:
     """Read how many were."""
     return node.gateway.metrics._amounts[catalogue.ADMIN_CONNECTIONS_REFUSED, reason]
 
@@ -45,7 +45,7 @@ async def test_a_console_with_a_session_has_a_place_apart_and_lives_on_in_a_crow
         with ExitStack() as stack:
             for _ in range(STRANGERS + 50):
                 stack.enter_context(socket.create_connection(("127.0.0.1", pair.n1.gateway.admin_port)))
-            await eventually(lambda: turned_away(pair.n1, "crowded_out") >= 50)
+            await eventually(lambda: rejected(pair.n1, "crowded_out") >= 50)
             await alice.publish("prices/ACME", 1)
             async with time_limit():
                 assert (await anext(prices)).value == 1
@@ -73,7 +73,7 @@ async def test_what_comes_before_a_hello_is_bounded(pair: Pair) -> None:
     async with time_limit():
         assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
         writer.write(PING * 100_000)
-        await eventually(lambda: turned_away(pair.n1, "too_much") == 1)
+        await eventually(lambda: rejected(pair.n1, "too_much") == 1)
     writer.close()
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.app.admission import limits as limits_module
-from tests.support.nodes import TestNode, eventually, running_node, turned_away
+from tests.support.nodes import TestNode, eventually, rejected, running_node
 from tests.support.raw_client import Closed, RawClient
 
 MOST: Final = 32
@@ -49,8 +49,8 @@ async def test_a_flood_of_addresses_makes_nobody_forgotten_who_is_connected() ->
             assert accounts(node, "address") <= MOST
 
             # What is counted of the innocent still is: as many as before may come in, and not one more.
-            assert (await turned_away(node, "192.0.2.1"))[0] == 429
-            assert (await turned_away(node, "192.0.2.2"))[0] == 429
+            assert (await rejected(node, "192.0.2.1"))[0] == 429
+            assert (await rejected(node, "192.0.2.2"))[0] == 429
             for each in (one, other):
                 await each.send({"id": 1, "type": "publish", "request": 1, "topic": "a", "value": 1})
                 assert "error" not in await each.expect("reply")
@@ -68,7 +68,7 @@ async def test_strangers_beyond_a_full_table_share_one_account_until_there_is_ro
                 await first.hello()
                 await second.hello()
                 for address in ("198.51.100.1", "198.51.100.3"):
-                    status, _, why = await turned_away(node, address)
+                    status, _, why = await rejected(node, address)
                     assert (status, "limit_address_connections" in why) == (429, True)
                 # Whoever has an account is served from it.
                 async with client(node, "192.0.2.5") as neighbour:

@@ -48,9 +48,9 @@ async def two_nodes() -> AsyncIterator[tuple[HAProxy, dict[str, TestNode]]]:
         yield proxy, nodes
 
 
-def turned_away(node: TestNode) -> float:
+def rejected(node: TestNode) -> float:
     """Tell how many a node has answered 503."""
-    sample = 'gateway_admissions_total{result="turned_away"} '
+    sample = 'gateway_admissions_total{result="rejected"} '
     found = [line for line in node.gateway.metrics.render().decode().splitlines() if line.startswith(sample)]
     return float(found[0].removeprefix(sample)) if found else 0.0
 
@@ -58,18 +58,18 @@ def turned_away(node: TestNode) -> float:
 async def test_an_upgrade_that_one_node_refuses_is_served_by_another_within_the_request() -> None:
     async with two_nodes() as (proxy, nodes):
         url = f"{proxy.url}?node=n1"
-        nodes["n1"].gateway.node.door._busy = lambda: True
+        nodes["n1"].gateway.node.connection_limiter._busy = lambda: True
         async with RawClient(url) as client:
             assert (await client.hello("alice"))["node"] == "n2"
-            assert (turned_away(nodes["n1"]), turned_away(nodes["n2"])) == (1, 0)
+            assert (rejected(nodes["n1"]), rejected(nodes["n2"])) == (1, 0)
 
-            nodes["n2"].gateway.node.door._busy = lambda: True
+            nodes["n2"].gateway.node.connection_limiter._busy = lambda: True
             async with aiohttp.ClientSession() as http, http.get(url.replace("ws:", "http:"), headers=UPGRADE) as told:
                 assert told.status == HTTPStatus.SERVICE_UNAVAILABLE
                 assert int(told.headers["Retry-After"]) >= 1
                 assert "admission_rate" in await told.text()
-            assert turned_away(nodes["n1"]) > 1
-            assert turned_away(nodes["n2"]) > 0, "both were asked before the client was told"
+            assert rejected(nodes["n1"]) > 1
+            assert rejected(nodes["n2"]) > 0, "both were asked before the client was told"
         await eventually(lambda: " 101 " in proxy.log())
         (line,) = [line for line in proxy.log().splitlines() if " 101 " in line]
         # One request of the client; the plus says that the retry went to another node than the first try.

@@ -10,7 +10,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
 from gateway.ports import GridRefused
-from tests.support.nodes import TestNode, eventually, running_node, turned_away
+from tests.support.nodes import TestNode, eventually, rejected, running_node
 from tests.support.raw_client import Closed, RawClient
 
 STRANGERS: dict[str, Any] = {"limit_exempt": (), "trusted_proxies": (ip_network("127.0.0.1/32"),)}
@@ -32,7 +32,7 @@ async def test_connections_of_one_address() -> None:
         async with RawClient(node.url, from_("192.0.2.1")) as one, RawClient(node.url, from_("192.0.2.1")) as two:
             await one.hello()
             await two.hello()
-            status, retry_after, why = await turned_away(node, "192.0.2.1")
+            status, retry_after, why = await rejected(node, "192.0.2.1")
             assert status == 429
             assert int(retry_after) > 0
             assert "limit_address_connections" in why
@@ -50,7 +50,7 @@ async def test_an_ipv6_network_counts_as_one_address() -> None:
     running = running_node(limit_address_connections=1, **STRANGERS)
     async with running as node, RawClient(node.url, from_("2001:db8::1")) as one:
         await one.hello()
-        assert (await turned_away(node, "2001:db8::ffff:1"))[0] == 429
+        assert (await rejected(node, "2001:db8::ffff:1"))[0] == 429
         async with RawClient(node.url, from_("2001:db8:0:1::1")) as neighbour:
             await neighbour.hello()
 
@@ -60,7 +60,7 @@ async def test_handshakes_of_one_address_are_counted_whether_they_succeed_or_not
         for _ in range(2):
             async with RawClient(node.url, from_("192.0.2.1")) as one:
                 await one.hello()
-        status, retry_after, why = await turned_away(node, "192.0.2.1")
+        status, retry_after, why = await rejected(node, "192.0.2.1")
         assert status == 429
         assert 1 <= int(retry_after) <= 5
         assert "rate_address_handshakes" in why
@@ -79,7 +79,7 @@ async def test_exempt_networks_are_not_limited() -> None:
 async def test_connections_of_a_node_are_sent_to_another_one() -> None:
     async with running_node(limit_connections=1) as node, RawClient(node.url) as one:
         await one.hello()
-        status, retry_after, why = await turned_away(node, "192.0.2.1")
+        status, retry_after, why = await rejected(node, "192.0.2.1")
         assert status == 503, "HAProxy tries another node"
         assert int(retry_after) > 0
         assert "limit_connections" in why

@@ -11,7 +11,7 @@ import pytest
 from gateway.app.admission.memory import Memory
 from gateway.catalogue import log_events as events
 from gateway.core.wire import codec
-from tests.support.nodes import TestNode, eventually, running_node, turned_away
+from tests.support.nodes import TestNode, eventually, rejected, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
 
@@ -48,7 +48,7 @@ async def test_what_cannot_be_taken_in_is_nobodys_fault_and_the_session_goes_on(
         assert blamed(node) == []
         (told,) = node.log.of(events.MEMORY_RAN_SHORT)
         assert told["why"] == "an allocation failed: to take in what a client said"
-        status, retry_after, why = await turned_away(node)
+        status, retry_after, why = await rejected(node)
         assert (status, int(retry_after) > 0) == (503, True)
         assert "memory_limit: this node is short of memory" in why
         assert node.gateway.node.warnings() == ["memory is short"]
@@ -117,7 +117,7 @@ CHILD = """
 import asyncio, os, resource, sys
 from gateway.app.memory import SHED_AT
 from gateway.catalogue import log_events as events
-from tests.support.nodes import eventually, running_node, turned_away
+from tests.support.nodes import eventually, running_node, rejected
 from tests.support.raw_client import RawClient
 
 def size():
@@ -136,7 +136,7 @@ async def main():
         (told,) = node.log.of(events.MEMORY_RAN_SHORT)[:1]
         assert "bytes are used" in told["why"], told
         assert told["copies"] == 1, told
-        status, _, why = await turned_away(node)
+        status, _, why = await rejected(node)
         assert status == 503 and "memory_limit" in why, why
         await witness.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
         assert "error" not in await witness.expect("reply")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.websocket.asking import Asking
-from gateway.adapters.websocket.upgrade import comes_back
+from gateway.adapters.websocket.upgrade import Upgrade
+from gateway.adapters.websocket.upgrade_request import comes_back
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
-from tests.support.nodes import UPGRADE, TestNode, eventually, running_node, turned_away
+from tests.support.nodes import UPGRADE, TestNode, eventually, rejected, running_node
 from tests.support.raw_client import RawClient
 
 
@@ -20,18 +20,18 @@ from tests.support.raw_client import RawClient
 async def busy_node(**settings: Any) -> AsyncIterator[TestNode]:
     """Run a node that always has live updates to deliver."""
     async with running_node(**settings) as node:
-        node.gateway.node.door._busy = lambda: True
+        node.gateway.node.connection_limiter._busy = lambda: True
         yield node
 
 
 async def test_more_than_can_be_let_in_are_told_when_to_come_and_counted() -> None:
     async with busy_node(admission_rate=0.5, admission_wait=0.0) as node, AsyncExitStack() as stack:
-        status, retry_after, why = await turned_away(node)
+        status, retry_after, why = await rejected(node)
         assert status == 503, "so that HAProxy tries another node"
         assert int(retry_after) >= 1
         assert "admission_rate: more clients come to this node than the 0.5 a second that it lets in" in why
-        assert 'gateway_admissions_total{result="turned_away"} 1.0' in node.gateway.metrics.render().decode()
-        node.gateway.node.door._busy = lambda: False
+        assert 'gateway_admissions_total{result="rejected"} 1.0' in node.gateway.metrics.render().decode()
+        node.gateway.node.connection_limiter._busy = lambda: False
         client = await stack.enter_async_context(RawClient(node.url))
         assert (await client.hello())["outcome"] == "created"
 
@@ -44,19 +44,19 @@ async def test_who_comes_back_is_let_in_before_who_is_new() -> None:
                 pass
 
         await come(node.url)  # takes the one place there is; the next is free in five seconds
-        door = node.gateway.node.door
-        assert door._queue is not None
+        limiter = node.gateway.node.connection_limiter
+        assert limiter._queue is not None
         clients = [asyncio.create_task(come(node.url)) for _ in range(3)]
-        await eventually(lambda: len(door._queue or ()) == 3)
+        await eventually(lambda: len(limiter._queue or ()) == 3)
         clients += [asyncio.create_task(come(f"{node.url}?node=n1")) for _ in range(3)]
-        await eventually(lambda: len(door._queue or ()) == 6)
+        await eventually(lambda: len(limiter._queue or ()) == 6)
 
-        visitors = [each for each in door._queue.release(0.0, paced=False, most=6) if isinstance(each, Asking)]
-        assert [each._request is not None and comes_back(each._request) for each in visitors] == [True] * 3 + [
+        candidates = [each for each in limiter._queue.release(0.0, paced=False, most=6) if isinstance(each, Upgrade)]
+        assert [each._request is not None and comes_back(each._request) for each in candidates] == [True] * 3 + [
             False
         ] * 3
-        for each in visitors:
-            each.let_in()
+        for each in candidates:
+            each.accept()
         await asyncio.gather(*clients)
 
 
@@ -67,10 +67,10 @@ async def test_a_client_that_leaves_the_line_is_not_let_in() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", node.gateway.port)
         head = "".join(f"{name}: {value}\r\n" for name, value in UPGRADE.items())
         writer.write(f"GET /v1/connect HTTP/1.1\r\nHost: gateway\r\n{head}\r\n".encode())
-        await eventually(lambda: len(node.gateway.node.door._queue or ()) == 1)
+        await eventually(lambda: len(node.gateway.node.connection_limiter._queue or ()) == 1)
         writer.close()
         await writer.wait_closed()
-        await eventually(lambda: not len(node.gateway.node.door._queue or ()))
+        await eventually(lambda: not len(node.gateway.node.connection_limiter._queue or ()))
 
 
 async def test_a_node_that_has_nothing_to_deliver_lets_everybody_in() -> None:

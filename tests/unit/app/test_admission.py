@@ -20,7 +20,7 @@ from gateway.app.admission.connection_limiter import (
 )
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import StormPolicy
-from gateway.ports import TurnedAway
+from gateway.ports import ConnectionRejected
 from tests.support.clock import VirtualClock
 
 RATE = 1000.0
@@ -37,15 +37,15 @@ def connection_limiter(
 
 
 class Caller:
-    """Somebody at the door, who notes when it was let in."""
+    """Somebody at the limiter, who notes when it was let in."""
 
-    def __init__(self, let_in: list[int]) -> None:
-        self._let_in = let_in
+    def __init__(self, accepted: list[int]) -> None:
+        self._accepted = accepted
 
-    def let_in(self) -> None:
-        self._let_in[-1] += 1
+    def accept(self) -> None:
+        self._accepted[-1] += 1
 
-    def turn_away(self, reason: TurnedAway) -> None:
+    def reject(self, reason: ConnectionRejected) -> None:
         raise AssertionError(reason)
 
 
@@ -53,36 +53,36 @@ class Caller:
 async def test_turns_are_short_while_there_are_others_to_serve_and_long_else(
     monkeypatch: pytest.MonkeyPatch, busy: bool, turn: Turn
 ) -> None:
-    monkeypatch.setattr(admission, "OPENING", 0.0)  # of real time: the door opens in each turn of the loop
-    door = connection_limiter(VirtualClock(), rate=10_000.0, busy=busy)
-    assert door.acceptable() == turn.accepted
+    monkeypatch.setattr(admission, "OPENING", 0.0)  # of real time: the limiter opens in each turn of the loop
+    limiter = connection_limiter(VirtualClock(), rate=10_000.0, busy=busy)
+    assert limiter.acceptable() == turn.accepted
 
-    let_in = [0]
-    for _ in range(2 * LONG.let_in):
-        door.admit(Caller(let_in), returning=True)
-    while sum(let_in) < 2 * LONG.let_in:
-        let_in.append(0)
+    accepted = [0]
+    for _ in range(2 * LONG.admitted):
+        limiter.admit(Caller(accepted), returning=True)
+    while sum(accepted) < 2 * LONG.admitted:
+        accepted.append(0)
         await asyncio.sleep(0)
-    door.close()
+    limiter.close()
 
-    assert [each for each in let_in if each] == [turn.let_in] * (2 * LONG.let_in // turn.let_in)
+    assert [each for each in accepted if each] == [turn.admitted] * (2 * LONG.admitted // turn.admitted)
 
 
 def test_a_turn_is_as_long_as_the_node_is_busy_when_it_begins() -> None:
     busy = False
-    door = connection_limiter(VirtualClock(), busy=lambda: busy)
-    assert door.acceptable() == LONG.accepted
+    limiter = connection_limiter(VirtualClock(), busy=lambda: busy)
+    assert limiter.acceptable() == LONG.accepted
     busy = True
-    assert door.acceptable() == SHORT.accepted
+    assert limiter.acceptable() == SHORT.accepted
 
 
 def test_connections_are_accepted_at_a_pace_while_there_are_others_to_serve() -> None:
     clock = VirtualClock()
-    door = connection_limiter(clock)
+    limiter = connection_limiter(clock)
     began, accepted = clock(), 0
     while clock() < began + 1.0:
         accepted += 16
-        clock.advance(door.accepted(16))
+        clock.advance(limiter.accepted(16))
 
     pace, burst = ACCEPTED_PER_ADMISSION * RATE, ACCEPTED_PER_ADMISSION * RATE * OPENING
     # As 16 in an opening are less than that, the burst is used in part.
@@ -90,10 +90,10 @@ def test_connections_are_accepted_at_a_pace_while_there_are_others_to_serve() ->
 
 
 def test_those_who_come_one_by_one_are_accepted_together() -> None:
-    door = connection_limiter(VirtualClock())
-    assert door.accepted(1) == OPENING
+    limiter = connection_limiter(VirtualClock())
+    assert limiter.accepted(1) == OPENING
 
 
 def test_a_node_with_nobody_to_serve_or_without_a_rate_accepts_all() -> None:
-    for door in (connection_limiter(VirtualClock(), busy=False), connection_limiter(VirtualClock(), rate=0.0)):
-        assert [door.accepted(16) for _ in range(1000)] == [0.0] * 1000
+    for limiter in (connection_limiter(VirtualClock(), busy=False), connection_limiter(VirtualClock(), rate=0.0)):
+        assert [limiter.accepted(16) for _ in range(1000)] == [0.0] * 1000

@@ -16,7 +16,7 @@ def queue() -> AdmissionQueue[str]:
     return AdmissionQueue(rate=RATE, patience=PATIENCE, longest=10.0)
 
 
-def let_in(line: AdmissionQueue[str], until: float, *, since: float = 0.0, paced: bool = True) -> list[str]:
+def admitted(line: AdmissionQueue[str], until: float, *, since: float = 0.0, paced: bool = True) -> list[str]:
     """Let time pass as the shell does: look again when the queue says so."""
     now, found = since, []
     while now <= until:
@@ -40,7 +40,7 @@ def test_the_pace_is_kept() -> None:
     line = queue()
     for number in range(50):
         assert line.arrive(str(number), 0.0, returning=False, paced=True) == 0
-    assert 10 <= len(let_in(line, 0.1)) <= 10 + RATE * PACE_BURST + 1
+    assert 10 <= len(admitted(line, 0.1)) <= 10 + RATE * PACE_BURST + 1
 
 
 def test_who_comes_back_goes_first() -> None:
@@ -49,7 +49,7 @@ def test_who_comes_back_goes_first() -> None:
         line.arrive(name, 0.0, returning=False, paced=True)
     for name in ("back-1", "back-2"):
         line.arrive(name, 0.0, returning=True, paced=True)
-    assert let_in(line, 1.0) == ["back-1", "back-2", "new-1", "new-2"]
+    assert admitted(line, 1.0) == ["back-1", "back-2", "new-1", "new-2"]
 
 
 def test_without_a_pace_all_come_in_some_at_a_time() -> None:
@@ -90,10 +90,10 @@ def test_patience_ends() -> None:
     line.arrive("new", 0.0, returning=False, paced=True)
     line.arrive("back", 0.5, returning=True, paced=True)
     assert line.expired(0.9) == []
-    ((visitor, retry_after),) = line.expired(1.0)
-    assert visitor == "new"
+    ((candidate, retry_after),) = line.expired(1.0)
+    assert candidate == "new"
     assert retry_after >= 1
-    assert [visitor for visitor, _ in line.expired(2.0)] == ["back"]
+    assert [candidate for candidate, _ in line.expired(2.0)] == ["back"]
 
 
 def test_who_leaves_is_not_let_in() -> None:

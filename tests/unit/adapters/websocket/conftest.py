@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenDoor
+from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.link import WebSocketLink
 from gateway.adapters.websocket.server import WebSocketServer
@@ -75,12 +75,12 @@ class Port:
         self.metrics = MemoryMetrics()
         self.log = MemoryEventLog()
         self.is_accepting = True
-        self.door = OpenDoor()
+        self.admission = OpenAdmission()
         self.server = WebSocketServer(
             host,
             0,
             serve=self._serve,
-            admission=self.door,
+            admission=self.admission,
             accepting=lambda: self.is_accepting,
             message_bytes=MESSAGE_BYTES,
             metrics=self.metrics,

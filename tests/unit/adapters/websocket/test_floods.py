@@ -266,7 +266,7 @@ async def test_strangers_rest_when_a_node_has_others_to_serve(port: Port) -> Non
     """All strangers together have half of its time then; by the clock here each turn takes them more than that."""
     turns = port.server._scheduler
     assert turns is not None
-    port.door.paced = True
+    port.admission.paced = True
     clock = MovedClock()
     turns._clock = turns.strangers.clock = clock
     rests: list[float] = []

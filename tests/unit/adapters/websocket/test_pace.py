@@ -19,11 +19,11 @@ async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, mon
 
     def count(connections: int) -> float:
         accepted.append(connections)
-        port.door.together = 5
+        port.admission.together = 5
         return 0.0
 
-    monkeypatch.setattr(port.door, "accepted", count)
-    port.door.together = 20
+    monkeypatch.setattr(port.admission, "accepted", count)
+    port.admission.together = 20
     assert port.server._scheduler is not None
     port.server._scheduler.strangers.clock = lambda: (
         0.0
@@ -42,7 +42,7 @@ async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, mon
 
 
 async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) -> None:
-    port.door.pause = 3600.0
+    port.admission.pause = 3600.0
     first = await port.upgraded()
     second = await port.dial()
     await second.send(REQUEST + b"\r\n")
@@ -59,7 +59,7 @@ async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) ->
 
 
 async def test_a_crowd_that_is_accepted_one_by_one_is_served_all_the_same(port: Port) -> None:
-    port.door.pause = 0.001
+    port.admission.pause = 0.001
     peers = [await port.dial() for _ in range(20)]
     for peer in peers:
         await peer.send(REQUEST + b"\r\n")

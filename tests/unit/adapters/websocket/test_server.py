@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from websockets.frames import Frame, Opcode
 
-from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket import server as server_module
+from gateway.adapters.websocket import upgrade as upgrade_module
 from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.upgrade import HEAD_BYTES
+from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.ports import Visitor
+from gateway.ports import Candidate
 from tests.support.clock import eventually
 from tests.support.times import time_limit
 from tests.unit.adapters.websocket.conftest import REQUEST, Peer, Port
@@ -82,7 +82,7 @@ async def test_a_break_right_behind_a_request_is_noticed(
     """Also by the link, which takes the place of whoever has read the request."""
     if waits:
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(port.door, "admit", lambda visitor, **_: loop.call_soon(visitor.let_in))
+        monkeypatch.setattr(port.admission, "admit", lambda candidate, **_: loop.call_soon(candidate.accept))
     early = text("x" * 1000)
     for _ in range(20):
         peer = await port.dial()
@@ -90,8 +90,8 @@ async def test_a_break_right_behind_a_request_is_noticed(
         peer.socket.send(REQUEST + b"\r\n" + early)
         peer.reset()
         await eventually(lambda: not (port.server._requests or port.server._waiting or port.server._links))
-    for reads in (1, asking_module.READS_AT_ONCE):
-        monkeypatch.setattr(asking_module, "READS_AT_ONCE", reads)
+    for reads in (1, upgrade_module.READS_AT_ONCE):
+        monkeypatch.setattr(upgrade_module, "READS_AT_ONCE", reads)
         peer = await port.upgraded(early)
         await peer.send(early)
         await eventually(lambda: len(port.ears[-1].heard) == 2)
@@ -102,13 +102,13 @@ async def test_a_break_right_behind_a_request_is_noticed(
 async def test_who_hangs_up_while_it_waits_at_the_door_is_not_let_in_later(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting: list[Visitor] = []
+    waiting: list[Candidate] = []
     monkeypatch.setattr(
-        port.door,
+        port.admission,
         "admit",
-        lambda visitor, *, returning: waiting.append(visitor),  # noqa: PLW0108 - it takes a name more
+        lambda candidate, *, returning: waiting.append(candidate),  # noqa: PLW0108 - it takes a name more
     )
-    monkeypatch.setattr(port.door, "withdraw", waiting.remove)
+    monkeypatch.setattr(port.admission, "withdraw", waiting.remove)
     peer = await port.dial()
     await peer.send(REQUEST + b"\r\n")
     await eventually(lambda: len(waiting) == 1)
@@ -293,7 +293,7 @@ async def test_a_node_that_takes_nobody_says_so_to_everybody(port: Port) -> None
 async def test_who_sends_a_byte_now_and_then_is_told_that_it_took_too_long(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_module, "REQUEST_TIMEOUT", 0.2)
+    monkeypatch.setattr(upgrade_module, "REQUEST_TIMEOUT", 0.2)
     peer = await port.dial()
 
     async def trickle() -> None:
@@ -311,7 +311,7 @@ async def test_who_sends_a_byte_now_and_then_is_told_that_it_took_too_long(
 
 
 async def test_who_says_nothing_is_dropped_without_a_word(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking_module, "REQUEST_TIMEOUT", 0.05)
+    monkeypatch.setattr(upgrade_module, "REQUEST_TIMEOUT", 0.05)
     peer = await port.dial()
 
     assert await peer.rest() == b""
@@ -320,7 +320,7 @@ async def test_who_says_nothing_is_dropped_without_a_word(port: Port, monkeypatc
 
 
 async def test_who_is_refused_and_stays_is_dropped(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking_module, "LINGER_TIMEOUT", 0.05)
+    monkeypatch.setattr(upgrade_module, "LINGER_TIMEOUT", 0.05)
     peer = await port.dial()
     await peer.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     await peer.until(b"\r\n\r\n")

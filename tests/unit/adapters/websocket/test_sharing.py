@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.asking import Asking
 from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.read_scheduling import FairQueue, PacedReader
+from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.work_budget import WorkBudget, WorkLimits
 
 LIMITS = WorkLimits(rate=0.1, burst=0.1, idle_rate=0.01, idle_burst=0.5)
@@ -21,11 +21,11 @@ def reader(key: str) -> PacedReader:
     return cast(PacedReader, SimpleNamespace(key=key))
 
 
-def asking(key: str) -> Asking:
+def upgrading(key: str) -> Upgrade:
     class Stub:
         reading = reader(key)
 
-    return cast(Asking, Stub())
+    return cast(Upgrade, Stub())
 
 
 def test_each_address_has_its_turn_before_any_has_its_second() -> None:
@@ -46,7 +46,7 @@ def test_of_ipv6_a_subscriber_counts_as_one() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["add", "add", "discard", "renew", "evict"]), st.integers(0, 30))))
 def test_who_makes_room_is_of_the_address_with_the_most(steps: list[tuple[str, int]]) -> None:
     pending = PendingRequests(5)
-    connections: list[Any] = [asking(str(number % 4)) for number in range(31)]
+    connections: list[Any] = [upgrading(str(number % 4)) for number in range(31)]
     model: list[Any] = []
     for step, number in steps:
         each = connections[number]

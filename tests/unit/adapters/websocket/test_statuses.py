@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 
 from gateway.adapters import websocket
-from gateway.adapters.websocket import asking as asking_module
-from gateway.adapters.websocket.asking import REQUEST_TIMEOUT
-from gateway.adapters.websocket.upgrade import HEAD_BYTES
-from gateway.ports import TurnedAway
+from gateway.adapters.websocket import upgrade as upgrade_module
+from gateway.adapters.websocket.upgrade import REQUEST_TIMEOUT
+from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
+from gateway.ports import ConnectionRejected
 from tests.unit.adapters.websocket.conftest import REQUEST, Port
 
 DOCUMENT: Final = Path(__file__).parents[4] / "docs" / "reference" / "protocol.md"
@@ -68,10 +68,12 @@ async def test_each_status_is_answered(
     port: Port, monkeypatch: pytest.MonkeyPatch, status: int, request_: bytes
 ) -> None:
     if status == 408:
-        monkeypatch.setattr(asking_module, "REQUEST_TIMEOUT", 0.05)
+        monkeypatch.setattr(upgrade_module, "REQUEST_TIMEOUT", 0.05)
     port.is_accepting = status != 503
     if status == 429:
-        port.door.refuse_with = TurnedAway("limit_x: too many", limit="limit_x", retry_after=2.5, elsewhere=False)
+        port.admission.refuse_with = ConnectionRejected(
+            "limit_x: too many", limit="limit_x", retry_after=2.5, elsewhere=False
+        )
     peer = await port.dial()
     await peer.send(request_)
 

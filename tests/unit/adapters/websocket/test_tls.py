@@ -12,10 +12,10 @@ import pytest
 
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import RECORD_BYTES, TlsConnection
-from gateway.adapters.websocket import asking as asking_module
 from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket import upgrade as upgrade_module
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
-from gateway.adapters.websocket.upgrade import HEAD_BYTES
+from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
@@ -166,7 +166,7 @@ async def test_a_handshake_may_come_in_any_pieces(port: SecurePort) -> None:
 async def test_who_begins_tls_and_says_nothing_more_is_dropped(
     port: SecurePort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_module, "REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr(upgrade_module, "REQUEST_TIMEOUT", 0.1)
     half, whole = SecurePeer(await port.dial(), port.trust), await port.secured()
     with pytest.raises(ssl.SSLWantReadError):
         half.tls.do_handshake()

@@ -13,7 +13,7 @@ from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.pending import PendingRequests
 from gateway.adapters.websocket.read_scheduling import STRANGERS_TIME
-from gateway.ports import TurnedAway
+from gateway.ports import ConnectionRejected
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
 from tests.support.times import time_limit
@@ -125,7 +125,9 @@ async def test_who_never_ends_its_handshake_goes_first(port: SecurePort) -> None
 
 
 async def test_an_address_that_has_had_enough_costs_no_handshake(port: SecurePort, handshakes: TurnCounter) -> None:
-    port.door.refuse_with = TurnedAway("enough", limit="rate_address_handshakes", retry_after=1.0, elsewhere=False)
+    port.admission.refuse_with = ConnectionRejected(
+        "enough", limit="rate_address_handshakes", retry_after=1.0, elsewhere=False
+    )
     peer = await port.dial()
     await peer.send(canned(port))
 
@@ -136,11 +138,11 @@ async def test_an_address_that_has_had_enough_costs_no_handshake(port: SecurePor
 
 async def test_a_connection_over_tls_is_counted_once_and_leaves_once(port: SecurePort) -> None:
     peer = await port.upgraded()
-    assert port.door.visits == 1
+    assert port.admission.connections == 1
     half = SecurePeer(await port.dial(), port.trust)
     await half.shake()
-    await eventually(lambda: port.door.visits == 2)
+    await eventually(lambda: port.admission.connections == 2)
     half.socket.close()
     peer.socket.close()
 
-    await eventually(lambda: port.door.visits == 0)
+    await eventually(lambda: port.admission.connections == 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.adapters.websocket.upgrade import HEAD_BYTES, Refusal, Request, RequestReader, accept
+from gateway.adapters.websocket.upgrade_request import HEAD_BYTES, Refusal, Request, RequestReader, accept
 
 HEAD = {
     "Host": "gateway.example",
