@@ -18,7 +18,7 @@ from benchmarks.hostile.target import HOST
 from benchmarks.measure import process_cpu, process_waited, resident_bytes
 from benchmarks.processes import family
 from gateway.adapters.redis.keys import Keys
-from gateway.catalogue.log_events import LEASE_LOST, NODE_LAPSED
+from gateway.catalogue.log_events import LEASE_EXPIRED, LEASE_LOST
 from gateway.local import admin
 from gateway.local.stack import Stack
 from gateway.settings import SETTINGS
@@ -91,7 +91,7 @@ class Watch:
         return Counts(
             cpu=sum(map(process_cpu, family(self._pid))),
             waited=process_waited(self._pid),
-            leases_lost=self._logged(ATTACKED, LEASE_LOST.name) + self._logged(OTHER, NODE_LAPSED.name),
+            leases_lost=self._logged(ATTACKED, LEASE_LOST.name) + self._logged(OTHER, LEASE_EXPIRED.name),
             **await self._balancer_counts(),
         )
 

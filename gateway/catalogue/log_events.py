@@ -29,7 +29,7 @@ class LogEvent:
         level: severity.
         meaning: what happened, and for warnings and errors what to do.
         fields: names of the fields it always carries.
-        bug: True if it tells of a bug of the gateway; the traceback of the exception in ``error`` is logged with it.
+        bug: True if it reports a bug of the gateway; the traceback of the exception in ``error`` is logged with it.
     """
 
     name: str
@@ -46,36 +46,41 @@ NODE_STOPPED = LogEvent("node_stopped", Level.INFO, "The node has stopped.", ("n
 DEVELOPMENT_MODE = LogEvent(
     "development_mode",
     Level.WARNING,
-    "A development shortcut is on, which is insecure or forgets sessions; the field says which. Not for production.",
+    "A development shortcut is on, which is insecure or loses sessions. The field names it. Not for production.",
     ("shortcut",),
 )
-DRAIN_STARTED = LogEvent("drain_started", Level.INFO, "No new sessions; clients are moved in batches.", ("sessions",))
+DRAIN_STARTED = LogEvent(
+    "drain_started",
+    Level.INFO,
+    "The drain began: the node opens no new sessions, and moves its clients in batches.",
+    ("sessions",),
+)
 DRAIN_FINISHED = LogEvent(
-    "drain_finished", Level.INFO, "All sessions have moved, or the time for it is over.", ("moved", "left")
+    "drain_finished", Level.INFO, "The drain ended: all sessions have moved, or its time is over.", ("moved", "left")
 )
 SESSION_OPENED = LogEvent("session_opened", Level.INFO, "A client opened a session.", ("session", "principal"))
 SESSION_RESUMED = LogEvent(
     "session_resumed", Level.INFO, "A client came back to its session.", ("session", "outcome", "reason", "previous")
 )
 SESSION_DISCONNECTED = LogEvent(
-    "session_disconnected", Level.INFO, "A session lost its connection; its window runs.", ("session", "code")
+    "session_disconnected", Level.INFO, "A session lost its connection. Its window has begun.", ("session", "code")
 )
 DISCONNECTED_GIVEN_UP = LogEvent(
     "disconnected_given_up",
     Level.WARNING,
-    "Buffers, or whole copies, of sessions without a client were given up, those away for longest first. They go on by "
-    "failover. Why: a limit, or memory that is short.",
+    "The node gave up buffers, or whole copies, of sessions without a client, those disconnected for longest first. "
+    "These sessions resume by failover. The reason is a limit, or memory that is short.",
     ("buffers", "copies", "why"),
 )
-SESSION_ENDED = LogEvent("session_ended", Level.INFO, "A session ended; nothing of it is left.", ("session", "reason"))
+SESSION_ENDED = LogEvent("session_ended", Level.INFO, "A session ended. Nothing of it is kept.", ("session", "reason"))
 SESSION_FENCED = LogEvent(
-    "session_fenced", Level.INFO, "Another node has claimed the session; the copy here is dropped.", ("session",)
+    "session_fenced", Level.INFO, "Another node has claimed the session. This node dropped its copy.", ("session",)
 )
 RESUME_REFUSED = LogEvent("resume_refused", Level.INFO, "A resume was refused.", ("reason", "address"))
 AUTHENTICATION_REFUSED = LogEvent(
     "authentication_refused",
     Level.WARNING,
-    "Credentials that are not accepted, and why; the client is not told.",
+    "A client showed credentials that are not accepted. The reason is logged here, and is not sent to the client.",
     ("principal", "address", "reason"),
 )
 ISSUER_KEYS_FETCHED = LogEvent(
@@ -87,165 +92,173 @@ ISSUER_KEYS_FETCHED = LogEvent(
 ISSUER_KEYS_KEPT = LogEvent(
     "issuer_keys_kept",
     Level.WARNING,
-    "The keys of an identity provider cannot be had; those from before stay in force. Look at the URL or file named.",
+    "The keys of an identity provider could not be read. The previous keys stay in force. Check the URL or file named.",
     ("error",),
 )
 CREDENTIALS_REFRESHED = LogEvent(
-    "credentials_refreshed", Level.DEBUG, "A client showed fresh credentials on its connection.", ("session",)
+    "credentials_refreshed", Level.DEBUG, "A client showed new credentials on its connection.", ("session",)
 )
 CREDENTIALS_EXPIRED = LogEvent(
     "credentials_expired",
     Level.INFO,
-    "A connection was closed because the credentials of its session ended and no fresh ones were shown.",
+    "A connection was closed because the credentials of its session expired and the client showed no new ones.",
     ("session",),
 )
 AUTHENTICATION_UNAVAILABLE = LogEvent(
     "authentication_unavailable",
     Level.WARNING,
-    "Whether credentials are good cannot be told, because something outside does not answer; the client asks again.",
+    "Credentials could not be verified, because an external service does not answer. The client tries again.",
     ("error",),
 )
 VERIFICATION_REFUSED = LogEvent(
     "verification_refused",
     Level.WARNING,
-    "More credentials are shown than can be verified (hashed, or asked about), and those of an address that shows many "
-    "were not looked at; the client comes again. Told at most once a second; a metric counts all.",
+    "Clients show more credentials than can be verified (by a hash or an external service). Those of an address that "
+    "shows many were not verified; the client tries again. Reported at most once a second; a metric counts all.",
     ("address", "reason", "waiting", "failing"),
 )
 REVOKED_REFUSED = LogEvent(
     "revoked_refused",
     Level.WARNING,
-    "A hello with good credentials, but of a revoked principal or with a revoked token id.",
+    "A hello was refused whose credentials are valid, because the principal or the id of its token is revoked.",
     ("principal", "address"),
 )
 REVOCATION_MADE = LogEvent(
     "revocation_made",
     Level.WARNING,
-    "An administrator revoked a session, a principal or a credential by this node; all nodes refuse it.",
+    "An administrator revoked a session, a principal or a credential through this node. All nodes refuse it.",
     ("kind", "revoked", "reason", "until"),
 )
 REVOCATION_LIFTED = LogEvent(
-    "revocation_lifted", Level.WARNING, "An administrator lifted a revocation by this node.", ("kind", "revoked")
+    "revocation_lifted", Level.WARNING, "An administrator lifted a revocation through this node.", ("kind", "revoked")
 )
 REVOCATIONS_READ = LogEvent(
     "revocations_read",
     Level.INFO,
-    "The revocations were read from the grid, at the start or after it had lost writes; how many are known now.",
+    "The node read the revocations from the grid, at its start or after the grid had lost writes. The field counts "
+    "them.",
     ("revocations", "lost_writes"),
 )
 REVOCATIONS_RESTORED = LogEvent(
     "revocations_restored",
     Level.WARNING,
-    "Revocations that the grid had lost, and that no other node had restored yet, were written to it.",
+    "The node wrote revocations to the grid that the grid had lost and that no other node had restored yet.",
     ("revocations",),
 )
 CONNECTION_FAILED = LogEvent(
     "connection_failed",
     Level.ERROR,
-    "A connection met an error that is a bug of the gateway; the session is kept.",
+    "A connection failed by a bug of the gateway. Its session is kept.",
     ("session", "error"),
     bug=True,
 )
 REQUEST_FAILED = LogEvent(
     "request_failed",
     Level.ERROR,
-    "A request met an error that is a bug of the gateway; its client was told to try again.",
+    "A request failed by a bug of the gateway. The reply asks the client to try again.",
     ("session", "error"),
     bug=True,
 )
 PROTOCOL_VIOLATED = LogEvent(
-    "protocol_violated", Level.INFO, "A client broke the protocol and was closed.", ("address", "error")
+    "protocol_violated", Level.INFO, "A client broke the protocol. Its connection was closed.", ("address", "error")
 )
 SLOW_CONSUMER_CLOSED = LogEvent(
     "slow_consumer_closed",
     Level.WARNING,
-    "A session's queue reached its bound and its connection was closed; it may resume.",
+    "The queue of a session reached its limit. Its connection was closed; the client may resume.",
     ("session", "packets", "bytes"),
 )
-GRID_AWAY = LogEvent(
-    "grid_away", Level.ERROR, "The grid cannot be reached; sessions stay connected, requests are refused.", ("error",)
+GRID_UNREACHABLE = LogEvent(
+    "grid_unreachable",
+    Level.ERROR,
+    "The grid is unreachable. Sessions stay connected; requests are refused.",
+    ("error",),
 )
-GRID_STILL_AWAY = LogEvent(
-    "grid_still_away",
+GRID_STILL_UNREACHABLE = LogEvent(
+    "grid_still_unreachable",
     Level.WARNING,
-    "The grid cannot be reached yet, and why the last attempt failed; after some seconds, and again every ten.",
-    ("error", "away_seconds"),
+    "The grid is still unreachable; the field says why the last attempt failed. Reported after some seconds, and again "
+    "every ten.",
+    ("error", "unreachable_seconds"),
 )
 GRID_BACK = LogEvent(
-    "grid_back", Level.WARNING, "The grid is reachable again.", ("generation", "lost_writes", "away_seconds")
+    "grid_back", Level.WARNING, "The grid is reachable again.", ("generation", "lost_writes", "unreachable_seconds")
 )
 GRID_MASTERS_CHANGED = LogEvent(
     "grid_masters_changed",
     Level.WARNING,
-    "Other Redis processes than before are the masters of the grid: one was replaced, added or removed.",
+    "The masters of the grid are other Redis processes than before: one was replaced, added or removed.",
     ("masters", "before"),
 )
 GRID_CLOCK_STEPPED = LogEvent(
     "grid_clock_stepped",
     Level.WARNING,
-    "The clock of Redis was set, forward if the seconds are positive. Windows and leases go on as before. Told by one "
-    "node.",
+    "The clock of Redis was set, forward if the seconds are positive. Windows and leases end as they would have. One "
+    "node reports it.",
     ("seconds", "shift_seconds"),
 )
 GRID_SLOT_HALF_MOVED = LogEvent(
     "grid_slot_half_moved",
     Level.ERROR,
-    "Somebody began to move a slot of the Redis Cluster and did not finish: commands for keys that it lacks are "
-    "refused as retryable. Run `redis-cli --cluster fix`.",
+    "A slot of the Redis Cluster was moved in part only. Commands for keys that are missing there are refused as "
+    "retryable. Run `redis-cli --cluster fix`.",
     ("slot", "tag"),
 )
 GRID_WRITE_REFUSED = LogEvent(
     "grid_write_refused",
     Level.ERROR,
-    "The grid answers but refuses writes: out of memory, or it cannot persist them. Told at most once a second.",
+    "The grid answers but refuses writes: it is out of memory, or cannot persist them. Reported at most once a second.",
     ("error",),
 )
 GRID_FOREIGN_DATA = LogEvent(
     "grid_foreign_data",
     Level.ERROR,
-    "Something in the grid is not the gateway's, or broken, and was skipped or deleted. Told at most every ten "
+    "Data in the grid that is not the gateway's, or is broken, was skipped or deleted. Reported at most every ten "
     "seconds.",
     ("key", "what", "error"),
 )
 GRID_RESTORED = LogEvent(
     "grid_restored",
     Level.INFO,
-    "Live sessions and newer values were written to a grid that had lost them.",
+    "The node wrote live sessions and newer values to a grid that had lost them.",
     ("sessions", "fenced", "values"),
 )
 POSITION_LOST = LogEvent(
     "position_lost",
     Level.WARNING,
-    "A partition's stream went on without this node; values are read again.",
+    "The stream of a partition was cut before this node had read all of it. The node reads its values again.",
     ("partition",),
 )
 LEASE_LOST = LogEvent(
     "lease_lost",
     Level.WARNING,
-    "The node's lease had lapsed, after a pause or a long grid outage; every session is verified.",
+    "The lease of this node had expired, after a pause or a long outage of the grid. The node verifies every session.",
     ("node",),
 )
-NODE_LAPSED = LogEvent("node_lapsed", Level.WARNING, "Another node's lease lapsed.", ("lapsed",))
+LEASE_EXPIRED = LogEvent("lease_expired", Level.WARNING, "The lease of another node expired.", ("expired",))
 NODES_WITHOUT_LEASE = LogEvent(
     "nodes_without_lease",
     Level.WARNING,
-    "The grid held sessions of nodes whose lease it had lost; if they are dead, their sessions are taken over now.",
+    "The grid holds sessions of nodes whose leases it has lost. If these nodes are dead, others take over.",
     ("nodes",),
 )
 TAKEOVER_FINISHED = LogEvent(
-    "takeover_finished", Level.WARNING, "A lapsed node's sessions are on the clock.", ("lapsed", "sessions")
+    "takeover_finished",
+    Level.WARNING,
+    "The windows of all sessions of a node whose lease has expired have begun.",
+    ("expired", "sessions"),
 )
 BACKGROUND_TASK_FAILED = LogEvent(
     "background_task_failed",
     Level.ERROR,
-    "A background task met a bug and is started again.",
+    "A background task failed by a bug of the gateway. It is started again.",
     ("task", "error"),
     bug=True,
 )
 LOG_LINES_DROPPED = LogEvent(
     "log_lines_dropped",
     Level.ERROR,
-    "Whoever reads the log was too slow; that many lines are missing before this one. Clients were not delayed by it.",
+    "The reader of the log was too slow. So many lines are missing before this one. Clients were not delayed by it.",
     ("lines",),
 )
 LIBRARY_WARNED = LogEvent(
@@ -257,28 +270,28 @@ LIBRARY_FAILED = LogEvent(
 ADMIN_ACTED = LogEvent(
     "admin_acted",
     Level.INFO,
-    "An administrator changed something by the admin API, or tried to: the audit log. The outcome tells.",
+    "Audit log: an administrator changed something through the admin API, or tried to. See the field outcome.",
     ("caller", "roles", "action", "operation", "target", "outcome", "address", "forwarded_by"),
 )
 ADMIN_REFUSED = LogEvent(
     "admin_refused",
     Level.WARNING,
-    "A request to the admin API came without a valid token, or its roles do not allow it: the audit log. Told at most "
-    "some times a minute for each address.",
+    "Audit log: a request to the admin API had no valid token, or its roles do not allow it. Reported a few times a "
+    "minute for each address at most.",
     ("caller", "roles", "action", "operation", "target", "outcome", "address", "forwarded_by"),
 )
 ADMIN_FAILED = LogEvent(
     "admin_failed",
     Level.ERROR,
-    "A request to the admin port met an error that is a bug of the gateway.",
+    "A request to the admin port failed by a bug of the gateway.",
     ("path", "error"),
     bug=True,
 )
 ADMIN_PORT_CROWDED = LogEvent(
     "admin_port_crowded",
     Level.WARNING,
-    "Connections without a token fill the admin port; those that were idle for longest are closed. Find out who opens "
-    "them: the address is the one that has most. Told once a minute at most.",
+    "Connections without a token fill the admin port. Those idle for longest are closed. Find out who opens them: the "
+    "field address is the one with the most connections. Reported once a minute at most.",
     ("connections", "address", "most"),
 )
 ADMINS_RELOADED = LogEvent(
@@ -287,117 +300,121 @@ ADMINS_RELOADED = LogEvent(
 ADMINS_KEPT = LogEvent(
     "admins_kept",
     Level.ERROR,
-    "The file of administrators could not be read again; those read before stay in force. Correct the file, send "
-    "SIGHUP.",
+    "The file of administrators could not be read again. The previous tokens stay in force. Correct the file, then "
+    "send SIGHUP.",
     ("error",),
 )
 MEMORY_RAN_SHORT = LogEvent(
     "memory_ran_short",
     Level.ERROR,
-    "The process nears the memory it may have, or an allocation failed. No new connections are taken, and what was "
-    "kept for clients that are away is given up; sessions are kept. Give it more memory, or lower limits in bytes.",
+    "The process nears its memory limit, or an allocation failed. The node accepts no new connections, and gives up "
+    "what it kept for disconnected clients; sessions are kept. Give it more memory, or lower the limits in bytes.",
     ("why", "buffers", "copies"),
 )
 MEMORY_SUFFICIENT = LogEvent(
-    "memory_sufficient", Level.INFO, "There is enough memory again; new connections are taken.", ("used",)
+    "memory_sufficient", Level.INFO, "There is enough memory again. The node accepts new connections.", ("used",)
 )
 LIMIT_EXCEEDED = LogEvent(
     "limit_exceeded",
     Level.WARNING,
-    "Somebody, an address or a principal, met a limit. Told at most once a second for each limit; a metric counts all.",
+    "An address or a principal reached a limit. Reported at most once a second for each limit; a metric counts all.",
     ("limit", "who"),
 )
 FLOOD_CLOSED = LogEvent(
     "flood_closed",
     Level.WARNING,
-    "A client was closed that had sent frames which make no message, faster than they are read and for too long. Told "
-    "at most every 10 s; gateway_frame_violations_total counts all.",
+    "A connection was closed because its client sent frames without a message for too long, faster than they are read. "
+    "Reported at most every 10 s; gateway_frame_violations_total counts all.",
     ("address",),
 )
 CONNECTIONS_NOT_ACCEPTED = LogEvent(
     "connections_not_accepted",
     Level.ERROR,
-    "The system has no descriptor or memory left for another connection. Accepting pauses for half a second and goes "
-    "on by itself; told at most every 10 s. Raise the limit of open files (LimitNOFILE=, ulimit -n).",
+    "The system has no descriptor or memory left for another connection. The node accepts none for half a second, "
+    "and then tries again. Reported at most every 10 s. Raise the limit of open files (LimitNOFILE=, ulimit -n).",
     ("error",),
 )
 DESCRIPTORS_SHORT = LogEvent(
     "descriptors_short",
     Level.WARNING,
-    "The process may open too few files for the connections that limit_connections allows; the node takes only as many "
-    "as stand in the field connections. Raise the limit of open files (LimitNOFILE=, ulimit -n), or lower the setting.",
+    "The process may open too few files for the connections that limit_connections allows. The node accepts as many as "
+    "the field connections says. Raise the limit of open files (LimitNOFILE=, ulimit -n), or lower the setting.",
     ("descriptors", "configured", "connections"),
 )
 USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
 USERS_KEPT = LogEvent(
     "users_kept",
     Level.ERROR,
-    "The file of static users could not be read again; those read before stay in force. Correct the file, send SIGHUP.",
+    "The file of static users could not be read again. The previous users stay in force. Correct the file, then send "
+    "SIGHUP.",
     ("error",),
 )
 POLICY_ABSENT = LogEvent(
     "policy_absent",
     Level.WARNING,
-    "No policy is configured: everybody who is let in may select and publish everything but the system's topics. "
-    "The field says who is let in. Give --policy FILE.",
+    "No policy is configured: every authenticated principal may select and publish everything but the system's topics. "
+    "The field says who is authenticated. Give --policy FILE.",
     ("principals",),
 )
 POLICY_RELOADED = LogEvent(
     "policy_reloaded",
     Level.INFO,
-    "The policy, or the roles of principals, were read again (SIGHUP) and are in force for every session of this node; "
-    "the fields count the sessions that were looked at, and those of them that had selections withdrawn.",
+    "The policy, or the roles of principals, were read again (SIGHUP). They are in force for all sessions here. "
+    "The fields count the sessions that were checked, and those that lost selections.",
     ("roles", "principals", "sessions", "withdrawn"),
 )
 POLICY_KEPT = LogEvent(
     "policy_kept",
     Level.ERROR,
-    "The policy could not be read again; the one that was read before stays in force. Correct the file, send SIGHUP.",
+    "The policy could not be read again. The previous policy stays in force. Correct the file, then send SIGHUP.",
     ("error",),
 )
 SELECTIONS_WITHDRAWN = LogEvent(
     "selections_withdrawn",
     Level.INFO,
-    "A session had selected what its principal may not select any more; it was taken out and the client was told.",
+    "A session had selected what its principal may not select any more. The selectors were withdrawn and the "
+    "client was notified.",
     ("session", "principal", "selectors"),
 )
 
 CERTIFICATE_RELOADED = LogEvent(
     "certificate_reloaded",
     Level.INFO,
-    "The files for TLS of a port were read again (SIGHUP); connections that begin from now on get the certificate.",
+    "The TLS files of a port were read again (SIGHUP). New connections get the new certificate.",
     ("port", "expires"),
 )
 CERTIFICATE_KEPT = LogEvent(
     "certificate_kept",
     Level.ERROR,
-    "The files for TLS of a port cannot be used; those read before stay in force. Correct the files, send SIGHUP.",
+    "The TLS files of a port cannot be used. The previous certificate stays in force. Correct the files, then send "
+    "SIGHUP.",
     ("port", "error"),
 )
 KEYS_RELOADED = LogEvent(
     "keys_reloaded",
     Level.INFO,
-    "The files of token keys were read again (SIGHUP); the fields are ids, which are not secret.",
+    "The files of token keys were read again (SIGHUP). The fields hold the ids of the keys, which are not secret.",
     ("signs", "verifies"),
 )
 KEYS_KEPT = LogEvent(
     "keys_kept",
     Level.ERROR,
-    "The files of token keys could not be read again; those read before stay in force. Correct the file, send SIGHUP.",
+    "The files of token keys could not be read again. The previous keys stay in force. Correct the file, then send "
+    "SIGHUP.",
     ("error",),
 )
 
 JOURNAL_FULL = LogEvent(
     "journal_full",
     Level.WARNING,
-    "Events of the session journal are dropped from now on, because the grid does not take them; sessions are served "
-    "as ever. The journal will tell how many. See to the grid.",
+    "The node drops events of the session journal from now on, because the grid does not accept them. Sessions are not "
+    "affected. The journal will record how many are missing. Check the grid.",
     ("reason",),
 )
 JOURNAL_INCOMPLETE = LogEvent(
     "journal_incomplete",
     Level.WARNING,
-    "The node stopped before the grid had taken the last events of the session journal; so many are missing there.",
+    "The node stopped before it could write the last events of the session journal. The field counts the missing ones.",
     ("events",),
 )
 

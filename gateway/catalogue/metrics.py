@@ -51,7 +51,7 @@ class Metric:
 LATENCY_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds: from below one Redis round trip on a loopback to beyond every time limit of the gateway."""
 
-BUILD_INFO = Metric("gateway_build_info", Kind.GAUGE, "Always 1; the label tells the version.", "version", open=True)
+BUILD_INFO = Metric("gateway_build_info", Kind.GAUGE, "Always 1; the label is the version.", "version", open=True)
 CONNECTIONS = Metric("gateway_connections", Kind.GAUGE, "Open client connections.")
 SESSIONS = Metric(
     "gateway_sessions", Kind.GAUGE, "Sessions this node owns, by state.", "state", ("connected", "disconnected")
@@ -59,24 +59,24 @@ SESSIONS = Metric(
 SESSIONS_GIVEN_BACK = Metric(
     "gateway_sessions_given_back",
     Kind.GAUGE,
-    "Sessions without a client of which the node gave up its copy: the grid alone holds them while their windows run.",
+    "Sessions without a client of which the node gave up its copy; only the grid holds them until their windows end.",
 )
 DISCONNECTED_BYTES = Metric(
     "gateway_disconnected_bytes",
     Kind.GAUGE,
-    "Memory that sessions without a client take, about; bodies that several wait for count each time.",
+    "Approximate memory of sessions without a client. A body that several sessions share counts once for each.",
 )
 DISCONNECTED_GIVEN_UP = Metric(
     "gateway_disconnected_given_up_total",
     Kind.COUNTER,
-    "Sessions without a client of which the node gave up the buffers, or its copy, to stay within its memory.",
+    "Sessions without a client of which the node gave up the buffers, or its whole copy, to stay within its memory.",
     "what",
     ("buffers", "copies"),
 )
 RESUME_SECONDS = Metric(
     "gateway_resume_seconds",
     Kind.HISTOGRAM,
-    "Time from a resume packet to the write of its welcome by rung of the recovery ladder, or to its refusal.",
+    "Time from a resume packet to the write of its welcome, by recovery outcome, or to its refusal.",
     "outcome",
     (Outcome.REATTACHED.value, Outcome.FAILED_OVER.value, "refused"),
     buckets=LATENCY_BUCKETS,
@@ -91,8 +91,8 @@ HELLO_SECONDS = Metric(
 LOSSES_DECLARED = Metric(
     "gateway_losses_declared_total",
     Kind.COUNTER,
-    "Times a session was told that it has lost something (P2): its resume came beyond the resend buffers, a stream "
-    "went on without its node, or the grid came back with less.",
+    "Losses reported to sessions (P2): a resume needed more than the resend buffers held, a stream was cut before its "
+    "node had read it, or the grid had lost writes.",
     "kind",
     ("gap", "position", "grid"),
 )
@@ -100,40 +100,40 @@ SESSIONS_OPENED = Metric("gateway_sessions_opened_total", Kind.COUNTER, "New ses
 SESSIONS_ENDED = Metric(
     "gateway_sessions_ended_total",
     Kind.COUNTER,
-    "Sessions ended by this node.",
+    "Sessions ended by this node, by reason.",
     "reason",
     ("closed", "expired", "revoked"),
 )
 AUTHENTICATIONS = Metric(
     "gateway_authentications_total",
     Kind.COUNTER,
-    "Credentials looked at, with a hello, a resume or on an open connection, by what came of it.",
+    "Credentials verified, with a hello, a resume or on an open connection, by outcome.",
     "outcome",
     ("accepted", "refused", "unavailable"),
 )
 AUTHENTICATION_SECONDS = Metric(
     "gateway_authentication_seconds",
     Kind.HISTOGRAM,
-    "Time until it is told whether credentials are good, with what they waited for their turn.",
+    "Time to verify credentials, including the wait for their turn.",
     buckets=LATENCY_BUCKETS,
 )
 VERIFICATIONS_WAITING = Metric(
     "gateway_verifications_waiting",
     Kind.GAUGE,
-    "Credentials that wait for their turn to be hashed, or asked about outside.",
+    "Credentials that wait for their turn to be hashed, or to be verified by an external service.",
 )
 VERIFICATIONS_REFUSED = Metric(
     "gateway_verifications_refused_total",
     Kind.COUNTER,
-    "Credentials that were not looked at, by why: too many of the same origin waited, they waited for too long, their "
-    "client had hung up, or its session had shown credentials too often.",
+    "Credentials that were not verified, by reason: too many of the same origin waited, they waited for too long, the "
+    "client had disconnected, or its session had shown credentials too often.",
     "reason",
     ("crowded", "late", "hung_up", "too_often"),
 )
 RESUMES = Metric(
     "gateway_resumes_total",
     Kind.COUNTER,
-    "Resumes by outcome: rung of the recovery ladder, or the reason of a refusal.",
+    "Resumes by recovery outcome, or by the reason of a refusal.",
     "outcome",
     (
         Outcome.REATTACHED.value,
@@ -153,7 +153,7 @@ RESUMES = Metric(
 REVOCATIONS = Metric(
     "gateway_revocations",
     Kind.GAUGE,
-    "Revocations that this node knows, by what is revoked; the same on all nodes.",
+    "Revocations that this node knows, by kind; all nodes know the same.",
     "kind",
     tuple(kind.value for kind in RevocationKind),
 )
@@ -163,19 +163,19 @@ CLAIM_SECONDS = Metric(
 PUBLISH_SECONDS = Metric(
     "gateway_publish_seconds",
     Kind.HISTOGRAM,
-    "Time from a run of publish requests of one session being begun to its replies being ready.",
+    "Time from the start of a run of publish requests of one session until its replies are ready.",
     buckets=LATENCY_BUCKETS,
 )
 DELIVERY_SECONDS = Metric(
     "gateway_delivery_seconds",
     Kind.HISTOGRAM,
-    "Time from an update's arrival at the node to its write to the last session that could take it at once.",
+    "Time from the arrival of an update at the node to its write to the last session that could take it at once.",
     buckets=LATENCY_BUCKETS,
 )
 GRID_TAIL_LAG_SECONDS = Metric(
     "gateway_grid_tail_lag_seconds",
     Kind.HISTOGRAM,
-    "Time from this node's publish being sent to the grid to its entry being read back from the stream.",
+    "Time from sending a publish of this node to the grid until its entry is read back from the stream.",
     buckets=LATENCY_BUCKETS,
 )
 GRID_STEP_SECONDS = Metric(
@@ -190,27 +190,27 @@ GRID_BATCH_COMMANDS = Metric(
 GRID_UP = Metric("gateway_grid_up", Kind.GAUGE, "1 while the grid is reachable and adopted, else 0.")
 GRID_GENERATION = Metric("gateway_grid_generation", Kind.GAUGE, "The adopted generation of the grid.")
 GRID_MASTERS = Metric(
-    "gateway_grid_masters", Kind.GAUGE, "Redis masters that the grid consists of; 0 while it is not reachable."
+    "gateway_grid_masters", Kind.GAUGE, "Redis masters that the grid consists of; 0 while the grid is unreachable."
 )
 GRID_CLOCK_SPREAD = Metric(
     "gateway_grid_clock_spread_seconds",
     Kind.GAUGE,
-    "Largest difference between the clocks of the grid's masters when it was adopted last, asking included.",
+    "Largest difference between the clocks of the masters when the grid was last adopted, round trips included.",
 )
 GRID_SLOTS_HALF_MOVED = Metric(
     "gateway_grid_slots_half_moved",
     Kind.GAUGE,
-    "Slots of the Redis Cluster that stay half moved, of those this node was redirected for.",
+    "Slots of the Redis Cluster whose move is unfinished, of those this node was redirected for.",
 )
 GRID_CLOCK_SHIFT = Metric(
     "gateway_grid_clock_shift_seconds",
     Kind.GAUGE,
-    "By how much the clock of Redis is ahead of the time of the grid: the sum of all steps that it was set by.",
+    "How far the clock of Redis is ahead of the time of the grid: the sum of all steps by which it was set.",
 )
 GRID_CLOCK_STEPS = Metric(
     "gateway_grid_clock_steps_total",
     Kind.COUNTER,
-    "Times this node was the one to record that the clock of Redis was set; deadlines were kept.",
+    "Times this node recorded that the clock of Redis was set. Deadlines are kept.",
 )
 GRID_POSITIONS_LOST = Metric(
     "gateway_grid_positions_lost_total", Kind.COUNTER, "Partitions whose values had to be read again."
@@ -218,11 +218,11 @@ GRID_POSITIONS_LOST = Metric(
 GRID_TAIL_SILENCE_SECONDS = Metric(
     "gateway_grid_tail_silence_seconds",
     Kind.GAUGE,
-    "Time since a read of the grid's streams last came to its end, with updates or without; a healthy node's stays "
-    "below three seconds.",
+    "Time since the last read of the grid's streams ended, with or without updates; below three seconds on a healthy "
+    "node.",
 )
 FOLLOWED_PARTITIONS = Metric(
-    "gateway_followed_partitions", Kind.GAUGE, "Topic partitions (of 64) that this node follows and keeps a copy of."
+    "gateway_followed_partitions", Kind.GAUGE, "Topic partitions (of 64) that this node follows and copies."
 )
 REPLICA_TOPICS = Metric("gateway_replica_topics", Kind.GAUGE, "Topics whose values this node keeps a copy of.")
 GRID_MEMORY_BYTES = Metric(
@@ -236,14 +236,14 @@ GRID_REPLICAS = Metric("gateway_grid_replicas", Kind.GAUGE, "Replicas attached t
 GRID_PERSISTENCE_OK = Metric(
     "gateway_grid_persistence_ok",
     Kind.GAUGE,
-    "1 while a master writes its data to disk as configured, else 0.",
+    "1 while a master persists its data as configured, else 0.",
     "master",
     open=True,
 )
 GRID_COMMANDS = Metric(
     "gateway_grid_commands_total",
     Kind.COUNTER,
-    "Commands that a master has executed, as it counts them.",
+    "Commands that a master has executed, by its own count.",
     "master",
     open=True,
 )
@@ -253,21 +253,21 @@ GRID_CPU_SECONDS = Metric(
 GRID_EVICTED_KEYS = Metric(
     "gateway_grid_evicted_keys_total",
     Kind.COUNTER,
-    "Keys that a master has thrown away for lack of memory: must stay 0, see maxmemory-policy.",
+    "Keys that a master evicted for lack of memory: must stay 0, see maxmemory-policy.",
     "master",
     open=True,
 )
 GRID_FOREIGN_DATA = Metric(
     "gateway_grid_foreign_data_total",
     Kind.COUNTER,
-    "Entries, fields and keys in the grid that are not the gateway's, or broken, and were skipped: must stay 0.",
+    "Entries, fields and keys in the grid that are not the gateway's, or are broken, and were skipped: must stay 0.",
 )
 STREAM_UPDATES = Metric("gateway_stream_updates_total", Kind.COUNTER, "Updates read from the grid's streams.")
 TOPIC_UPDATES = Metric(
     "gateway_topic_updates_total",
     Kind.COUNTER,
-    "Updates read from the grid's streams, by the first segment of their topic: those that the setting "
-    "metrics_topics names, all others together as other. Without the setting nothing is counted.",
+    "Updates read from the grid's streams, by the first segment of their topic: each segment that the "
+    "setting metrics_topics names, and all others as other. Without the setting nothing is counted.",
     "root",
     open=True,
 )
@@ -286,7 +286,7 @@ PUBLISHES = Metric(
 FORBIDDEN = Metric(
     "gateway_forbidden_total",
     Kind.COUNTER,
-    "Requests and hellos refused because the principal may not do what they ask for.",
+    "Requests and hellos refused because the principal lacks the permission.",
     "permission",
     ("select", "publish", "properties"),
 )
@@ -296,16 +296,22 @@ SELECTIONS_WITHDRAWN = Metric(
     "Selectors taken out of sessions because the policy does not allow them any more.",
 )
 RESEND_BUFFER_BYTES = Metric(
-    "gateway_resend_buffer_bytes", Kind.GAUGE, "Bytes referred to by all resend buffers; shared bodies count each time."
+    "gateway_resend_buffer_bytes",
+    Kind.GAUGE,
+    "Bytes in all resend buffers; a shared body counts once for each session.",
 )
 OUTBOX_PACKETS = Metric("gateway_outbox_packets", Kind.GAUGE, "Packets waiting in outboxes, not yet numbered.")
 REQUEST_BYTES = Metric(
     "gateway_request_bytes",
     Kind.GAUGE,
-    "Bytes of requests that have no answer yet, about; see limit_node_request_bytes.",
+    "Approximate bytes of requests without a reply; see limit_node_request_bytes.",
 )
-BLOCKED_SESSIONS = Metric("gateway_blocked_sessions", Kind.GAUGE, "Connected sessions whose transport pushes back.")
-FENCED_WRITES = Metric("gateway_fenced_writes_total", Kind.COUNTER, "Writes the grid refused because of a newer owner.")
+BLOCKED_SESSIONS = Metric(
+    "gateway_blocked_sessions", Kind.GAUGE, "Connected sessions whose sockets accept no more bytes."
+)
+FENCED_WRITES = Metric(
+    "gateway_fenced_writes_total", Kind.COUNTER, "Writes the grid refused because the session has a newer owner."
+)
 CLOSES = Metric(
     "gateway_closes_total",
     Kind.COUNTER,
@@ -321,8 +327,12 @@ SLOW_CLOSES = Metric(
     "code",
     ("4001", "4002"),
 )
-TAKEOVERS = Metric("gateway_takeovers_total", Kind.COUNTER, "Lapsed nodes whose sessions this node put on the clock.")
-LEASE_LOST = Metric("gateway_lease_lost_total", Kind.COUNTER, "Times this node found its lease gone.")
+TAKEOVERS = Metric(
+    "gateway_takeovers_total",
+    Kind.COUNTER,
+    "Nodes with an expired lease whose sessions this node took over: it began their windows.",
+)
+LEASE_LOST = Metric("gateway_lease_lost_total", Kind.COUNTER, "Times this node found its own lease expired.")
 EVENT_LOOP_LAG_SECONDS = Metric(
     "gateway_event_loop_lag_seconds",
     Kind.HISTOGRAM,
@@ -338,7 +348,7 @@ ADMIN_REQUESTS = Metric(
     tuple(str(status) for status in (200, 201, 202, 204, 400, 401, 403, 404, 409, 413, 415, 421, 429, 500, 502, 503)),
 )
 RATE_LIMITED_SECONDS = Metric(
-    "gateway_rate_limited_seconds_total", Kind.COUNTER, "Time for which reading from clients was paused by rate limits."
+    "gateway_rate_limited_seconds_total", Kind.COUNTER, "Time for which rate limits paused reading from clients."
 )
 
 UPGRADES_REFUSED = Metric(
@@ -351,22 +361,21 @@ UPGRADES_REFUSED = Metric(
 FRAME_VIOLATIONS = Metric(
     "gateway_frame_violations_total",
     Kind.COUNTER,
-    "WebSockets closed because their client broke a rule of RFC 6455, or sent a flood of frames, by rule.",
+    "WebSockets closed because their client broke a rule of RFC 6455 or sent a flood of frames, by rule.",
     "rule",
     tuple(each.value for each in FrameRule),
 )
 READING_SLOWED = Metric(
     "gateway_reading_slowed_total",
     Kind.COUNTER,
-    "Pauses in reading from a connection that has caused more work by its frames than it may, by whether it has a "
-    "session.",
+    "Pauses in reading from a connection whose frames cause more work than allowed, by whether it has a session.",
     "of",
     ("sessions", "strangers"),
 )
 READING_DEFERRED = Metric(
     "gateway_reading_deferred_total",
     Kind.COUNTER,
-    "Times a connection had something to be read, and the time of the loop's turn for its kind was spent already.",
+    "Times a connection had data to read after the time for its kind in a turn of the loop was used up.",
     "of",
     ("sessions", "strangers"),
 )
@@ -380,12 +389,12 @@ EVENTS = Metric(
 LOG_LINES_LOST = Metric(
     "gateway_log_lines_dropped_total",
     Kind.COUNTER,
-    "Lines of the log that are missing: its reader was too slow.",
+    "Lines missing from the log because its reader was too slow.",
 )
 LIMITS_EXCEEDED = Metric(
     "gateway_limits_exceeded_total",
     Kind.COUNTER,
-    "Connections, sessions, requests and messages that met a limit, by the name of the setting.",
+    "Connections, sessions, requests and messages that exceeded a limit, by setting.",
     "limit",
     (
         "limit_connections",
@@ -426,21 +435,21 @@ LIMITS_EXCEEDED = Metric(
 MEMORY_USED_BYTES = Metric(
     "gateway_memory_used_bytes",
     Kind.GAUGE,
-    "Memory of the process as it is compared with gateway_memory_limit_bytes; see memory_limit.",
+    "Memory of the process, to be compared with gateway_memory_limit_bytes; see memory_limit.",
 )
 MEMORY_LIMIT_BYTES = Metric(
     "gateway_memory_limit_bytes",
     Kind.GAUGE,
     "Memory at which the process is killed or its allocations fail: by memory_limit, its control group, RLIMIT_AS or "
-    "the machine; 0 if nobody knows.",
+    "the machine; 0 if unknown.",
 )
 MEMORY_SHORT = Metric(
-    "gateway_memory_short", Kind.GAUGE, "1 while memory is short, so that no new connections are taken, else 0."
+    "gateway_memory_short", Kind.GAUGE, "1 while memory is short and the node accepts no new connections, else 0."
 )
 MEMORY_SHEDDINGS = Metric(
     "gateway_memory_sheddings_total",
     Kind.COUNTER,
-    "Times that what was kept for clients that are away was given up because memory ran short.",
+    "Times the node gave up what it kept for disconnected clients because memory ran short.",
 )
 LIMITED_ACCOUNTS = Metric(
     "gateway_limited_accounts",
@@ -452,40 +461,40 @@ LIMITED_ACCOUNTS = Metric(
 ADMISSIONS = Metric(
     "gateway_admissions_total",
     Kind.COUNTER,
-    "Clients that asked to connect, by what they were told at the door; those above a limit of theirs not included.",
+    "Clients that asked to connect, by result; those that exceed a limit of their own are not counted.",
     "result",
     ("accepted", "rejected"),
 )
-ADMISSIONS_WAITING = Metric("gateway_admissions_waiting", Kind.GAUGE, "Clients that wait to be let in.")
+ADMISSIONS_WAITING = Metric("gateway_admissions_waiting", Kind.GAUGE, "Clients that wait to be accepted.")
 ADMISSION_WAIT_SECONDS = Metric(
     "gateway_admission_wait_seconds",
     Kind.HISTOGRAM,
-    "Time that clients which were let in had waited for it.",
+    "Time that accepted clients had waited.",
     buckets=LATENCY_BUCKETS,
 )
-GREETINGS_WAITING = Metric(
-    "gateway_greetings_waiting", Kind.GAUGE, "Clients whose first packet waits for its turn to ask the grid."
+HANDSHAKES_WAITING = Metric(
+    "gateway_handshakes_waiting", Kind.GAUGE, "Clients whose first packet waits for its turn at the grid."
 )
 BACKOFF_ADVISED_SECONDS = Metric(
     "gateway_backoff_advised_seconds",
     Kind.GAUGE,
-    "Time over which this node's clients are advised to spread their return, should it die now.",
+    "Time over which the clients of this node are advised to spread their reconnects, should the node die now.",
 )
 
 ADMIN_CONNECTIONS_REFUSED = Metric(
     "gateway_admin_connections_refused_total",
     Kind.COUNTER,
-    "Connections to the admin port that were turned away: silent asked nothing in time, slow took no answer or sent no "
-    "body in time, too_much sent more than a request has or changed keys of TLS without end, and crowded_out made "
-    "room for newer ones.",
+    "Connections to the admin port that were closed, by reason: silent sent no request in time, slow took no answer or "
+    "sent no body in time, too_much sent more than a request has or changed keys of TLS without end, and crowded_out "
+    "made room for newer ones.",
     "reason",
     tuple(each.value for each in AdminRefusal),
 )
 ADMIN_CONNECTIONS = Metric(
     "gateway_admin_connections",
     Kind.GAUGE,
-    "Connections to the admin port: of strangers, and of callers, over which a valid token came. Both have places of "
-    "their own.",
+    "Connections to the admin port: callers have shown a valid token, strangers have not. Each kind has a limit of its "
+    "own.",
     "kind",
     ("strangers", "callers"),
 )
@@ -501,14 +510,14 @@ JOURNAL_GRID_AWAY: Final = "grid_away"
 JOURNAL_GRID_REFUSES: Final = "grid_refuses"
 JOURNAL_TOO_SLOW: Final = "too_slow"
 JOURNAL_STOPPED: Final = "stopped"
-"""Why an event of the journal was dropped: the grid was away, refused to write, or took less than there was; or the
-node stopped."""
+"""Why an event of the journal was dropped: the grid was unreachable, refused to write, or took less than there was; or
+the node stopped."""
 
 JOURNAL_EVENTS = Metric("gateway_journal_events_total", Kind.COUNTER, "Events of the session journal in the grid.")
 JOURNAL_DROPPED = Metric(
     "gateway_journal_dropped_total",
     Kind.COUNTER,
-    "Events of the session journal that were dropped, by why there was no room for them. The journal tells it, too.",
+    "Events of the session journal that were dropped, by reason. The journal records it, too.",
     "reason",
     (JOURNAL_GRID_AWAY, JOURNAL_GRID_REFUSES, JOURNAL_TOO_SLOW, JOURNAL_STOPPED),
 )
@@ -516,15 +525,15 @@ JOURNAL_WAITING = Metric("gateway_journal_waiting_events", Kind.GAUGE, "Events o
 JOURNAL_CUT = Metric(
     "gateway_journal_cut_total",
     Kind.COUNTER,
-    "Events that journal_length cut to make room for this node's: unread, before their reader had them, or unclaimed, "
-    "while no reader had ever read any.",
+    "Events cut by journal_length to make room for those of this node: unread, before their reader had them, or "
+    "unclaimed, while there never was a reader.",
     "state",
     ("unread", "unclaimed"),
 )
 JOURNAL_APPEND_SECONDS = Metric(
     "gateway_journal_append_seconds",
     Kind.HISTOGRAM,
-    "Time for the grid to take what had gathered for the journal; nobody waits for it.",
+    "Time of the grid to store a batch of the journal; no client waits for it.",
     buckets=LATENCY_BUCKETS,
 )
 

@@ -128,7 +128,7 @@ RECOVERY: Final = Dashboard(
                     queries=(
                         Query(f"sum(gateway_admissions_waiting{{{CLUSTER}}})", "to be accepted"),
                         Query(f"sum(gateway_verifications_waiting{{{CLUSTER}}})", "to be verified"),
-                        Query(f"sum(gateway_greetings_waiting{{{CLUSTER}}})", "for the grid"),
+                        Query(f"sum(gateway_handshakes_waiting{{{CLUSTER}}})", "for the grid"),
                     ),
                 ),
                 Panel(

@@ -511,7 +511,7 @@ def test_the_time_of_the_grid_may_stay_off_by_a_step_whose_end_was_forgotten() -
 
 
 def test_starts_of_nodes_are_read_from_their_logs() -> None:
-    lines = [line("node_started", 101.0, "info"), line("grid_away", 104.0), line("node_started", 107.0, "info")]
+    lines = [line("node_started", 101.0, "info"), line("grid_unreachable", 104.0), line("node_started", 107.0, "info")]
     assert read_starts(lines, began=100.0) == [1.0, 7.0]
 
 
@@ -520,7 +520,10 @@ def test_at_the_end_every_node_finds_the_clock_right() -> None:
 
 
 def test_what_nodes_tell_of_the_clock_is_read_from_their_logs() -> None:
-    lines = [line("grid_clock_stepped", 103.0, "warning", seconds=40.0, shift_seconds=40.5), line("grid_away", 104.0)]
+    lines = [
+        line("grid_clock_stepped", 103.0, "warning", seconds=40.0, shift_seconds=40.5),
+        line("grid_unreachable", 104.0),
+    ]
     assert read_told("n1", lines, began=100.0) == [Told(3.0, "n1", 40.5)]
 
 
@@ -551,11 +554,11 @@ def line(event: str, at: float, level: str = "error", **fields: object) -> str:
 
 
 def test_logs_tell_of_bugs_and_noise() -> None:
-    quiet = [line("grid_away", 100 + 2 * number) for number in range(50)]
+    quiet = [line("grid_unreachable", 100 + 2 * number) for number in range(50)]
     assert judge_log("n1", quiet, began=100) == []
-    loud = [line("grid_away", 100 + number / 10) for number in range(50)]
+    loud = [line("grid_unreachable", 100 + number / 10) for number in range(50)]
     assert promises(judge_log("n1", loud, began=100)) == ["P10"]
-    assert LOUD["grid_away"] <= 50
+    assert LOUD["grid_unreachable"] <= 50
     bugs = [
         line("background_task_failed", 101, task="tail", error="boom"),
         line("session_opened", 102, "info", exception="Traceback"),

@@ -29,7 +29,7 @@ PACE: Final = 0.1
 ROUNDS: Final = 10
 """Rounds before and after the fault, at least."""
 
-TAKEN_OVER: Final = {"node_lapsed": 1, "takeover_finished": 1}
+TAKEN_OVER: Final = {"lease_expired": 1, "takeover_finished": 1}
 """All that nodes have to complain of: one of them missed a neighbour."""
 
 

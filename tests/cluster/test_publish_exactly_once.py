@@ -109,7 +109,7 @@ async def test_each_value_is_in_the_log_once_and_in_order(tmp_path: Path, figure
             assert counting.asked == LAST
             counting.judge(await grid.log(TOPIC))
             assert await grid.values() == {TOPIC: (LAST, LAST)}
-            assert complaints(stack).keys() <= {"node_lapsed", "takeover_finished"}
+            assert complaints(stack).keys() <= {"lease_expired", "takeover_finished"}
             for member in (*readers, publisher):
                 assert member.violations == []
                 assert member.notices == []

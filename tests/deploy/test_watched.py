@@ -46,7 +46,7 @@ TROUBLE: Final = re.compile(
 
 BY_A_METRIC: Final = {
     "grid_foreign_data": "gateway_grid_foreign_data_total",
-    "grid_away": "gateway_grid_up",
+    "grid_unreachable": "gateway_grid_up",
     "grid_slot_half_moved": "gateway_grid_slots_half_moved",
     "memory_ran_short": "gateway_memory_sheddings_total",
     "log_lines_dropped": "gateway_log_lines_dropped_total",

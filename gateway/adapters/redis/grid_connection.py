@@ -485,7 +485,7 @@ class GridConnection:
             away = asyncio.get_running_loop().time() - self._away_since
             self._away_since = None
             self._log.emit(
-                log_events.GRID_BACK, generation=generation, lost_writes=lost_writes, away_seconds=round(away, 3)
+                log_events.GRID_BACK, generation=generation, lost_writes=lost_writes, unreachable_seconds=round(away, 3)
             )
             self._changes.put_nowait(GridChange(GridState.UP, generation, lost_writes))
 
@@ -539,11 +539,15 @@ class GridConnection:
         if self._away_since is None:
             self._away_since = now
             self._tell_again = now + STILL_AWAY_AFTER
-            self._log.emit(log_events.GRID_AWAY, error=why(error))
+            self._log.emit(log_events.GRID_UNREACHABLE, error=why(error))
         elif now >= self._tell_again:
             # What ended the connection is seldom what keeps the next one from being made.
             self._tell_again = now + STILL_AWAY_INTERVAL
-            self._log.emit(log_events.GRID_STILL_AWAY, error=why(error), away_seconds=round(now - self._away_since, 3))
+            self._log.emit(
+                log_events.GRID_STILL_UNREACHABLE,
+                error=why(error),
+                unreachable_seconds=round(now - self._away_since, 3),
+            )
 
     def _write_refused(self, why: str) -> None:
         now = asyncio.get_running_loop().time()

@@ -107,7 +107,7 @@ class HandshakeLimiter:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         metrics.watch(
-            catalogue.GREETINGS_WAITING, lambda: sum(not turn.done() for turn, _ in (*self._returning, *self._new))
+            catalogue.HANDSHAKES_WAITING, lambda: sum(not turn.done() for turn, _ in (*self._returning, *self._new))
         )
 
     async def enter(self, *, returning: bool) -> float:

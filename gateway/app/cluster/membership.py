@@ -146,7 +146,7 @@ class Membership:
         takeover = self._takeovers.get(lapsed)
         if takeover is None:
             takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
-            self._log.emit(events.NODE_LAPSED, lapsed=str(lapsed))
+            self._log.emit(events.LEASE_EXPIRED, expired=str(lapsed))
             self._journal.node_lapsed(lapsed, lease)
         elif takeover.generation != self._grid.generation:
             # It has gone back to an older state, in which those that were done may be connected still.
@@ -157,7 +157,7 @@ class Membership:
             takeover.told = True
             self._metrics.add(catalogue.TAKEOVERS)
             self._reconnect_advice.orphaned(takeover.sessions)
-            self._log.emit(events.TAKEOVER_FINISHED, lapsed=str(lapsed), sessions=takeover.sessions)
+            self._log.emit(events.TAKEOVER_FINISHED, expired=str(lapsed), sessions=takeover.sessions)
             self._journal.taken_over(lapsed, takeover.sessions)
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
         del self._takeovers[lapsed]

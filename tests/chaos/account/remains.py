@@ -20,7 +20,7 @@ BUGS: Final = frozenset(
 )
 """Events of a log that tell of a bug, whatever happened around it."""
 
-LOUD: Final[Mapping[str, int]] = {"grid_away": 12, "grid_back": 12, "grid_write_refused": 12, "lease_lost": 12}
+LOUD: Final[Mapping[str, int]] = {"grid_unreachable": 12, "grid_back": 12, "grid_write_refused": 12, "lease_lost": 12}
 """Times that a node may log an event in ``LOUD_WINDOW``: a link that flaps does so about once a second."""
 
 LOUD_WINDOW: Final = 10.0

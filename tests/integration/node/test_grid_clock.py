@@ -45,7 +45,7 @@ async def test_a_client_that_is_away_while_the_clock_is_set_finds_its_session(st
             assert sum(map(len, told)) == 1
             for node in (n1, n2):
                 assert node.log.of(events.LEASE_LOST) == []
-                assert node.log.of(events.NODE_LAPSED) == []
+                assert node.log.of(events.LEASE_EXPIRED) == []
 
 
 async def renewed(node: TestNode) -> None:

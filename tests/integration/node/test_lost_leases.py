@@ -30,7 +30,7 @@ async def test_the_sessions_of_a_dead_node_whose_lease_is_lost_are_taken_over() 
         memory.come_back(snapshot=replica)
         await eventually(lambda: bool(n2.log.of(events.TAKEOVER_FINISHED)))
         assert n2.log.of(events.NODES_WITHOUT_LEASE) == [{"nodes": str(me)}]
-        assert n2.log.of(events.TAKEOVER_FINISHED) == [{"lapsed": str(me), "sessions": 1}]
+        assert n2.log.of(events.TAKEOVER_FINISHED) == [{"expired": str(me), "sessions": 1}]
         await eventually(lambda: bool(n2.log.of(events.SESSION_ENDED)))
         assert n2.log.of(events.SESSION_ENDED) == [{"session": session, "reason": "expired"}]
 
@@ -54,4 +54,4 @@ async def test_a_living_node_whose_lease_is_lost_keeps_its_sessions() -> None:
         record = await nodes.sessions.find(session)
         assert record is not None
         assert record.connected
-        assert not n2.log.of(events.NODE_LAPSED)
+        assert not n2.log.of(events.LEASE_EXPIRED)

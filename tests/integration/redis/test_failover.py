@@ -103,7 +103,7 @@ async def test_many_publishers_and_a_killed_master(servers: RedisCluster) -> Non
     assert seen == sorted(set(seen))
     await keep_trying(lambda: set(reader.lost) == partitions, message="every follower is told, of every partition")
     told = {event.name: fields for event, fields in log.events}
-    assert str(victim.port) in str(told["grid_away"]["error"]), "which Redis it was"
+    assert str(victim.port) in str(told["grid_unreachable"]["error"]), "which Redis it was"
     assert str(victim.port) in str(told["grid_masters_changed"]["before"])
     assert told["grid_back"]["lost_writes"]
     await reader.close()
@@ -299,15 +299,15 @@ async def test_a_master_without_its_replicas_costs_few_connections_and_one_log_e
         attempts = 8 + 4 * took / LONGEST_BACKOFF  # the backoff doubles, and half of its bound is the mean
         assert _connections_received(master) - accepted < attempts + others
         assert sum("name=gateway-" in each for each in clients(master)) <= 1
-        assert {event for event, _ in log.events} <= {log_events.GRID_AWAY, log_events.GRID_STILL_AWAY}
-        assert len(log.of(log_events.GRID_AWAY)) == 1
+        assert {event for event, _ in log.events} <= {log_events.GRID_UNREACHABLE, log_events.GRID_STILL_UNREACHABLE}
+        assert len(log.of(log_events.GRID_UNREACHABLE)) == 1
         replica.resume()
         await until_up(grid)
         assert grid.generation == 1
         await keep_trying(
             lambda: sum("name=gateway-" in each for each in clients(master)) == 2, message="its two connections"
         )
-        assert (len(log.of(log_events.GRID_AWAY)), len(log.of(log_events.GRID_BACK))) == (1, 1)
+        assert (len(log.of(log_events.GRID_UNREACHABLE)), len(log.of(log_events.GRID_BACK))) == (1, 1)
         await grid.close()
 
 
@@ -319,7 +319,7 @@ async def test_a_grid_that_is_lost_as_soon_as_it_is_adopted_is_not_adopted_at_fu
     while asyncio.get_running_loop().time() - began < 3 * LONGEST_BACKOFF:
         grid._connection.suspect("a test says so")
         await asyncio.sleep(0.001)
-    away = [event for event, _ in bench.log.events].count(log_events.GRID_AWAY)
+    away = [event for event, _ in bench.log.events].count(log_events.GRID_UNREACHABLE)
     assert away <= grid._connection.attachment - attachments + 1
     assert away < 20, "the delay doubles each time"
     await until_up(grid)
@@ -350,8 +350,8 @@ async def test_a_master_that_sentinels_have_given_up_is_left_though_it_answers()
         record = session_record()
         await grid.sessions.create(record)
         assert not await stale.keys(f"*{record.id}")
-        assert [event for event, _ in log.events if event is not log_events.GRID_STILL_AWAY] == [
-            log_events.GRID_AWAY,
+        assert [event for event, _ in log.events if event is not log_events.GRID_STILL_UNREACHABLE] == [
+            log_events.GRID_UNREACHABLE,
             log_events.GRID_MASTERS_CHANGED,
             log_events.GRID_BACK,
         ]

@@ -82,8 +82,8 @@ async def test_kill_and_restart_with_data_is_a_new_generation_and_loses_nothing(
             GridChange(GridState.AWAY, GridGeneration(1)),
             GridChange(GridState.UP, GridGeneration(2), lost_writes=True),
         ]
-    events = [event for event, _ in harmed.log.events if event in {log_events.GRID_AWAY, log_events.GRID_BACK}]
-    assert events == [log_events.GRID_AWAY, log_events.GRID_BACK]
+    events = [event for event, _ in harmed.log.events if event in {log_events.GRID_UNREACHABLE, log_events.GRID_BACK}]
+    assert events == [log_events.GRID_UNREACHABLE, log_events.GRID_BACK]
 
 
 async def test_why_a_grid_is_still_away_is_told_after_a_while(harmed: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +92,10 @@ async def test_why_a_grid_is_still_away_is_told_after_a_while(harmed: Bench, mon
     grid = await harmed.grid()
     harmed.server.kill()
     await until_away(grid)
-    await keep_trying(lambda: bool(harmed.log.of(log_events.GRID_STILL_AWAY)), message="it is told")
+    await keep_trying(lambda: bool(harmed.log.of(log_events.GRID_STILL_UNREACHABLE)), message="it is told")
     await harmed.server.restart()
     await until_up(grid)
-    (told,) = harmed.log.of(log_events.GRID_STILL_AWAY)
+    (told,) = harmed.log.of(log_events.GRID_STILL_UNREACHABLE)
     assert "connecting to" in str(told["error"])
 
 

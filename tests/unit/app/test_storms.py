@@ -83,7 +83,7 @@ async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.
     clock.advance(0.006)
     late = asyncio.create_task(handshake_limiter.enter(returning=True))
     await asyncio.sleep(0)
-    assert metrics.gauge(catalogue.GREETINGS_WAITING) == 3
+    assert metrics.gauge(catalogue.HANDSHAKES_WAITING) == 3
     clock.advance(0.006)
     for refused in await asyncio.gather(*early, return_exceptions=True):
         assert isinstance(refused, HandshakeRefused)
@@ -93,7 +93,7 @@ async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.
     await late
     handshake_limiter.leave()
     await handshake_limiter.enter(returning=False)
-    assert metrics.gauge(catalogue.GREETINGS_WAITING) == 0
+    assert metrics.gauge(catalogue.HANDSHAKES_WAITING) == 0
     handshake_limiter.close()
 
 
@@ -150,7 +150,7 @@ async def test_whoever_leaves_the_line_takes_no_place(let_through: bool) -> None
     with pytest.raises(asyncio.CancelledError):
         await one
     if not let_through:
-        assert metrics.gauge(catalogue.GREETINGS_WAITING) == 1
+        assert metrics.gauge(catalogue.HANDSHAKES_WAITING) == 1
         handshake_limiter.leave()
     await other
     handshake_limiter.close()

@@ -85,9 +85,9 @@ def test_an_error_is_its_type_and_message_and_a_bug_has_its_traceback_too() -> N
         try:
             raise ValueError("broken")
         except ValueError as error:
-            log.emit(events.GRID_AWAY, error=error)
+            log.emit(events.GRID_UNREACHABLE, error=error)
             log.emit(events.REQUEST_FAILED, session="s1", error=error)
-        log.emit(events.GRID_AWAY, error=TimeoutError())
+        log.emit(events.GRID_UNREACHABLE, error=TimeoutError())
 
     outage, bug, silent = lines_of(emit)
 
@@ -113,7 +113,7 @@ def test_no_token_reaches_the_log(value: object, field: str, stream: type[io.Str
 
 @pytest.mark.parametrize("field", ["token", "new_token", "secret", "Password", "token_keys", "authorization"])
 def test_fields_named_like_secrets_are_masked_whatever_they_hold(field: str) -> None:
-    text = text_of(lambda log: log.emit(events.GRID_AWAY, **{field: "hunter2"}, error={field: "hunter3"}))
+    text = text_of(lambda log: log.emit(events.GRID_UNREACHABLE, **{field: "hunter2"}, error={field: "hunter3"}))
 
     assert "hunter" not in text
 
@@ -121,7 +121,8 @@ def test_fields_named_like_secrets_are_masked_whatever_they_hold(field: str) -> 
 def test_passwords_in_urls_and_hashed_secrets_are_masked() -> None:
     def emit(log: StructuredEventLog) -> None:
         log.emit(
-            events.GRID_AWAY, error="redis://bob:hunter2@h:1/0 and redis://:hunter2@h and alice:scrypt$n=2$hunter2"
+            events.GRID_UNREACHABLE,
+            error="redis://bob:hunter2@h:1/0 and redis://:hunter2@h and alice:scrypt$n=2$hunter2",
         )
 
     assert "hunter2" not in text_of(emit)
@@ -131,7 +132,7 @@ def test_passwords_in_urls_and_hashed_secrets_are_masked() -> None:
 def test_ordinary_texts_are_not_masked() -> None:
     texts = ["prices/ACME/bid", "n1:5f0c", "gateway.example.com", "KJh3x0ZQ2mW8sT5rVbYc1g", "redis://h:6379/0", "1.5"]
 
-    assert lines_of(lambda log: log.emit(events.GRID_AWAY, error=texts))[0]["error"] == texts
+    assert lines_of(lambda log: log.emit(events.GRID_UNREACHABLE, error=texts))[0]["error"] == texts
 
 
 def test_what_clients_send_can_neither_forge_lines_nor_steer_a_terminal() -> None:
@@ -162,9 +163,9 @@ def test_no_text_of_a_client_makes_masking_slow(text: str) -> None:
 def test_values_of_our_own_say_what_they_are() -> None:
     ref = NodeRef(NodeId("n2"), Incarnation("abc"))
 
-    (line,) = lines_of(lambda log: log.emit(events.NODE_LAPSED, lapsed=ref))
+    (line,) = lines_of(lambda log: log.emit(events.LEASE_EXPIRED, expired=ref))
 
-    assert line["lapsed"] == "n2:abc"
+    assert line["expired"] == "n2:abc"
 
 
 def test_a_value_that_cannot_be_shown_hurts_nobody() -> None:
@@ -172,10 +173,10 @@ def test_a_value_that_cannot_be_shown_hurts_nobody() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    (line,) = lines_of(lambda log: log.emit(events.NODE_LAPSED, lapsed=Unshowable()))
+    (line,) = lines_of(lambda log: log.emit(events.LEASE_EXPIRED, expired=Unshowable()))
 
-    assert line["event"] == "node_lapsed"
-    assert line["unloggable"] == "RuntimeError in ['lapsed']"
+    assert line["event"] == "lease_expired"
+    assert line["unloggable"] == "RuntimeError in ['expired']"
 
 
 def test_two_nodes_in_one_process_write_to_their_own_streams() -> None:
