@@ -46,12 +46,12 @@ class Settings(
     """All settings of a node. Made by ``gateway.settings.load``; tests may construct it and give just what matters."""
 
     def shortcuts(self) -> tuple[str, ...]:
-        """Tell what of this configuration is not fit for production, one sentence each, to be said loudly."""
+        """List what of this configuration is not fit for production, a sentence each, for warnings."""
         return tuple(self._shortcuts())
 
     def _shortcuts(self) -> Iterator[str]:
         if self.grid is None:
-            yield "the grid is in memory: sessions and values die with this process (give --grid)"
+            yield "the grid is in memory: sessions and values end with this process (give --grid)"
         if isinstance(self.auth, AnonymousUsers):
             yield "authentication is anonymous: anybody can be any principal (give --auth static:FILE)"
         if AnonymousUsers() in ways_of(self.auth) and self.policy is None:

@@ -20,34 +20,34 @@ _DAY: Final = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackSettings:
-    """`auth = "http:FILE"` asks a service that you run who a client is."""
+    """`auth = "http:FILE"` sends the credentials of a client to a service that you run, which decides."""
 
     url: str | None = optional(
         Address(),
-        "Where each question is posted.",
+        "Where each request is posted.",
         absent="refuse to start",
         reason="There is no default.",
     )
     timeout: float = setting(
         Seconds(0.05, 30),
         3.0,
-        "How long a question may take; then the client is asked to come again. For a free place it waits half as long "
-        "at most, and never more than 2 s.",
+        "How long a request may take; then the client is asked to try again. It waits for its turn for half as long "
+        "at most, and never longer than 2 s.",
         reason="Both together are shorter than the 5 s that clients wait for a welcome.",
     )
     concurrency: int = setting(
-        Whole("questions", 1, 1000),
+        Whole("requests", 1, 1000),
         32,
-        "Questions that are asked at the same time. Others wait in a queue that is fair between addresses and between "
+        "Requests that are sent at the same time. Others wait in a queue that is fair between addresses and between "
         "principals.",
-        reason="At 10 ms a question, 3,200 clients a second; and no more than small services can take.",
+        reason="At 10 ms a request, 3,200 clients a second; and no more than small services can serve.",
     )
     remember: float = setting(
         Seconds(0, _DAY),
         60.0,
-        "How long a yes is remembered, so that a client that comes again with the same credentials costs no question; "
-        "0 for not at all. The callback may say less.",
-        reason="A storm of reconnects is over by then, and a withdrawn account is out a minute later.",
+        "How long an acceptance is remembered, so that a client that returns with the same credentials costs no "
+        "request; 0 for not at all. The callback may ask for less.",
+        reason="A storm of reconnects is over by then, and a withdrawn account is refused a minute later.",
     )
     entries: int = setting(
         Whole("answers", 1, 1_000_000),
@@ -57,14 +57,15 @@ class CallbackSettings:
     )
     bearer_file: Path | None = optional(
         File(),
-        "File with a secret that is sent along as `Authorization: Bearer …`, so that the callback knows who asks.",
+        "File with a secret that is sent along as `Authorization: Bearer …`, so that the callback can authenticate the "
+        "gateway.",
         absent="nothing is sent",
-        reason="Not needed where nobody else can reach the callback.",
+        reason="Not needed where only the gateway can reach the callback.",
     )
     send_address: bool = setting(
         Switch(),
         False,
-        "Tell the callback the client's address, too. Answers are then remembered for that address alone.",
+        "Send the address of the client to the callback, too. Answers are then remembered for that address alone.",
         reason="Addresses are personal data, and most callbacks do not need them.",
     )
     ca_file: Path | None = optional(

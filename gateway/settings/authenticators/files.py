@@ -164,5 +164,5 @@ def check_address(file: Path, key: str, url: str | None, *, dev: bool) -> Iterat
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         yield Problem(
-            f"{file}: {key}", "it is http, which everybody on the way can read and change", "give an https URL"
+            f"{file}: {key}", "it is http, which everybody on the network path can read and change", "give an https URL"
         )

@@ -29,7 +29,7 @@ _DAY: Final = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class JwtSettings:
-    """`auth = "jwt:FILE"` lets in whoever shows a JSON Web Token that a known issuer signed for this gateway."""
+    """`auth = "jwt:FILE"` accepts clients that show a JSON Web Token, signed for this gateway by a known issuer."""
 
     issuer: str | None = optional(
         Text("the issuer as its tokens write it, character by character"),
@@ -69,7 +69,8 @@ class JwtSettings:
     )
     secret_file: Path | None = optional(
         File(),
-        "File with the secret of HS256, at least 32 bytes, read again at SIGHUP. Whoever can read it can make tokens.",
+        "File with the secret of HS256, at least 32 bytes, read again at SIGHUP. Everybody who can read it can make "
+        "tokens.",
         absent="none",
         reason="As for jwks_url; prefer any of the others.",
     )
@@ -114,7 +115,7 @@ class JwtSettings:
         Text("the path of a claim"),
         "sub",
         "Claim that holds the principal. Segments of a path are separated by dots.",
-        reason="The one that the issuer never gives to somebody else.",
+        reason="The claim that the issuer never reuses for another principal.",
     )
     roles_claim: str | None = optional(
         Text("the path of a claim, such as realm_access.roles"),
@@ -165,7 +166,7 @@ def _check_jwt(file: Path, found: JwtSettings) -> Iterator[Problem]:
     sources = ("jwks_url", "jwks_file", "key_file", "secret_file")
     given = [name for name in sources if getattr(found, name) is not None]
     if len(given) != 1:
-        complaint = f"{' and '.join(given)} are given" if given else "it is not told where the keys are"
+        complaint = f"{' and '.join(given)} are given" if given else "no source of keys is given"
         yield Problem(str(file), complaint, f"give one of {', '.join(sources)}")
         return
     symmetric = TokenAlgorithm.HS256 in found.algorithms

@@ -19,11 +19,11 @@ _DAY: Final = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings:
-    """Who may connect, and how sessions are proven. How to change keys: [Rotate keys](../how-to/rotate-keys.md)."""
+    """Who may connect, and how tokens prove sessions. To change keys: [Rotate keys](../how-to/rotate-keys.md)."""
 
     auth: AuthChoice | None = optional(
         Auth(),
-        "How clients prove who they are; several ways are asked one after the other. How to choose and set up: "
+        "How clients are authenticated; several ways are tried one after the other. How to choose and set up: "
         "[Authenticate](../how-to/authenticate.md).",
         absent="refuse to start, unless dev is on",
         reason="There is no safe default.",
@@ -31,16 +31,16 @@ class AccessSettings:
     credential_notice: float = setting(
         Seconds(0, 3600),
         60.0,
-        "How long before their end a connected client is told that its credentials expire, so that it can show fresh "
-        "ones without losing its connection.",
+        "How long before its credentials expire a connected client is notified, so that it can show new ones without "
+        "losing its connection.",
         reason="Long enough to fetch a new token, and to try several times; tokens live for five minutes or more.",
     )
     policy: Path | None = optional(
         File(),
         "File that says who may select, publish and do what: "
         "[Restrict who may do what](../how-to/restrict-who-may-do-what.md). Read again on SIGHUP.",
-        absent="everybody may do everything with every topic that is not the system's, loudly",
-        reason="What there is to protect, and from whom, only you know.",
+        absent="every principal may do everything with every topic but the system's, with a warning",
+        reason="Only you know what there is to protect, and from whom.",
     )
     token_keys: tuple[Secret, ...] = setting(
         Several(Key(), "keys"),
@@ -75,7 +75,7 @@ class AccessSettings:
     token_life: float = setting(
         Seconds(60, 30 * _DAY),
         _DAY,
-        "How long a token can be used; connected clients get a new one at half of it.",
+        "How long a token is valid; connected clients get a new one after half of it.",
         reason="The longest time for which an old key must be kept when keys are rotated.",
     )
     token_leeway: float = setting(
@@ -94,14 +94,14 @@ class AccessSettings:
     origins: tuple[str, ...] = setting(
         Several(Origin(), "origins"),
         (),
-        "Web origins whose pages may connect, compared exactly; * allows every page on the web, loudly.",
-        reason="Clients that are not browsers send no origin and are not concerned; a page must be let in by name.",
+        "Web origins whose pages may connect, compared exactly; * allows every page on the web, with a warning.",
+        reason="Clients that are not browsers send no origin and need no entry; a page must be allowed by its origin.",
         absent="no browser",
     )
     trusted_proxies: tuple[Network, ...] = setting(
         Several(Net(), "addresses or networks"),
         (),
-        "Proxies whose X-Forwarded-For header is believed.",
-        reason="Believing it from anybody would let clients choose their address.",
-        absent="nobody is believed",
+        "Proxies whose X-Forwarded-For header is trusted.",
+        reason="If it were trusted from everybody, clients could choose their address.",
+        absent="none is trusted",
     )

@@ -16,23 +16,23 @@ class GridSettings:
 
     grid: str | None = optional(
         GridUrl(),
-        "Where the grid is; all nodes of a cluster name the same.",
-        absent="in memory: sessions die with the process",
-        reason="A node can be tried without Redis; it says loudly what that costs.",
+        "URL of the grid, which is Redis. The same on all nodes of a cluster.",
+        absent="in memory: sessions end with the process",
+        reason="A node can be tried without Redis; it warns of what that costs.",
         shown=False,
     )
     grid_prefix: str = setting(
         GRID_PREFIX,
         "gateway",
-        "Begins the name of every key in the grid, so that several clusters can share one Redis.",
-        reason="Tells whose keys they are when somebody looks into Redis.",
+        "Prefix of every key in the grid, so that several clusters can share one Redis.",
+        reason="Shows in Redis which keys are the gateway's.",
     )
     grid_timeout: float = setting(
         Seconds(0.05, 60),
         2.0,
-        "How long one command may take before the grid counts as away.",
+        "How long one command may take before the grid counts as unreachable.",
         reason="Thousands of healthy round trips, and still a third of the lease, so that one slow answer costs "
-        "nobody the lease.",
+        "no node its lease.",
     )
     replication: bool = setting(
         Switch(),
@@ -44,14 +44,15 @@ class GridSettings:
     lease: float = setting(
         Seconds(1, 300),
         6.0,
-        "How long the grid remembers a node that no longer renews its lease; then the others take over.",
-        reason="Three renewals long, so that two may fail. Clients do not wait for it: whoever comes back is served "
-        "at once.",
+        "How long the lease of a node lasts that no longer renews it. Then the lease has expired, and other nodes take "
+        "over.",
+        reason="Three renewals long, so that two may fail. Clients do not wait for it: a client that resumes is "
+        "served at once.",
     )
     lease_renew: float = setting(
         Seconds(0.2, 100),
         2.0,
-        "How often a node renews its lease and looks for lapsed nodes.",
+        "How often a node renews its lease and looks for nodes whose lease has expired.",
         reason="One command per node, not per session; a third of the lease.",
     )
     reap_interval: float = setting(
@@ -63,19 +64,19 @@ class GridSettings:
     restore_rate: float = setting(
         Rate("sessions", 1),
         1000.0,
-        "How fast a node writes live sessions back into a grid that lost them, and ends those again that had ended.",
-        reason="Ten thousand sessions are safe again in 10 s, while Redis stays below a tenth of what it can take.",
+        "How fast a node restores live sessions in a grid that lost them, and ends those again that had ended.",
+        reason="Ten thousand sessions are safe again in 10 s, while Redis stays below a tenth of its capacity.",
     )
     stream_length: int = setting(
         Whole("entries", 100, 10_000_000),
         10_000,
-        "Updates kept per topic partition (of 64), so that a node that was away can go on where it was.",
-        reason="A second or more at the highest rates; a node that was away for longer reads all values again.",
+        "Updates kept per topic partition (of 64), so that a node that was disconnected can continue where it was.",
+        reason="A second or more at the highest rates; a node that was disconnected for longer reads all values again.",
     )
     stream_bytes: int = setting(
         Bytes(0, 64 * 1024**3),
         8 * 1024**2,
-        "Bytes of updates kept per topic partition (of 64), about: above it the oldest are dropped, also where there "
+        "Approximate bytes of updates kept per topic partition (of 64). Above it the oldest are dropped, even if there "
         "are fewer than stream_length. 0 sets no limit.",
         reason="All partitions together keep 512 MiB, for which Redis needs up to 680 MiB: a third of the 2 GB that "
         "the shipped redis.conf gives it. Raise it with maxmemory.",
@@ -85,5 +86,5 @@ class GridSettings:
         1,
         "First segments of a topic's path that decide its partition. The same on all nodes, and for the life of the "
         "grid.",
-        reason="Topics under one root stay in order towards each other. Raise it if one root has most of the traffic.",
+        reason="Topics under one root stay in order among each other. Raise it if one root has most of the traffic.",
     )

@@ -38,14 +38,14 @@ class LimitSettings:
         1024**2,
         "Bytes of a session's requests that may await their reply at once, besides one message; reading from the "
         "client pauses above. 0 sets no limit.",
-        reason="A round trip of 10 ms at 100 MB a second. A client that sends again what it may have been told "
-        "nothing of, while the grid is away, takes no more either.",
+        reason="A round trip of 10 ms at 100 MB a second. A client that repeats unanswered requests while "
+        "the grid is unreachable uses no more.",
     )
     limit_selections: int = setting(
         Whole("selections", 1, 1_000_000),
         1000,
-        "Entries in a session's list of selections.",
-        reason="All of them are read when the session fails over; wildcards make long lists needless.",
+        "Subscriptions of a session: the entries of its list of selections.",
+        reason="All of them are read when the session fails over; wildcards make long lists unnecessary.",
     )
     limit_selection_bytes: int = setting(
         Bytes(1024, 1024**3),
@@ -57,7 +57,7 @@ class LimitSettings:
         Whole("packets", 1, 1_000_000),
         1024,
         "Packets kept per session and direction until they are acknowledged.",
-        reason="Some seconds of a busy session: the gap that reattaching can bridge.",
+        reason="Some seconds of a busy session: the longest gap after which it can reattach.",
     )
     limit_resend_bytes: int = setting(
         Bytes(1024, 1024**3),
@@ -92,17 +92,17 @@ class LimitSettings:
     new_topic_packets: int = setting(
         Whole("packets", 1, 10_000),
         5,
-        "Packets as which a publish counts that creates its topic, in rate_packets and the other rates of packets. 1 "
-        "makes it count as any other.",
-        reason="Every node that follows its partition has to find out who selects it, which takes up to a quarter of a "
-        "millisecond for each 1,000 selectors made for it: with 400 new topics a second, after 800 at once, a tenth of "
-        "a node. A service that begins with 10,000 topics has them after 23 s.",
+        "How many packets a publish that creates its topic counts as, in rate_packets and the other rates of packets. "
+        "With 1 it counts as any other.",
+        reason="Every node that follows its partition has to find the subscriptions that match it, which takes up to a "
+        "quarter of a millisecond for each 1,000 selectors made for it: with 400 new topics a second, after 800 at "
+        "once, a tenth of a node. A service that starts with 10,000 topics has created them after 23 s.",
     )
     rate_bytes: float = setting(
         Rate("bytes", 0),
         1024.0**2,
-        "Bytes of messages that a client may send, of whatever they are, averaged; reading from it pauses above. 0 "
-        "sets no limit.",
+        "Bytes of messages of any kind that a client may send, averaged; reading from it pauses above. 0 sets no "
+        "limit.",
         reason="8 Mbit/s: 32 of the largest values a second, or 2000 packets of 500 bytes, for which a node needs one "
         "to two hundredths of its time.",
     )
@@ -110,8 +110,8 @@ class LimitSettings:
         Bytes(1024, 1024**3),
         8 * 1024**2,
         "Bytes that a client may send at once after it was quiet.",
-        reason="All that a client may have unanswered by default, 256 of the largest values: who sends them again "
-        "after a reconnect is not slowed down.",
+        reason="All that a client may have unanswered by default, 256 of the largest values: a client that "
+        "sends them again after a reconnect is not slowed down.",
     )
 
 
@@ -119,24 +119,24 @@ class LimitSettings:
 class SharedLimitSettings:
     """What one address, one principal, and all together may use of a node; see [Set limits](../how-to/set-limits.md).
 
-    0 sets no limit. Strangers are limited by default; a principal has proved who it is, and how many sessions one of
-    them may have only the operator knows: it may be a person, or an application with all its users.
+    0 sets no limit. Addresses are limited by default, because their clients may be unauthenticated. Principals are not:
+    only the operator knows whether a principal is a person, or an application with all its users.
     """
 
     limit_connections: int = setting(
         Whole("connections", 0, 10_000_000),
         50_000,
         "Connections of a node; above, new ones are answered 503, and HAProxy tries another node. A process that may "
-        "open fewer files takes fewer: up to 4,096 are kept for those who have asked for nothing yet, and up to 768 "
+        "open fewer files accepts fewer: up to 4,096 are reserved for connections without a request, and up to 768 "
         "for the admin port, Redis and the rest.",
-        reason="1 to 2 GB of memory. A node raises its limit of open files by itself as far as it may.",
+        reason="1 to 2 GB of memory. A node raises its own limit of open files as far as the system allows.",
     )
     memory_limit: int | None = optional(
         Bytes(16 * 1024**2, 1024**5),
-        "Memory that the process may have. From 85 % of it on no new connections are taken, and what is kept for "
-        "clients that are away is given up.",
+        "Memory that the process may have. From 85 % of it on, the node accepts no new connections, and gives up "
+        "what it keeps for disconnected clients.",
         absent="the least of memory.max of its control group, RLIMIT_AS, and what the machine has",
-        reason="The system knows what it gives; say less where other programs share the machine.",
+        reason="The system knows these bounds; set a lower one where other programs share the machine.",
     )
     limit_node_selections: int = setting(
         Whole("selections", 0, 1_000_000_000),
@@ -147,8 +147,8 @@ class SharedLimitSettings:
     rate_node_packets: float = setting(
         Rate("packets", 0),
         0.0,
-        "Packets all clients of a node may send together; above, reading pauses for those who send.",
-        reason="rate_packets keeps a single client from hurting others; all together are a matter of size.",
+        "Packets that all clients of a node may send together; above, reading pauses for the clients that send.",
+        reason="rate_packets keeps a single client from harming others; the sum depends on the size of the node.",
     )
     rate_node_publish_bytes: float = setting(
         Rate("bytes", 0),
@@ -160,42 +160,42 @@ class SharedLimitSettings:
         Bytes(0, 1024**4),
         64 * 1024**2,
         "Bytes of requests of all sessions of a node that may await their reply at once; above, reading pauses for "
-        "those who have more than an equal share. 0 sets no limit.",
-        reason="64 sessions that do all they may. Redis takes in as much in a few tenths of a second.",
+        "sessions that have more than an equal share. 0 sets no limit.",
+        reason="64 sessions that use all they may. Redis processes as much in a few tenths of a second.",
     )
     limit_disconnected: int = setting(
         Whole("sessions", 0, 100_000_000),
         100_000,
-        "Sessions of a node whose clients are away and whose windows run, held by it or given back to the grid; above, "
-        "it opens no new ones for clients. From half of it on, new ones get no longer window than window_default. 0 "
-        "sets no limit.",
-        reason="Twice limit_connections: everybody may vanish at once, and come back as somebody new.",
+        "Disconnected sessions of a node whose windows have not ended, held by it or given back to the grid; above, "
+        "the node opens no new sessions. From half of it on, new sessions get at most window_default as their window. "
+        "0 sets no limit.",
+        reason="Twice limit_connections: all clients may disconnect at once, and return with new sessions.",
     )
     limit_disconnected_bytes: int = setting(
         Bytes(0, 1024**4),
         512 * 1024**2,
-        "Memory of a node that those sessions may take, buffers included; above, the buffers of those whose clients "
-        "have been away for longest are given up, and then their copies here. They stay in the grid. 0 sets no limit.",
-        reason="A hundred thousand sessions with a few selections, or a thousand that nobody else shares an update "
-        "with. Bodies that several sessions wait for count once.",
+        "Memory of a node that disconnected sessions may take, buffers included; above, the node gives up the buffers "
+        "of those disconnected for longest, and then its copies. The sessions stay in the grid. 0 sets no limit.",
+        reason="A hundred thousand sessions with a few selections, or a thousand that share no update with "
+        "others. A body that several sessions wait for counts once.",
     )
     limit_address_connections: int = setting(
         Whole("connections", 0, 10_000_000),
         10_000,
         "Connections from one address (of IPv6: one /64 network) to a node; above, new ones are answered 429.",
-        reason="More than any office has people behind its address, and a fifth of limit_connections.",
+        reason="More than the people of any office behind one address, and a fifth of limit_connections.",
     )
     rate_address_handshakes: float = setting(
         Rate("handshakes", 0),
         500.0,
-        "Requests to connect that one address may make, averaged over 10 s; above, they are answered 429.",
-        reason="Five thousand clients behind one address may come back in the same moment, and then half of what a "
-        "node lets in.",
+        "Requests to connect from one address, averaged over 10 s; above, they are answered 429.",
+        reason="Five thousand clients behind one address may reconnect in the same moment, and after that about as "
+        "many as a node accepts.",
     )
     rate_address_packets: float = setting(
         Rate("packets", 0),
         0.0,
-        "Packets that all clients of one address may send together; above, reading pauses for those who send.",
+        "Packets that all clients of one address may send together; above, reading pauses for the clients that send.",
         reason="An address may stand for many people, and each of their connections is limited by rate_packets.",
     )
     rate_address_publish_bytes: float = setting(
@@ -208,29 +208,29 @@ class SharedLimitSettings:
         Several(Net(), "addresses or networks"),
         (ip_network("127.0.0.0/8"), ip_network("::1/128")),
         "Addresses and networks to which the limits of one address do not apply.",
-        reason="Programs on the node's own machine, a load balancer among them. A proxy elsewhere belongs into "
+        reason="Programs on the node's own machine, a load balancer among them. Name a proxy elsewhere in "
         "trusted_proxies: then the addresses of its clients count, and not its own.",
-        absent="nobody",
+        absent="none",
     )
     limit_principal_sessions: int = setting(
         Whole("sessions", 0, 10_000_000),
         0,
-        "Sessions of one principal that a node holds, connected or not, before it may open no more there. Sessions "
-        "that come back are not refused, but count.",
+        "Sessions of one principal on a node, connected or not; above, the principal opens no new ones there. Resumed "
+        "sessions are not refused, but count.",
         reason="See above. A session has at most one connection, so this limits connections, too.",
     )
     limit_principal_disconnected: int = setting(
         Whole("sessions", 0, 100_000_000),
         50_000,
-        "Sessions of one principal on a node whose clients are away, as for limit_disconnected; above, the principal "
-        "opens no new ones there.",
+        "Disconnected sessions of one principal on a node, as for limit_disconnected; above, the principal opens no "
+        "new ones there.",
         reason="Half of what a node may have, and five times the users of a large application.",
     )
     limit_principal_disconnected_bytes: int = setting(
         Bytes(0, 1024**4),
         256 * 1024**2,
-        "Memory of a node that those sessions may take, as for limit_disconnected_bytes.",
-        reason="Half of what all may take: an application with 10,000 users who are all away needs some 50 MB.",
+        "Memory of a node that these sessions may take, as for limit_disconnected_bytes.",
+        reason="Half of what all may take: an application with 10,000 users, all disconnected, needs some 50 MB.",
     )
     rate_principal_handshakes: float = setting(
         Rate("sessions", 0),
@@ -241,14 +241,14 @@ class SharedLimitSettings:
     rate_principal_packets: float = setting(
         Rate("packets", 0),
         0.0,
-        "Packets that all sessions of one principal may send to a node together; above, reading pauses for those who "
-        "send.",
+        "Packets that all sessions of one principal may send to a node together; above, reading pauses for the "
+        "sessions that send.",
         reason="See above.",
     )
     rate_principal_publish_bytes: float = setting(
         Rate("bytes", 0),
         0.0,
-        "JSON text of values that one principal may publish by a node; above, as for rate_principal_packets.",
+        "JSON text of values that one principal may publish through a node; above, as for rate_principal_packets.",
         reason="See above.",
     )
     limit_principal_selections: int = setting(
@@ -260,8 +260,8 @@ class SharedLimitSettings:
     rate_principal_topics: float = setting(
         Rate("topics", 0),
         0.0,
-        "New topics that one principal may create by a node, averaged over a minute.",
-        reason="See above. Publishes to topics that exist are not concerned.",
+        "New topics that one principal may create through a node, averaged over a minute.",
+        reason="See above. Publishes to existing topics do not count.",
     )
     limit_partition_topics: int = setting(
         Whole("topics", 0, 100_000_000),
@@ -274,8 +274,7 @@ class SharedLimitSettings:
         Bytes(0, 64 * 1024**3),
         12 * 1024**2,
         "Bytes of topics and values, and 128 for each, in each of the 64 topic partitions of the grid. A publish that "
-        "would make them more is refused; one that makes a value no larger never is. 0 sets no limit. The same on all "
-        "nodes.",
+        "would exceed it is refused, unless it makes the value no larger. 0 sets no limit. The same on all nodes.",
         reason="All partitions together hold 768 MiB, which Redis needs up to 960 MiB for: beside stream_bytes that "
         "leaves a fifth of the 2 GB of the shipped redis.conf for sessions. Raise it with maxmemory.",
     )
@@ -283,33 +282,33 @@ class SharedLimitSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class StormSettings:
-    """What happens when many clients come back together; see [Storms](../explanation/storms.md)."""
+    """What happens when many clients reconnect at the same time; see [Storms](../explanation/storms.md)."""
 
     admission_rate: float = setting(
         Rate("clients", 0),
         600.0,
-        "Clients that a node lets in while it delivers updates; others wait, those who come back first, or are "
-        "answered 503. A node with nothing to deliver lets them in as fast as it can. 0 sets no limit.",
-        reason="A third of a core, at some 0.6 ms for each client; the rest is for those who are connected, as what a "
-        "node sends that is nearly full comes late.",
+        "Clients that a node accepts while it delivers updates. Others wait, returning ones ahead of new ones, or are "
+        "answered 503. A node with nothing to deliver accepts clients as fast as it can. 0 sets no limit.",
+        reason="A third of a core, at some 0.6 ms for each client. The rest is for connected clients: a node that is "
+        "nearly fully loaded delivers late.",
     )
     admission_wait: float = setting(
         Seconds(0, 60),
         1.0,
-        "How long a client may wait to be let in before it is answered 503, with the time at which to come again.",
-        reason="Half of the load balancer's patience (its timeout server), so that it hears an answer.",
+        "How long a client may wait to be accepted before it is answered 503, with the time after which to try again.",
+        reason="Half of the load balancer's timeout server, so that it gets an answer in time.",
     )
     claim_rate: float = setting(
         Rate("sessions", 0),
         10_000.0,
         "Sessions that all nodes together open or take over in the grid; each node takes an equal share. 0 sets no "
         "limit.",
-        reason="A third to a half of what one Redis can do.",
+        reason="A third to a half of the capacity of one Redis.",
     )
     claims_at_once: int = setting(
         Whole("handshakes", 0, 100_000),
         64,
-        "Handshakes that a node works on together. 0 sets no limit.",
-        reason="Enough to keep Redis busy for a round trip, and little enough that their answers, which come together, "
-        "hold up nobody for more than some milliseconds.",
+        "Handshakes that a node processes at the same time. 0 sets no limit.",
+        reason="Enough to keep Redis busy for a round trip, and few enough that their answers, which arrive together, "
+        "delay other clients by some milliseconds at most.",
     )

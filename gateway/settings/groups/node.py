@@ -42,20 +42,20 @@ class NodeSettings:
         Listen(),
         HostPort("127.0.0.1", 8101),
         "Where clients connect.",
-        reason="Loopback: nothing can be reached from outside before somebody decides so.",
+        reason="Loopback: nothing can be reached from outside unless you choose so.",
     )
     admin: HostPort = setting(
         Listen(),
         HostPort("127.0.0.1", 9101),
-        "Where /healthz, /readyz, /metrics and the admin API are served. Keep it away from clients: the first three "
+        "Where /healthz, /readyz, /metrics and the admin API are served. Do not expose it to clients: the first three "
         "have no authentication.",
         reason="Loopback, as for listen.",
     )
     admin_advertise: HostPort | None = optional(
         Listen(),
-        "Where the other nodes reach the admin port, to ask for what only this node knows.",
+        "Where other nodes reach the admin port, for requests that only this node can answer.",
         absent="the address of admin; the machine's name if that listens on all addresses",
-        reason="Needed only where that address means nothing to other nodes.",
+        reason="Needed only where other nodes cannot use that address.",
     )
     admin_hosts: tuple[str, ...] = setting(
         Several(
@@ -63,8 +63,8 @@ class NodeSettings:
             "names",
         ),
         (),
-        "Names by which the admin API may be asked for, besides addresses, localhost and the name of this machine; * "
-        "is any.",
+        "Host names that requests to the admin API may use, besides addresses, localhost and the name of this machine; "
+        "* is any.",
         reason="A page that has its own name resolve to this node must not get an answer (DNS rebinding).",
         absent="no others",
     )
@@ -85,7 +85,7 @@ class NodeSettings:
         Switch(),
         False,
         "Development mode: where no token keys or no authentication are configured, a random key and anonymous "
-        "principals take their place, loudly.",
+        "principals take their place, with a warning.",
         reason="Insecure shortcuts must be asked for.",
     )
     uvloop: bool = setting(
@@ -115,14 +115,14 @@ class TlsSettings:
     )
     tls_client_ca: Path | None = optional(
         File(),
-        "Authorities in PEM; whoever connects to the client port must show a certificate of one of them. For load "
+        "Authorities in PEM; clients of the client port must show a certificate of one of them. For load "
         "balancers that connect to nodes.",
-        absent="nobody is asked for a certificate",
-        reason="Clients prove who they are in their first packet.",
+        absent="no certificate is required",
+        reason="Clients authenticate in their first packet.",
     )
     admin_tls_certificate: Path | None = optional(
         File(),
-        "Certificate of the admin port in PEM; with it the port must be asked over TLS, also by HAProxy's checks and "
+        "Certificate of the admin port in PEM; with it the port speaks TLS only, also with HAProxy's checks and "
         "Prometheus.",
         absent="no TLS",
         reason="The port belongs on an inner network.",
@@ -135,14 +135,14 @@ class TlsSettings:
     )
     admin_tls_client_ca: Path | None = optional(
         File(),
-        "Authorities in PEM; whoever asks the admin port, also for /healthz, must show a certificate of one of them.",
-        absent="nobody is asked for a certificate",
+        "Authorities in PEM; clients of the admin port, also of /healthz, must show a certificate of one of them.",
+        absent="no certificate is required",
         reason="Mutual TLS needs a certificate for each operator, HAProxy and Prometheus.",
     )
     admin_tls_ca: Path | None = optional(
         File(),
-        "Authorities in PEM by which this node checks the certificates of other nodes' admin ports, when it asks them "
-        "for an administrator. It shows its own certificate of that port.",
+        "Authorities in PEM by which this node checks the certificates of other nodes' admin ports, when it forwards "
+        "the request of an administrator. It shows the certificate of its own admin port.",
         absent="those of the system",
         reason="Needed where the certificates come from an authority of your own.",
     )

@@ -24,8 +24,8 @@ class SessionSettings:
     window_maximum: float = setting(
         Seconds(1, 7 * _DAY),
         3600.0,
-        "The longest window that a client gets.",
-        reason="A session that nobody comes back for costs memory on a node and in the grid until its window ends.",
+        "The longest window that a client can get.",
+        reason="A session that is never resumed costs memory on a node and in the grid until its window ends.",
     )
     handshake_timeout: float = setting(
         Seconds(0.1, 60),
@@ -42,7 +42,7 @@ class SessionSettings:
     ping_timeout: float = setting(
         Seconds(0.5, 7200),
         45.0,
-        "Silence after which a connection is given up; the session stays.",
+        "Silence after which a connection is closed; the session stays.",
         reason="Two pings may be lost before a third would be due.",
     )
     ack_packets: int = setting(
@@ -61,8 +61,8 @@ class SessionSettings:
     backoff_initial: float = setting(
         Seconds(0.01, 60),
         0.25,
-        "Advice to clients: the first reconnect waits a random time up to this.",
-        reason="Spreads a node's clients over many ticks of the surviving nodes, unnoticed by people.",
+        "Advice to clients: a random time up to this passes before the first reconnect.",
+        reason="Spreads the clients of a node over many turns of the surviving nodes; people do not notice it.",
     )
     backoff_maximum: float = setting(
         Seconds(0.1, 600),
@@ -74,7 +74,7 @@ class SessionSettings:
         Seconds(0, 600),
         10.0,
         "Advice to clients: how long a connection must last before the bound falls back to backoff_initial.",
-        reason="A node that accepts and dies at once must not be hammered.",
+        reason="A node that accepts and dies at once must not be flooded with reconnects.",
     )
 
 
@@ -85,8 +85,8 @@ class DrainSettings:
     drain_batch: int = setting(
         Whole("sessions", 1, 1_000_000),
         100,
-        "Clients told at once to go to another node.",
-        reason="With drain_interval: 500 a second, a hundredth of the claims that the grid can take.",
+        "Clients asked at the same time to move to another node.",
+        reason="With drain_interval: 500 a second, a hundredth of the claims that the grid can serve.",
     )
     drain_interval: float = setting(
         Seconds(0.001, 60),
@@ -103,6 +103,8 @@ class DrainSettings:
     drain_timeout: float = setting(
         Seconds(0, 3600),
         30.0,
-        "Time for all of it; then what is left is closed with a code that lets it resume elsewhere.",
-        reason="Ten thousand sessions take 20 s. Give the process manager more than this before it kills.",
+        "Time for the whole drain. Connections that are left then are closed with a code that lets them resume "
+        "elsewhere.",
+        reason="Ten thousand sessions take 20 s. Give the process manager more time than this before it kills the "
+        "node.",
     )

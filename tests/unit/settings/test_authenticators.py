@@ -74,7 +74,7 @@ def test_what_is_missing_is_told_all_at_once(file: Path) -> None:
         "FILE: issuer: there is no issuer",
         "FILE: audience: there is no audience",
         "FILE: algorithms: there is no algorithms",
-        "FILE: it is not told where the keys are",
+        "FILE: no source of keys is given",
     ]
     assert "there is no url" in problems(file, "", callback=True)
 
@@ -122,7 +122,7 @@ def test_a_public_key_cannot_be_configured_as_a_secret(file: Path, algorithms: s
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://id.example.com/keys", "it is http, which everybody on the way can read"),
+        ("http://id.example.com/keys", "it is http, which everybody on the network path can read"),
         ("http://10.0.0.1/keys", "it is http"),
         ("http://localhost.example.com/", "it is http"),
         ("ftp://id.example.com/", "is no URL that begins with https://"),
