@@ -32,7 +32,7 @@ def check(file: Path) -> None:
     """
     found = policy_of(file)
     for name, role in found.roles.items():
-        click.echo(f"role {_shown(name)}{' (everybody has it)' if name in found.default else ''}")
+        click.echo(f"role {_shown(name)}{' (every principal has it)' if name in found.default else ''}")
         for what, given in (
             ("select", [each.text for each in role.select]),
             ("publish", [each.text for each in role.publish]),
@@ -47,7 +47,7 @@ def check(file: Path) -> None:
 
 @policy.command()
 @_FILE
-@click.option("--principal", default="", metavar="NAME", help="Whose session it is.")
+@click.option("--principal", default="", metavar="NAME", help="The principal of the session.")
 @click.option("--roles", default="", metavar="NAME,NAME", help="Roles that its credentials give.")
 @click.option(
     "--property",
@@ -59,7 +59,7 @@ def check(file: Path) -> None:
 @click.argument("action", type=click.Choice(["select", "publish", "property", "admin"]))
 @click.argument("what", metavar="SELECTOR|TOPIC|NAME|ACTION")
 def explain(file: Path, *, principal: str, roles: str, properties: Sequence[str], action: str, what: str) -> int:
-    """Tell whether the policy in FILE allows something, and by which role.
+    """Check whether the policy in FILE allows something, and by which role.
 
     For example: gateway policy explain policy.toml --principal alice select 'prices/**'
 

@@ -30,8 +30,8 @@ from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Probl
 def check_config(file: Path | None, **given: str | bool | None) -> None:
     """Check the configuration without starting anything.
 
-    Takes the same flags, variables and file as `gateway serve`, reads every file they name, and tells each setting
-    that somebody gave with the place where it was given. Exit code 2 if the node would refuse to start.
+    Takes the same flags, variables and file as `gateway serve`, reads every file they name, and prints each setting
+    that was given, with its place. Exit code 2 if the node would refuse to start.
     """
     loaded = load_from_options(file, given)
     authentication = _check_authentication(loaded)
@@ -85,7 +85,7 @@ def _given_table(loaded: Loaded) -> Table:
     for each, value, place in loaded.given:
         table.add_row(each.name, value, place)
     if not loaded.given:
-        table.add_row("all", "their defaults", "nobody")
+        table.add_row("all", "their defaults", "no source")
     return table
 
 
@@ -108,7 +108,7 @@ def _open_files(settings: Settings) -> Iterator[str]:
 def config(*, for_programs: bool) -> None:
     """Print every setting with its default, unit and meaning.
 
-    `gateway check-config` tells which values a node would run with.
+    `gateway check-config` shows the values that a node would run with.
     """
     if for_programs:
         click.echo(_settings_as_json())

@@ -48,11 +48,11 @@ def token() -> None:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
 def inspect(source: str, file: Path | None, *, as_json: bool) -> int:
-    """Tell what a session token says, and whether the configured keys verify it.
+    """Print what a session token says, and whether the configured keys verify it.
 
     Reads the token from FILE or standard input, never from the command line, where others could see it, and prints
-    nothing of it that could be used. Exit code 1 if a node with these keys would refuse the token; whether its
-    session still exists, only the grid knows.
+    nothing of it that could be used. Exit code 1 if a node with these keys would refuse the token; only the grid
+    knows whether its session still exists.
     """
     text = _read_token(source)
     try:
@@ -110,7 +110,7 @@ class _Found:
         return {
             "session": repr(redact(self.read.claims.session))[1:-1],
             "generation": self.read.claims.generation,
-            "grid": "not said" if self.read.claims.grid is None else self.read.claims.grid,
+            "grid": "unknown" if self.read.claims.grid is None else self.read.claims.grid,
             "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ} ({_distance(self.left)})",
             "key id": repr(redact(key))[1:-1],
             "signature": _UNCHECKED if self.state is None else _VERDICTS[self.state],

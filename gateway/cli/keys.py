@@ -124,8 +124,8 @@ def _open(file: Path | None, given: dict[str, str | None]) -> KeyFiles:
     settings = load_peeking(file, given)
     if settings.token_keys_file is None:
         raise click.UsageError(
-            "no file of token keys is named: give --token-keys-file or --config (keys in GATEWAY_TOKEN_KEYS are for "
-            "whoever sets that variable to change)"
+            "no file of token keys is named: give --token-keys-file or --config (keys in GATEWAY_TOKEN_KEYS are "
+            "changed where that variable is set)"
         )
     return KeyFiles(
         settings.token_keys_file,
@@ -161,7 +161,7 @@ def _retirable(key: ListedKey, now: float) -> str:
 
 
 def _print_table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print columns, whole also where nobody knows how wide the screen is."""
+    """Print columns, whole even if the width of the screen is unknown."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

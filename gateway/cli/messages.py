@@ -58,7 +58,7 @@ def sub(
     """Print the updates of all topics that SELECTOR matches, until Ctrl-C.
 
     `*` stands for one segment of a topic's path, `**` for any number: prices/*/bid, prices/** (quote them in a
-    shell). Recoveries and notices are told as they come, on standard error unless --json. The principal's secret, if
+    shell). Recoveries and notices are printed as they come, on standard error unless --json. The principal's secret, if
     it needs one, is taken from GATEWAY_SECRET.
     """
     printer = _Printer(as_json=as_json, count=count)

@@ -1,4 +1,4 @@
-"""The program: its commands, and how everything that goes wrong is told.
+"""The program: its commands, and how errors are reported.
 
 Whatever happens, a user gets one line per problem on standard error, ``gateway: error: …``, and an exit code:
 0 done, 1 it failed while running, 2 it was asked for wrongly (a flag, a file, a value).
@@ -30,7 +30,7 @@ from gateway.settings import ConfigurationError
 @click.command(cls=SettingsCommand)
 @settings_options
 def serve(file: Path | None, **given: str | bool | None) -> int:
-    """Run a node until it is told to stop.
+    """Run a node until it is stopped.
 
     SIGTERM and Ctrl-C drain: clients are moved to other nodes first, and no session ends. For a first try on your own
     machine: gateway serve --dev
@@ -86,7 +86,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tell(error: Exception) -> int:
-    """Tell the user of *error*; returns the exit code."""
+    """Report *error* to the user; returns the exit code."""
     match error:
         case ConfigurationError():
             for problem in error.problems:

@@ -1,4 +1,4 @@
-"""Who is locked out, as the console shows and changes it; and that it offers what its token permits at this moment."""
+"""Who is blocked, as the console shows and changes it; and that it offers what its token permits at this moment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_somebody_is_locked_out_and_let_in_again(pair: Pair, browser: Brow
         page, key = watched.page, watched.page.keyboard
         await sign_in(page, console(pair), pair.admins.tokens["operator"])
         await key.press("4")
-        await expect(page.locator(".view > [role=status]")).to_have_text("Nobody is locked out.")
+        await expect(page.locator(".view > [role=status]")).to_have_text("Nothing is blocked.")
         await tab_until(page, "textContent", "Revoke…")
         await key.press("Enter")
         dialog = page.get_by_role("dialog")
@@ -65,11 +65,11 @@ async def test_somebody_is_locked_out_and_let_in_again(pair: Pair, browser: Brow
         await key.press("Enter")
         await expect(page.locator(".panel")).to_contain_text("ticket 4711")
         assert await page.evaluate("document.activeElement.id") == "panel-title"
-        await tab_until(page, "textContent", "Lift…")
+        await tab_until(page, "textContent", "Unblock…")
         await key.press("Enter")
-        await expect(dialog).to_contain_text("let in again")
+        await expect(dialog).to_contain_text("is unblocked")
         await key.press("Enter")
-        await expect(page.locator(".view > [role=status]")).to_have_text("Nobody is locked out.")
+        await expect(page.locator(".view > [role=status]")).to_have_text("Nothing is blocked.")
         await expect(page.locator(".panel")).to_have_count(0)
         await eventually(lambda: not pair.n2.gateway.node.revocations.page(limit=10).revocations)
         async with connect(pair.n2.url, principal="mal/lo ry?"):
@@ -92,7 +92,7 @@ async def test_revocations_of_others_appear_and_are_filtered(pair: Pair, browser
         await expect(page.locator(".view > [role=status]")).to_have_text("1 of 2 revocations")
         await page.locator("[role=option]").click()
         await expect(page.locator(".panel")).to_contain_text("the case of <b>bob</b>")
-        await expect(page.get_by_role("button", name="Lift…")).to_be_hidden()
+        await expect(page.get_by_role("button", name="Unblock…")).to_be_hidden()
         await expect(page.get_by_role("button", name="Revoke…")).to_be_hidden()
         assert watched.complaints == []
 

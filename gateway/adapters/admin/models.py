@@ -80,27 +80,28 @@ class Told(BaseModel):
 
 
 class Node(Told):
-    """A node of the cluster. What it tells of itself is as old as the last renewal of its lease."""
+    """A node of the cluster. What it reports is as old as the last renewal of its lease."""
 
-    node: str = Field(description="Its name.")
-    incarnation: str = Field(description="Which run of it.")
+    node: str = Field(description="Name of the node.")
+    incarnation: str = Field(description="Identifies this run of the node.")
     state: NodeState = Field(
-        description="`ready`: takes new sessions. `not_ready`: keeps its own, see `reasons`. `draining`: its sessions "
-        "are moved to other nodes, or have been. `lapsed`: its lease is over. `unknown`: it has not told of itself."
+        description="`ready`: accepts new sessions. `not_ready`: keeps its own, see `reasons`. `draining`: its "
+        "sessions are moved to other nodes, or have been. `lapsed`: its lease is over. `unknown`: it has not told of "
+        "itself."
     )
-    reasons: list[str] = Field(description="Why it takes no new sessions, for people.")
+    reasons: list[str] = Field(description="Why it accepts no new sessions, for people.")
     listen: str | None = Field(description="Where its clients connect.")
     admin: str | None = Field(description="Where other nodes reach its admin port: a URL without a path.")
-    version: str | None = Field(description="Of the gateway that it runs.")
+    version: str | None = Field(description="Version of the gateway that the node runs.")
     started: float | None = Field(description="When it started, in seconds since 1970.")
     connected: int | None = Field(description="Sessions with a client.")
-    disconnected: int | None = Field(description="Sessions without one, whose window runs.")
+    disconnected: int | None = Field(description="Sessions without a client whose windows have not ended.")
     lag: float | None = Field(description="Seconds by which its event loop was late when it last looked.")
     here: bool = Field(description="Whether it is the node that answers.")
 
 
 class Nodes(Told):
-    """All nodes that hold a lease, or that others still have to take over from."""
+    """All nodes that hold a lease, or whose sessions other nodes have yet to take over."""
 
     items: list[Node]
 
@@ -115,12 +116,12 @@ class NodePath(Given):
 
 
 class Session(Told):
-    """A session as it stands in a list."""
+    """A session as lists show it."""
 
     session: str = Field(description="Its id. Not secret.")
-    principal: str = Field(description="Who it belongs to. Untrusted text, as are the properties.")
-    node: str = Field(description="The node that owns it.")
-    incarnation: str = Field(description="Which run of that node.")
+    principal: str = Field(description="Principal of the session. Untrusted text, as are the properties.")
+    node: str = Field(description="The node that owns the session.")
+    incarnation: str = Field(description="Identifies the run of that node.")
     connected: bool = Field(description="Whether it has a client.")
     properties: dict[str, str] = Field(description="The user's properties, and `$client`.")
     window: float = Field(description="Seconds it survives without a client.")
@@ -128,7 +129,7 @@ class Session(Told):
 
 
 class Live(Told):
-    """What only the node that holds a session knows of it."""
+    """State of a session that only its node knows."""
 
     address: str | None = Field(description="Where its client comes from.")
     link: str = Field(description="State of the packet layer: `attached`, `detached`, `gap`, …")
@@ -140,14 +141,14 @@ class Live(Told):
     waiting_bytes: int = Field(description="Their bytes.")
     requests: int = Field(description="Requests of the client without a reply.")
     moving: bool = Field(description="Whether it is being moved to another node.")
-    throttled: bool = Field(description="Whether it is not read at the moment, because it asks for more than it may.")
+    throttled: bool = Field(description="Whether reading from its client is paused, because it sends more than it may.")
 
 
 class SessionDetail(Session):
-    """A session with everything that is known of it."""
+    """A session with all details."""
 
-    selections: list[str] = Field(description="What it selects: `+selector` and `-selector`, in order.")
-    live: Live | None = Field(description="From the memory of its node; null if that could not be asked, see `note`.")
+    selections: list[str] = Field(description="Its subscriptions: `+selector` and `-selector`, in order.")
+    live: Live | None = Field(description="From the memory of its node; null if the node did not answer, see `note`.")
     note: str | None = Field(description="Why `live` is null.")
 
 
@@ -167,7 +168,7 @@ class SessionQuery(Given):
     filter: str | None = Field(
         default=None,
         max_length=2000,
-        description="Only sessions for which this holds, in the filter language.",
+        description="Only sessions that match this filter.",
         examples=["$principal is 'alice' and team is 'fx' or not $node is 'n1'"],
     )
     limit: Limit = DEFAULT_ITEMS
@@ -181,7 +182,7 @@ class SessionPath(Given):
 
 
 class Move(Given):
-    """Where to."""
+    """The node to move to."""
 
     node: str | None = Field(
         default=None, min_length=1, max_length=63, description="Name of the node; absent: the one with fewest sessions."
@@ -192,17 +193,17 @@ class Moving(Told):
     """A move has begun."""
 
     session: str
-    node: str = Field(description="The node that the client is sent to. It goes within seconds, or not at all.")
+    node: str = Field(description="The node that the client moves to, within seconds or not at all.")
 
 
 class Notice(Given):
-    """What to tell."""
+    """A message for a client."""
 
-    message: str = Field(min_length=1, max_length=LONGEST_NOTICE, description="For the people at the client.")
+    message: str = Field(min_length=1, max_length=LONGEST_NOTICE, description="For the users of the client.")
 
 
 class Accepted(Told):
-    """It will be done."""
+    """The request was accepted and will be executed."""
 
     session: str
 
@@ -217,7 +218,7 @@ class Topic(Told):
     version: int = Field(description="Grows with every publish.")
     event: str = Field(description="Id of the publish that set the value.")
     size: int = Field(description="Bytes of the value's JSON text.")
-    value: JsonValue = Field(default=None, description="The value, if it was asked for.")
+    value: JsonValue = Field(default=None, description="The value, if it was requested.")
 
 
 class TopicPage(Told):
@@ -237,7 +238,7 @@ class TopicQuery(Given):
         description="Which topics, as in a subscribe.",
         examples=["prices/*"],
     )
-    values: Switch = Field(default=False, description="Whether the values are wanted.")
+    values: Switch = Field(default=False, description="Whether to include the values.")
     limit: Limit = DEFAULT_ITEMS
     cursor: Cursor | None = None
 
@@ -262,7 +263,7 @@ class TopicWrite(Given):
 
 
 class TopicWriteHeaders(Given):
-    """How to tell a repetition."""
+    """How a repeated request is recognised."""
 
     idempotency_key: str | None = Field(
         default=None,
@@ -294,7 +295,7 @@ class PageQuery(Given):
 
 
 class Revocation(Told):
-    """Somebody who is locked out."""
+    """A session, principal or credential that is blocked."""
 
     kind: RevocationKind = Field(description="What `value` is.")
     value: str = Field(description="Id of a session, name of a principal, or id (`jti`) of a credential.")
@@ -311,7 +312,7 @@ class RevocationPage(Told):
 
 
 class Revoke(Given):
-    """Whom to lock out."""
+    """What to block."""
 
     kind: RevocationWord = Field(description="What `value` is.")
     value: str = Field(min_length=1, max_length=MAX_REVOKED_VALUE, description="Compared exactly.")
@@ -325,7 +326,7 @@ class RevocationPath(Given):
     """Which revocation."""
 
     kind: RevocationKind = Field(description="What `value` is.")
-    value: str = Field(min_length=1, max_length=MAX_REVOKED_VALUE, description="Whom; `/` is written `%2F`.")
+    value: str = Field(min_length=1, max_length=MAX_REVOKED_VALUE, description="What is blocked; `/` is written `%2F`.")
 
 
 # --- Configuration ----------------------------------------------------------------------------------------------------
@@ -342,7 +343,7 @@ class ShownSetting(Told):
 
 
 class Access(Told):
-    """Who asks, and what that permits."""
+    """The caller, and what the caller may do."""
 
     name: str = Field(description="Of the token.")
     roles: list[str]
@@ -350,7 +351,7 @@ class Access(Told):
 
 
 class Configuration(Told):
-    """What the node runs with."""
+    """The configuration of a node."""
 
     node: str
     items: list[ShownSetting]

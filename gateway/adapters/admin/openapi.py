@@ -39,7 +39,7 @@ _TAGS: Final = {
     "Nodes": "The nodes of the cluster.",
     "Sessions": "Sessions, wherever they are.",
     "Topics": "Topics and their values.",
-    "Revocations": "Who is locked out.",
+    "Revocations": "Blocked sessions, principals and credentials.",
     "Configuration": "What a node runs with.",
     "Access": "Who asks.",
 }

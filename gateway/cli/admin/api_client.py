@@ -131,11 +131,15 @@ class ApiClient:
                 content = await answer.read()
                 return _understood(answer.status, content)
         except TimeoutError:
-            raise GatewayError(f"no answer from {self.url} within {self.timeout:g} s; it may have been done") from None
+            raise GatewayError(
+                f"no answer from {self.url} within {self.timeout:g} s; the request may have been executed"
+            ) from None
         except aiohttp.ClientConnectorCertificateError as error:
             raise click.UsageError(f"the certificate of {self.url} is not accepted ({error}); give --ca") from None
         except aiohttp.ClientConnectorError as error:
-            raise GatewayError(f"nobody answers at {self.url} ({error.strerror or error}); is a node there?") from None
+            raise GatewayError(
+                f"{self.url} does not answer ({error.strerror or error}); does a node run there?"
+            ) from None
         except aiohttp.ClientError as error:
             raise GatewayError(f"{self.url}: {type(error).__name__}: {error}") from None
 
@@ -265,5 +269,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to confirm this; give --yes")
+        raise click.UsageError("this must be confirmed, and standard input is no terminal; give --yes")
     click.confirm(question, abort=True, err=True)

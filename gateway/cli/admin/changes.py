@@ -16,7 +16,7 @@ from gateway.core.policy.revocations import RevocationKind
 from gateway.settings.errors import Unfit
 from gateway.settings.quantities import Seconds
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask whether this is meant.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 kind_argument = click.argument("kind", type=click.Choice([kind.value for kind in RevocationKind]))
 
 
@@ -26,7 +26,7 @@ kind_argument = click.argument("kind", type=click.Choice([kind.value for kind in
 @as_json_option
 @api_client_options
 def drain(node: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
-    """Move all clients of NODE to other nodes; it goes on running. `gateway admin nodes NODE` tells how far it is."""
+    """Move all clients of NODE to other nodes; NODE keeps running. `gateway admin nodes NODE` shows the progress."""
     confirm(f"Move all clients of {node} to other nodes?", yes=yes)
     found = client.ask("POST", "nodes", node, "drain")
     _told(
@@ -39,7 +39,7 @@ def drain(node: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
 @as_json_option
 @api_client_options
 def undrain(node: str, *, client: ApiClient, as_json: bool) -> None:
-    """Have NODE take sessions again."""
+    """End the drain of NODE: it accepts sessions again."""
     found = client.ask("POST", "nodes", node, "undrain")
     _told(found, as_json=as_json, text=f"{plain(found['node'])} is {plain(found['state'])}")
 
@@ -62,9 +62,9 @@ def close(sessions: tuple[str, ...], *, client: ApiClient, yes: bool) -> None:
 @as_json_option
 @api_client_options
 def move(session: str, *, client: ApiClient, node: str | None, as_json: bool) -> None:
-    """Have the client of SESSION go to another node; it keeps its session."""
+    """Move the client of SESSION to another node; the session goes on there."""
     found = client.ask("POST", "sessions", session, "move", body={} if node is None else {"node": node})
-    _told(found, as_json=as_json, text=f"{plain(session)} is sent to {plain(found['node'])}")
+    _told(found, as_json=as_json, text=f"{plain(session)} moves to {plain(found['node'])}")
 
 
 @click.command()
@@ -72,9 +72,9 @@ def move(session: str, *, client: ApiClient, node: str | None, as_json: bool) ->
 @click.argument("message")
 @api_client_options
 def notice(session: str, message: str, *, client: ApiClient) -> None:
-    """Tell the client of SESSION a MESSAGE."""
+    """Send a MESSAGE to the client of SESSION."""
     client.ask("POST", "sessions", session, "notice", body={"message": message})
-    click.echo(f"{plain(session)} is told")
+    click.echo(f"message sent to {plain(session)}")
 
 
 @click.command("set")
@@ -109,20 +109,20 @@ def delete(topic: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
 @kind_argument
 @click.argument("value")
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown to administrators.")
-@click.option("--for", "duration", metavar="TIME", help="How long: 30m, 2h, 7d. [default: until it is lifted]")
+@click.option("--for", "duration", metavar="TIME", help="How long: 30m, 2h, 7d. [default: until `gateway admin lift`]")
 @yes_option
 @as_json_option
 @api_client_options
 def revoke(
     kind: str, value: str, *, client: ApiClient, reason: str, duration: str | None, yes: bool, as_json: bool
 ) -> None:
-    """Lock out the session, principal or credential VALUE, on all nodes within a second."""
+    """Block the session, principal or credential VALUE, on all nodes within a second; its sessions end."""
     until = None if duration is None else time.time() + _seconds(duration)
-    confirm(f"Lock out the {kind} {plain(value)}, and end its sessions?", yes=yes)
+    confirm(f"Block the {kind} {plain(value)}, and end its sessions?", yes=yes)
     body: dict[str, Any] = {"kind": kind, "value": value, "reason": reason}
     found = client.ask("POST", "revocations", body=body if until is None else body | {"until": until})
-    end = "for good" if found["until"] is None else f"until {moment(found['until'])}"
-    _told(found, as_json=as_json, text=f"the {kind} {plain(value)} is locked out {end}")
+    end = "without an end" if found["until"] is None else f"until {moment(found['until'])}"
+    _told(found, as_json=as_json, text=f"the {kind} {plain(value)} is blocked {end}")
 
 
 @click.command()
@@ -130,9 +130,9 @@ def revoke(
 @click.argument("value")
 @api_client_options
 def lift(kind: str, value: str, *, client: ApiClient) -> None:
-    """Let the session, principal or credential VALUE in again; sessions that were ended stay ended."""
+    """Unblock the session, principal or credential VALUE. Sessions that were ended stay ended."""
     client.ask("DELETE", "revocations", kind, value)
-    click.echo(f"the {kind} {plain(value)} is let in again")
+    click.echo(f"the {kind} {plain(value)} is unblocked")
 
 
 def _seconds(duration: str) -> float:

@@ -80,7 +80,7 @@ def _cell(value: object) -> Text:
 
 
 DEFAULT_LIMIT: Final = 100
-"""Items listed if nobody asks for another number: some screens."""
+"""Items listed by default: some screens."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -163,9 +163,9 @@ def sessions(session: str | None, *, client: ApiClient, wanted: str | None, limi
 @as_json_option
 @api_client_options
 def subscribers(topic: str, *, client: ApiClient, limit: int, as_json: bool) -> None:
-    """List the sessions that select TOPIC."""
+    """List the sessions with a subscription that matches TOPIC."""
     items, more = client.all("topics", topic, "subscribers", query={}, limit=limit)
-    _print_sessions(items, more=more, as_json=as_json, nothing="No session selects it.")
+    _print_sessions(items, more=more, as_json=as_json, nothing="No session subscribes to it.")
 
 
 @click.command()
@@ -197,7 +197,7 @@ def topics(topic: str | None, *, client: ApiClient, selector: str, values: bool,
 @as_json_option
 @api_client_options
 def revocations(*, client: ApiClient, limit: int, as_json: bool) -> None:
-    """List who is locked out."""
+    """List the sessions, principals and credentials that are blocked."""
     items, more = client.all("revocations", query={}, limit=limit)
     if as_json:
         print_json(items)
@@ -208,17 +208,17 @@ def revocations(*, client: ApiClient, limit: int, as_json: bool) -> None:
                 (each["kind"], each["value"], moment(each["made"]), moment(each["until"]), each["reason"])
                 for each in items
             ),
-            nothing="Nobody is locked out.",
+            nothing="Nothing is blocked.",
         )
     _tell_more(more)
 
 
 @click.command()
-@click.option("--changed", is_flag=True, help="Only what differs from its default.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from their default.")
 @as_json_option
 @api_client_options
 def configuration(*, client: ApiClient, changed: bool, as_json: bool) -> None:
-    """Show what the node at --url runs with; secrets are masked."""
+    """Show the configuration of the node at --url; secrets are masked."""
     found = client.ask("GET", "configuration")
     items = [each for each in found["items"] if each["changed"] or not changed]
     if as_json:
@@ -226,14 +226,14 @@ def configuration(*, client: ApiClient, changed: bool, as_json: bool) -> None:
         return
     click.echo(f"Node {plain(found['node'])}")
     rows = ((each["name"], each["value"], "*" if each["changed"] else "") for each in items)
-    print_table(("Setting", "Value", "Changed"), rows, nothing="Everything has its default.")
+    print_table(("Setting", "Value", "Changed"), rows, nothing="Every setting has its default.")
 
 
 @click.command()
 @as_json_option
 @api_client_options
 def access(*, client: ApiClient, as_json: bool) -> None:
-    """Show whose the token is, and what it permits at this moment."""
+    """Show the owner of the token, and what it permits at this moment."""
     found = client.ask("GET", "access")
     if as_json:
         print_json([found])

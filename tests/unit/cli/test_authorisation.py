@@ -36,7 +36,7 @@ def test_check_sums_a_policy_up(run: Run, file: Path) -> None:
     result = run("policy", "check", str(file))
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines() == [
-        "role reader (everybody has it)",
+        "role reader (every principal has it)",
         "  select      prices/**, users/${principal}/**",
         "role half",
         "  select      log/*",

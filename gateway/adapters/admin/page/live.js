@@ -31,7 +31,7 @@ const KEPT = 300;
  * @property {string[]} alive
  *
  * @typedef {{at: number, what: string, session: string, detail: string | null, node: string}} Happening
- * @typedef {"ready" | "not ready" | "draining" | "not heard yet" | "silent" | "lapsed" | "left"} Standing
+ * @typedef {"ready" | "not ready" | "draining" | "not heard yet" | "silent" | "expired" | "left"} Standing
  * @typedef {import("./client/session.js").Session} Session
  */
 
@@ -135,14 +135,14 @@ export class Live extends EventTarget {
    * @returns {Standing}
    */
   standing(state) {
-    if (state.state !== "serving") return state.state;
+    if (state.state !== "serving") return state.state === "lapsed" ? "expired" : state.state;
     const heard = this.heard.get(state.node);
     // What is retained of a node comes before its first report to a page that has just been opened.
     if (heard === undefined && now() - this.#since <= SILENT_AFTER) return "not heard yet";
     if (heard === undefined || now() - heard > SILENT_AFTER) {
       const name = `${state.node}/${state.incarnation}`;
       const others = [...this.nodes.values()].filter((each) => each !== state && this.#isHeard(each));
-      return others.length > 0 && !others.some(({ alive }) => alive.includes(name)) ? "lapsed" : "silent";
+      return others.length > 0 && !others.some(({ alive }) => alive.includes(name)) ? "expired" : "silent";
     }
     if (state.draining) return "draining";
     return state.reasons.length > 0 ? "not ready" : "ready";

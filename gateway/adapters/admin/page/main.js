@@ -196,7 +196,7 @@ async function again(token, keep, reason) {
   await ended?.live.stop();
   try {
     await enter(token, keep);
-    toast("What you may do has changed");
+    toast("Your permissions have changed");
   } catch {
     await leave(why);
   }

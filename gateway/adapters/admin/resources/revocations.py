@@ -1,4 +1,4 @@
-"""Revocations: who is locked out, and letting them in again."""
+"""Revocations: what is blocked, and unblocking it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPERATIONS: Final = (
         method="GET",
         path="/v1/revocations",
         tag=_TAG,
-        summary="List who is locked out",
+        summary="List what is blocked",
         action=Action.REVOCATIONS_READ,
         handle=_list,
         result=models.RevocationPage,
@@ -50,8 +50,8 @@ OPERATIONS: Final = (
         method="POST",
         path="/v1/revocations",
         tag=_TAG,
-        summary="Lock a session, a principal or a credential out",
-        description="Within a second every node has closed what it concerns, and refuses it from then on. Asked again, "
+        summary="Block a session, a principal or a credential",
+        description="Within a second every node has ended its sessions, and refuses it from then on. Asked again, "
         "reason and end are replaced.",
         action=Action.REVOCATIONS_WRITE,
         handle=_add,
@@ -65,7 +65,7 @@ OPERATIONS: Final = (
         method="DELETE",
         path="/v1/revocations/{kind}/{value}",
         tag=_TAG,
-        summary="Let somebody in again",
+        summary="Unblock a session, a principal or a credential",
         description="Sessions that were ended stay ended.",
         action=Action.REVOCATIONS_WRITE,
         handle=_lift,

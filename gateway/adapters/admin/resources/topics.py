@@ -100,7 +100,7 @@ OPERATIONS: Final = (
         path="/v1/topics/{topic}",
         tag=_TAG,
         summary="Remove a topic and its value",
-        description="Sessions that select it are told by an update that says `removed`. A later publish makes it anew, "
+        description="Sessions that subscribe to it get an update that says `removed`. A later publish makes it anew, "
         "with a higher version.",
         action=Action.TOPICS_WRITE,
         handle=_delete,
@@ -113,7 +113,7 @@ OPERATIONS: Final = (
         method="GET",
         path="/v1/topics/{topic}/subscribers",
         tag=_TAG,
-        summary="List the sessions that select a topic",
+        summary="List the sessions with a subscription that matches a topic",
         description="The topic need not have a value.",
         action=Action.TOPICS_READ,
         handle=_subscribers,

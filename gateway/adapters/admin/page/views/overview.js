@@ -13,7 +13,7 @@ import { bytes, clock, count, duration, plain } from "../format.js";
 const SHOWN = 60;
 
 /** @type {Record<import("../live.js").Standing, "good" | "warn" | "bad" | "quiet">} */
-const STANDINGS = { ready: "good", "not ready": "warn", draining: "warn", "not heard yet": "quiet", silent: "bad", lapsed: "bad", left: "quiet" };
+const STANDINGS = { ready: "good", "not ready": "warn", draining: "warn", "not heard yet": "quiet", silent: "bad", expired: "bad", left: "quiet" };
 
 /** What happened to a session, in words. @type {Record<string, [string, "good" | "warn" | "bad" | "quiet" | "info"]>} */
 const WORDS = {
@@ -31,7 +31,7 @@ export class Overview {
   #live;
   #context;
   #tiles = new Map(
-    ["Nodes ready", "Sessions connected", "Waiting to come back", "Recoveries, 15 min", "Refused, 15 min", "Slow now"].map((name) => [
+    ["Nodes ready", "Sessions connected", "Sessions disconnected", "Recoveries, 15 min", "Refused, 15 min", "Slow now"].map((name) => [
       name,
       el("dd", {}, "–"),
     ]),
@@ -82,7 +82,7 @@ export class Overview {
           el(
             "table",
             {},
-            head(["Node", "State", "Connected#", "Away#", "Reattached#", "Failed over#", "Refused#", "Slow#", "Loop lag#", "Grid", "Up", ""]),
+            head(["Node", "State", "Connected#", "Disconnected#", "Reattached#", "Failed over#", "Refused#", "Slow#", "Loop lag#", "Grid", "Up", ""]),
             this.#nodes,
           ),
         ),
@@ -93,13 +93,13 @@ export class Overview {
         el(
           "section",
           { class: "card", "aria-labelledby": "recoveries-title" },
-          el("h2", { id: "recoveries-title" }, "Recoveries by rung"),
+          el("h2", { id: "recoveries-title" }, "Recoveries by outcome"),
           this.#chart.element,
         ),
         el(
           "section",
           { class: "card", "aria-labelledby": "feed-title" },
-          el("h2", { id: "feed-title" }, "What happens"),
+          el("h2", { id: "feed-title" }, "Events"),
           this.#empty,
           this.#feed,
         ),
@@ -129,7 +129,7 @@ export class Overview {
     const sum = (pick) => recent.reduce((total, each) => total + pick(each), 0);
     this.#tile("Nodes ready", `${nodes.filter((each) => this.#live.standing(each) === "ready").length} of ${nodes.length}`);
     this.#tile("Sessions connected", count(add(serving, (each) => each.sessions.connected)));
-    this.#tile("Waiting to come back", count(add(serving, (each) => each.sessions.disconnected)));
+    this.#tile("Sessions disconnected", count(add(serving, (each) => each.sessions.disconnected)));
     this.#tile("Recoveries, 15 min", count(sum(([reattached, failedOver]) => (reattached ?? 0) + (failedOver ?? 0))));
     this.#tile("Refused, 15 min", count(sum(([, , refused]) => refused ?? 0)));
     this.#tile("Slow now", count(add(serving, (each) => each.slow.blocked)));
@@ -228,7 +228,7 @@ class NodeRow {
     }
     this.#state.title = (state.reasons ?? []).join("; ");
     const gone = state.state !== "serving";
-    this.element.classList.toggle("gone", gone || standing === "silent" || standing === "lapsed");
+    this.element.classList.toggle("gone", gone || standing === "silent" || standing === "expired");
     const texts = gone
       ? Array.from({ length: 9 }, () => "–")
       : [
@@ -246,7 +246,7 @@ class NodeRow {
     this.#draining = state.draining ?? false;
     say(this.#button, this.#draining ? "Undrain" : "Drain");
     this.#button.setAttribute("aria-label", `${this.#draining ? "Undrain" : "Drain"} node ${plain(this.#name)}`);
-    this.#button.hidden = gone || standing === "lapsed" || standing === "silent" || standing === "not heard yet";
+    this.#button.hidden = gone || standing === "expired" || standing === "silent" || standing === "not heard yet";
   }
 
   #act() {
@@ -254,8 +254,8 @@ class NodeRow {
     void confirm({
       title: `${this.#draining ? "Undrain" : "Drain"} ${plain(this.#name)}?`,
       text: this.#draining
-        ? "It takes new sessions again. Moves that have begun are finished."
-        : "Its clients are moved to other nodes with their sessions, and it takes no new sessions until it is undrained or started again.",
+        ? "The node accepts new sessions again. Moves that have begun are finished."
+        : "The clients of the node are moved to other nodes with their sessions. The node accepts no new sessions until its drain is ended or it is started again.",
       action: this.#draining ? "Undrain" : "Drain",
       act: () => this.#context.api.nodeAction(this.#name, what),
       done: `${plain(this.#name)}: ${what} has begun`,

@@ -20,9 +20,9 @@ const LOOK = 2000;
 
 /** @type {Record<string, string>} What a value is, and what its revocation does. */
 const KINDS = {
-  principal: "Every session of the principal ends at once, on every node, and it can open no new one.",
-  session: "This one session ends at once, and cannot come back. Its principal may open another.",
-  credential: "Every session that was opened with this credential (the jti of a JSON Web Token) ends at once, and it opens no new one.",
+  principal: "Every session of the principal ends at once, on every node. The principal can open no new one.",
+  session: "This session ends at once and cannot be resumed. Its principal may open another.",
+  credential: "Every session that was opened with this credential (the jti of a JSON Web Token) ends at once. The credential can open no new one.",
 };
 
 /** How long one may last. @type {[string, number | null][]} In seconds; null for ever. */
@@ -159,7 +159,7 @@ export class Revocations {
     const found = this.#items.filter(({ value, reason }) => `${value}\n${reason}`.toLowerCase().includes(text));
     this.#list.show(found);
     const what = text === "" ? "" : `${count(found.length)} of `;
-    say(this.#summary, this.#items.length === 0 ? "Nobody is locked out." : `${what}${count(this.#items.length)} revocations${this.#cursor === null ? "" : ", and more"}`);
+    say(this.#summary, this.#items.length === 0 ? "Nothing is blocked." : `${what}${count(this.#items.length)} revocations${this.#cursor === null ? "" : ", and more"}`);
     const selected = this.#selected;
     if (selected !== null && this.#cursor === null && !this.#items.some((each) => isSame(each, selected))) this.#select(null);
     this.#list.refresh();
@@ -202,7 +202,7 @@ export class Revocations {
       return;
     }
     const title = el("h2", { class: "mono wrap", tabindex: "-1", id: "panel-title" }, plain(item.value));
-    const lift = el("button", { type: "button", class: "small", onclick: () => this.#lift(item) }, "Lift…");
+    const lift = el("button", { type: "button", class: "small", onclick: () => this.#lift(item) }, "Unblock…");
     this.#context.rights.guard("revocations:write", [lift], this.#stop.signal);
     const facts = [
       ["What", item.kind],
@@ -224,11 +224,11 @@ export class Revocations {
   /** @param {Revocation} item */
   #lift(item) {
     void confirm({
-      title: "Lift this revocation?",
-      text: `The ${item.kind} ${plain(item.value)} is let in again, on every node. Sessions that were ended stay ended.`,
-      action: "Lift",
+      title: "Unblock it?",
+      text: `The ${item.kind} ${plain(item.value)} is unblocked on every node. Sessions that were ended stay ended.`,
+      action: "Unblock",
       act: () => this.#context.api.lift(item.kind, item.value),
-      done: "The revocation is lifted",
+      done: "Unblocked on every node",
     }).then((done) => {
       if (done) void this.#load();
     });
@@ -242,7 +242,7 @@ export class Revocations {
     const reason = el("input", { id: "revoke-reason", type: "text", maxlength: "200", autocomplete: "off" });
     void confirm({
       title: "Revoke?",
-      text: "Values are compared letter by letter. Clients are told that they are revoked, and nothing of the reason.",
+      text: "Values are compared letter by letter. Clients learn that they are revoked, but not the reason.",
       action: "Revoke",
       danger: true,
       field: el(

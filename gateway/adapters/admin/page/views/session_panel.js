@@ -71,7 +71,7 @@ export class SessionPanel {
       el("div", { class: "buttons start" }, ...this.#buttons),
       this.#facts,
       this.#lists,
-      el("h3", {}, "Its life, since this panel is open"),
+      el("h3", {}, "Events since this panel was opened"),
       this.#steps,
     );
   }
@@ -124,7 +124,7 @@ export class SessionPanel {
   }
 
   #over() {
-    this.#state.replaceChildren(badge("ended", "quiet"), el("span", {}, "There is no such session: it was closed, or its window is over."));
+    this.#state.replaceChildren(badge("ended", "quiet"), el("span", {}, "There is no such session: it was closed, or its window has ended."));
     // A button that is disabled loses the focus, and with it the keyboard its place.
     if (this.#buttons.some((each) => each === document.activeElement)) this.#title.focus({ preventScroll: true });
     for (const button of this.#buttons) button.disabled = true;
@@ -133,8 +133,8 @@ export class SessionPanel {
   #show() {
     const { principal, node, connected, epoch, window, properties, selections, live, note } = this.#session;
     for (const button of this.#buttons) button.disabled = false;
-    replaceIfChanged(this.#state, [connected ? "connected" : "away", node, note ?? ""].join("\n"), () => [
-      connected ? badge("connected", "good") : badge("away", "warn"),
+    replaceIfChanged(this.#state, [connected ? "connected" : "disconnected", node, note ?? ""].join("\n"), () => [
+      connected ? badge("connected", "good") : badge("disconnected", "warn"),
       el("span", {}, "at ", el("strong", { id: "panel-node" }, plain(node)), note ? ` (${plain(note)})` : ""),
     ]);
     const facts = [
@@ -195,7 +195,7 @@ export class SessionPanel {
     );
     void confirm({
       title: "Move this session?",
-      text: `The client of the ${this.#who} is sent to another node with its session.`,
+      text: `The client of the ${this.#who} moves to another node with its session.`,
       action: "Move",
       field: el("p", { class: "field" }, el("label", { for: "move-to" }, "To"), select),
       act: () => this.#context.api.moveSession(this.id, select.value || null),
@@ -207,7 +207,7 @@ export class SessionPanel {
     const message = el("textarea", { id: "notice-text", rows: "3", maxlength: "2000", required: true });
     void confirm({
       title: "Send a notice?",
-      text: `The client of the ${this.#who} gets this text; what it does with it is the application's matter.`,
+      text: `The client of the ${this.#who} receives this text. The application decides what to do with it.`,
       action: "Send",
       field: el("p", { class: "field" }, el("label", { for: "notice-text" }, "Text"), message),
       act: () => this.#context.api.notifySession(this.id, message.value),
@@ -225,7 +225,7 @@ export class SessionPanel {
     );
     void confirm({
       title: "Revoke?",
-      text: `The ${this.#who} is closed at once on every node, and cannot come back. If the principal is revoked, none of its sessions can, and it can open no new one.`,
+      text: `The ${this.#who} is closed at once on every node and cannot be resumed. If the principal is revoked, all of its sessions end, and it can open no new one.`,
       action: "Revoke",
       danger: true,
       field: el("p", { class: "field" }, el("label", { for: "revoke-kind" }, "What"), kind),

@@ -229,7 +229,7 @@ export class Sessions {
       el("span", { class: "mono cut" }, plain(item.session)),
       el("span", { class: "cut" }, plain(item.principal)),
       el("span", { class: "cut" }, plain(item.node)),
-      el("span", {}, item.ended ? badge("ended", "quiet") : item.connected ? badge("connected", "good") : badge("away", "warn")),
+      el("span", {}, item.ended ? badge("ended", "quiet") : item.connected ? badge("connected", "good") : badge("disconnected", "warn")),
       el("span", { class: "cut quiet", title: plain(client ?? "") }, Object.keys(properties).length > 0 ? oneLine(properties) : "–"),
     );
   }

@@ -372,7 +372,7 @@ export class Topics {
     const value = el("textarea", { id: "set-value", class: "mono", rows: "8", required: true, spellcheck: "false" }, known);
     void confirm({
       title: "Set this topic?",
-      text: "The value is published on behalf of the system: everybody who selects the topic gets it, until the next one takes its place.",
+      text: "The value is published on behalf of the system: every session that subscribes to the topic receives it.",
       action: "Publish",
       field: el("div", { class: "fields" }, el("label", { for: "set-topic" }, "Topic"), topic, el("label", { for: "set-value" }, "Value, as JSON"), value),
       act: async () => {
@@ -388,7 +388,7 @@ export class Topics {
   #delete(branch) {
     void confirm({
       title: "Delete this topic?",
-      text: `The topic ${plain(branch.path)} and its value are removed, and everybody who selects it is told. The next publish makes it anew.`,
+      text: `The topic ${plain(branch.path)} and its value are removed, and every session that subscribes to it is notified. The next publish creates it again.`,
       action: "Delete topic",
       danger: true,
       act: () => this.#context.api.deleteTopic(branch.path),
