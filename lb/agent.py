@@ -168,7 +168,7 @@ class AgentServer:
         asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
-# gateway.adapters.listening has the like of it: lb runs without the gateway, and imports nothing of it.
+# gateway.adapters.listeners has the like of it: lb runs without the gateway, and imports nothing of it.
 def _listen(family: int, address: Any) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -33,7 +33,7 @@ from gateway.adapters.admin.places import STRANGERS
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.link import WebSocketLink
-from gateway.adapters.websocket.read_scheduling import PacedReader, ReadScheduler
+from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler
 from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST, READ_COST
 from gateway.adapters.work_budget import WorkLimits
 

@@ -43,7 +43,7 @@ from gateway.bootstrap.parts import (
     tls_to_nodes,
 )
 from gateway.bootstrap.policy import policy_of
-from gateway.bootstrap.reloading import Reloading
+from gateway.bootstrap.reload import FileReloader
 from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
 from gateway.core.pacing.failures import Failures
@@ -126,7 +126,7 @@ class Gateway:
             journal=journal_of(settings),
             process_memory=LinuxMemory(settings.memory_limit),
         )
-        self._reloading = Reloading(
+        self._reloading = FileReloader(
             self.node,
             authentication=self._authentication,
             keys=self._keys,

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
 from gateway.adapters.admin.access import Caller
-from gateway.adapters.admin.forwarding import Forwarder, NoAnswer
+from gateway.adapters.admin.forwarder import Forwarder, NoAnswer
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.models import Told
 from gateway.adapters.admin.openapi import document

@@ -18,7 +18,7 @@ from gateway.adapters.admin.connection_state import Shared
 from gateway.adapters.admin.pacing import CALLERS_SHARE, Pacer, ServiceClass
 from gateway.adapters.admin.places import Places
 from gateway.adapters.admin.public_pages import PublicPages
-from gateway.adapters.listening import listen
+from gateway.adapters.listeners import listen
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import AdminRefusal

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from gateway.adapters.authentication.fetching import Fetcher, NoAnswer, give_up, place_of
+from gateway.adapters.authentication.fetcher import Fetcher, NoAnswer, give_up, place_of
 from gateway.adapters.authentication.key_sets import (
     LARGEST_FILE,
     Algorithm,

@@ -5,7 +5,7 @@ in one process are two grids over one server.
 """
 
 from gateway.adapters.memory.grid import MemoryGrid
-from gateway.adapters.memory.link import LoopbackLink
+from gateway.adapters.memory.loopback import LoopbackLink
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenAdmission
 

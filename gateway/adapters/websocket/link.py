@@ -32,7 +32,7 @@ from gateway.adapters.websocket.frames import (
     close_frame,
     pong_frame,
 )
-from gateway.adapters.websocket.read_scheduling import PacedReader, Share
+from gateway.adapters.websocket.read_scheduler import PacedReader, Share
 from gateway.adapters.websocket.work import (
     BYTE_COST,
     CHARGED_FROM,

@@ -11,13 +11,13 @@ from http import HTTPStatus
 from ssl import SSLContext
 from typing import Any, Final
 
-from gateway.adapters.listening import listen
+from gateway.adapters.listeners import listen
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
 from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
-from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.read_scheduling import PacedReader, ReadScheduler, Share
+from gateway.adapters.websocket.pending_requests import PendingRequests
+from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler, Share
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.websocket.upgrade_request import Refusal, Request, accept, comes_back, refusal_of
 from gateway.catalogue import log_events as events

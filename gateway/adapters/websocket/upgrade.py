@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from gateway.adapters.tls_connection import NothingSaid, TlsConnection
 from gateway.adapters.websocket.addresses import network_of
 from gateway.adapters.websocket.connections import Connection
-from gateway.adapters.websocket.read_scheduling import PacedReader, Share
+from gateway.adapters.websocket.read_scheduler import PacedReader, Share
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.ports import ConnectionRejected, CountedConnection

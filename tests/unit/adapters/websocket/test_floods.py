@@ -17,7 +17,7 @@ from websockets.frames import Frame, Opcode
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import FRAMES_AT_ONCE, Breach, FrameReader
 from gateway.adapters.websocket.link import READ_BYTES, READS_AT_ONCE, WebSocketLink
-from gateway.adapters.websocket.read_scheduling import PacedReader
+from gateway.adapters.websocket.read_scheduler import PacedReader
 from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue

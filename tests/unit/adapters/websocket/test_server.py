@@ -18,7 +18,7 @@ from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket import upgrade as upgrade_module
-from gateway.adapters.websocket.pending import PendingRequests
+from gateway.adapters.websocket.pending_requests import PendingRequests
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.read_scheduling import FairQueue, PacedReader
+from gateway.adapters.websocket.pending_requests import PendingRequests
+from gateway.adapters.websocket.read_scheduler import FairQueue, PacedReader
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.work_budget import WorkBudget, WorkLimits
 

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import TlsConnection
-from gateway.adapters.websocket.pending import PendingRequests
-from gateway.adapters.websocket.read_scheduling import STRANGERS_TIME
+from gateway.adapters.websocket.pending_requests import PendingRequests
+from gateway.adapters.websocket.read_scheduler import STRANGERS_TIME
 from gateway.ports import ConnectionRejected
 from tests.support.certificates import Authority
 from tests.support.clock import eventually

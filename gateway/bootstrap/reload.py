@@ -15,7 +15,7 @@ from gateway.catalogue import log_events as events
 from gateway.ports import EventLog
 
 
-class Reloading:
+class FileReloader:
     """Reads people, keys, certificates and rights again.
 
     Args:

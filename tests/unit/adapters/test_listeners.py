@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.listening import listen
+from gateway.adapters.listeners import listen
 from tests.support.haproxy import LOOPBACK
 
 OTHER = "127.0.0.2"
