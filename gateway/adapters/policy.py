@@ -174,7 +174,9 @@ class _Reader:
         }
         if not roles:
             self._complain(
-                ("roles",), "the policy has no role, so nobody could do anything", "add one such as [roles.reader]"
+                ("roles",),
+                "the policy has no role, so no principal could do anything",
+                "add one such as [roles.reader]",
             )
         default = self._roles(content.get("default", []), ("default",), roles)
         principals = {

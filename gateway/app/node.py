@@ -279,7 +279,7 @@ class Node:
         elif not self.revocations.loaded:
             reasons.append("what is revoked has not been read yet")
         elif self._persistence.replicated and not self._persistence.available:
-            reasons.append("the grid is away")
+            reasons.append("the grid is unreachable")
         if self.draining:
             reasons.append("the node drains")
         return reasons

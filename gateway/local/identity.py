@@ -104,7 +104,7 @@ def _started_by_ps(pid: int) -> str | None:
     """Ask ``ps`` where there is no ``/proc`` (macOS, BSD); its start time has a resolution of one second."""
     ps = shutil.which("ps")
     if ps is None:
-        raise RuntimeError("neither /proc nor the command ps exists: processes can not be told apart here")
+        raise RuntimeError("neither /proc nor the command ps exists: processes cannot be distinguished here")
     answer = subprocess.run(  # noqa: S603 - a fixed command with a number
         [ps, "-o", "stat=,lstart=", "-p", str(pid)],
         capture_output=True,

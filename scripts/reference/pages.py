@@ -125,7 +125,7 @@ WATCH: Final[tuple[tuple[str, str], ...]] = (
         "Which part of the resumes lost its place?",
         'sum(rate(gateway_resumes_total{outcome!="reattached"}[5m])) / sum(rate(gateway_resumes_total[5m]))',
     ),
-    ("How long do failovers wait for the grid? (99 of 100)", _QUANTILE.format("gateway_claim_seconds")),
+    ("How long do failovers wait for the grid? (p99)", _QUANTILE.format("gateway_claim_seconds")),
     ("How late do updates arrive at the nodes?", _QUANTILE.format("gateway_grid_tail_lag_seconds")),
     ("Which nodes cannot reach the grid?", "gateway_grid_up == 0"),
     ("Is a node's event loop overloaded?", _QUANTILE.format("gateway_event_loop_lag_seconds")),

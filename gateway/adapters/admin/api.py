@@ -149,7 +149,7 @@ class AdminApi:
         owner = elsewhere.owner.node
         try:
             if elsewhere.admin is None:
-                raise NoAnswer("it has no lease, or has not told where its admin port is")
+                raise NoAnswer("it has no lease, or has not reported the address of its admin port")
             answer = await self._forwarder.forward(request, elsewhere.admin)
         except NoAnswer as silence:
             why = f"{owner} has to be asked, but {silence}"

@@ -100,7 +100,7 @@ class Forwarder:
         except (aiohttp.ClientError, OSError) as error:
             raise NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
         except ValueError:
-            raise NoAnswer("the address that it told is none") from None
+            raise NoAnswer("the address that it reported is none") from None
 
     async def close(self) -> None:
         """Give up the connections to other nodes."""

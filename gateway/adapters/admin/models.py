@@ -86,8 +86,8 @@ class Node(Told):
     incarnation: str = Field(description="Identifies this run of the node.")
     state: NodeState = Field(
         description="`ready`: accepts new sessions. `not_ready`: keeps its own, see `reasons`. `draining`: its "
-        "sessions are moved to other nodes, or have been. `lapsed`: its lease is over. `unknown`: it has not told of "
-        "itself."
+        "sessions are moved to other nodes, or have been. `lapsed`: its lease has expired. `unknown`: it has not "
+        "reported yet."
     )
     reasons: list[str] = Field(description="Why it accepts no new sessions, for people.")
     listen: str | None = Field(description="Where its clients connect.")

@@ -103,7 +103,7 @@ class PublicPages:
         try:
             reasons, warnings = list(self._ready()), list(self._warnings())
         except Exception as error:  # noqa: BLE001 - a node that cannot tell is not ready
-            reasons, warnings = [f"readiness cannot be told: {type(error).__name__}"], []
+            reasons, warnings = [f"readiness cannot be determined: {type(error).__name__}"], []
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
         return _json(status, {"ready": not reasons, "reasons": reasons, "warnings": warnings})
 

@@ -210,7 +210,7 @@ def _read_answer(answer: bytes, credentials: Credentials) -> tuple[Identity, flo
     fields = read_object(answer)
     principal = fields.get("principal", credentials.principal)
     if not isinstance(principal, str) or not is_valid_principal(principal):
-        raise ValueError("'principal' is missing, or nobody can be called that")
+        raise ValueError("'principal' is missing, or is no valid name")
     roles, properties, credential = (fields.get(name) for name in ("roles", "properties", "credential"))
     # Only null stands for nothing: whoever answers an empty text where an array belongs may have meant anything.
     roles = [] if roles is None else roles

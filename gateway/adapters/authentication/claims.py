@@ -60,7 +60,7 @@ def read_claims(claims: Mapping[str, Any], rules: ClaimRules, *, now: float) -> 
     expires = _check_times(claims, rules, now)
     principal = find_claim(claims, rules.principal)
     if not isinstance(principal, str) or not is_valid_principal(principal):
-        raise CredentialsRefused(f"the token's {rules.principal} is missing or nobody can be called that")
+        raise CredentialsRefused(f"the token's {rules.principal} is missing or is no valid name")
     try:
         roles = check_roles(_roles(claims, rules))
         properties = check_properties(_properties(claims, rules))

@@ -121,7 +121,7 @@ def read_users(file: Path) -> dict[str, StaticUser]:
                 f"{file}:{number}: {principal!r} stands in an earlier line already; remove one of them"
             )
     if not users:
-        raise UsersFileError(f"{file}: the file holds no user, so nobody could connect; {REMEDY}")
+        raise UsersFileError(f"{file}: the file holds no user, so no client could connect; {REMEDY}")
     return users
 
 

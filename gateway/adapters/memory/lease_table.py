@@ -52,7 +52,7 @@ class Leases:
         """See ``NodeDirectory.renew``."""
         lease = self._leases.get(node)
         if lease is None or lease.until <= now:
-            raise LeaseLost(f"the lease of {node} has lapsed or is unknown")
+            raise LeaseLost(f"the lease of {node} has expired or is unknown")
         lease.length = length
         lease.until = now + length
         if watch:

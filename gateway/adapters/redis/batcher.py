@@ -487,7 +487,7 @@ class Batcher(Executor):
                     if str(error).startswith("WRONGTYPE") and self._awaited:
                         self._wrong_type(_first_key(self._awaited[0]))
                 if not self._awaited:
-                    raise ConnectionError("Redis answered what nobody asked")
+                    raise ConnectionError("Redis sent an answer without a request")
                 group = self._awaited[0]
                 group.replies.append(reply)
                 if len(group.replies) == len(group.commands):

@@ -530,7 +530,7 @@ class GridConnection:
             self._drop(member.connection)
         self._changes.put_nowait(GridChange(GridState.AWAY, self._generation))
         self._mark_away(error)
-        self.batcher.shut(GridUnavailable(f"the grid is away: {why(error)}"))
+        self.batcher.shut(GridUnavailable(f"the grid is unreachable: {why(error)}"))
         self._down.set()
 
     def _mark_away(self, error: Exception) -> None:

@@ -110,7 +110,7 @@ class RedisNodes:
         seal, said, shift, *looked = reply
         answered_locally = clock.local()
         if seal.decode() != self._grid.seal:
-            # Whether the lease has lapsed, this grid does not know: it was emptied, or others have adopted it anew.
+            # Whether the lease has expired, this grid does not know: it was emptied, or others have adopted it anew.
             raise self._grid.stale()
         if node == self._node:
             if looked:
@@ -119,7 +119,7 @@ class RedisNodes:
                 self._leases.lose()
             await self._see_to_clock(said, shift, asked_locally, answered_locally)
         if not looked:
-            raise LeaseLost(f"the lease of {node} has lapsed")
+            raise LeaseLost(f"the lease of {node} has expired")
         alive, lapsed, _, watched = looked
         return LeaseTable(self._nodes(alive), self._nodes(lapsed), watched=bool(watched))
 

@@ -226,7 +226,7 @@ class RedisTopics:
             scan: Command = ("HSCAN", self._keys.values[partition], cursor, "COUNT", VALUES_PAGE)
             cursor, found = await self._batcher.call(scan)
             if self._grid.attachment != attachment:
-                raise GridUnavailable("the grid was away while values were read")
+                raise GridUnavailable("the grid was unreachable while values were read")
             page = self._stored_values(partition, found)
             if page:
                 yield page

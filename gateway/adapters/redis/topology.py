@@ -137,7 +137,7 @@ class SentinelFinder:
         """
         answers, failures = await self._ask_all()
         if not answers:
-            raise NobodyKnows(f"no Sentinel tells where {self._master} is: {'; '.join(failures)}")
+            raise NobodyKnows(f"no Sentinel knows where {self._master} is: {'; '.join(failures)}")
         address = self._newest(answers)
         if address is None:
             raise NobodyKnows(f"only Sentinels answer that have missed the last failover of {self._master}")

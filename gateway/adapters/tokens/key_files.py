@@ -319,7 +319,7 @@ class KeyFiles:
             if listed.use is KeyUse.SIGNS:
                 raise KeyFilesError(f"key {key} signs: promote another one first (`gateway keys create` makes it)")
             if not force and (listed.retirable is None or now < listed.retirable):
-                until = "nobody noted since when it signs no more"
+                until = "the file does not note since when it signs no more"
                 if listed.retirable is not None:
                     until = f"until {when(listed.retirable)}"
                 raise KeyFilesError(
@@ -357,7 +357,9 @@ class KeyFiles:
     def _entry(listed: ListedKey) -> KeyEntry:
         entry = _read(listed.file).get(listed.id)
         if entry is None:
-            raise KeyFilesError(f"somebody has taken key {listed.id} out of {listed.file} at this moment; try again")
+            raise KeyFilesError(
+                f"another program has removed key {listed.id} out of {listed.file} at this moment; try again"
+            )
         return entry
 
     @contextmanager

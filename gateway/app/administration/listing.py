@@ -57,9 +57,7 @@ def live(session: Session) -> LiveSession:
 
 def nobody_knows(session: SessionId) -> NotThere:
     """Make the refusal of a session that is nowhere."""
-    return NotThere(
-        "session", f"nobody knows a session {session[:64]!r}: it was closed, its window ended, or never was"
-    )
+    return NotThere("session", f"there is no session {session[:64]!r}: it was closed, its window ended, or never was")
 
 
 STEP: Final = 100

@@ -165,7 +165,7 @@ class ConnectionLimiter:
         candidate.reject(
             self._limits.rejection(
                 "admission_rate",
-                f"more clients come to this node than the {self._policy.admission_rate:g} a second that it lets in",
+                f"more clients come to this node than the {self._policy.admission_rate:g} a second that it accepts",
                 retry_after,
                 elsewhere=True,
             )

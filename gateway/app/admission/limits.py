@@ -141,12 +141,12 @@ class Limits:
             )
         if not inside and 0 < node.limits.absent <= node.absent:
             self.exceeded("limit_disconnected")
-            why = f"this node has {node.absent} sessions whose clients are away, as many as it may; try again"
+            why = f"this node has {node.absent} disconnected sessions, as many as it may; try again"
             raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected: {why}", TRY_LATER, BUSY_RETRY)
         if not inside and 0 < node.limits.absent_bytes < node.absent_bytes:
             # The grid is away, or has not been told of them yet: else what is above the bound has been given up.
             self.exceeded("limit_disconnected_bytes")
-            why = f"sessions whose clients are away take {node.absent_bytes} bytes of this node, more than they may"
+            why = f"disconnected sessions take {node.absent_bytes} bytes of this node, more than they may"
             raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected_bytes: {why}", TRY_LATER, COME_AGAIN)
         if self._principals is None:
             return
@@ -163,7 +163,7 @@ class Limits:
         if 0 < limits.absent_bytes < account.absent_bytes:
             raise self._refused(
                 "limit_principal_disconnected_bytes",
-                f"sessions of your principal whose clients are away take {account.absent_bytes} bytes of this node",
+                f"disconnected sessions of your principal take {account.absent_bytes} bytes of this node",
                 ErrorCode.TOO_MANY_SESSIONS,
                 BUSY_RETRY,
                 principal,

@@ -65,14 +65,16 @@ def refusal(reason: ErrorCode) -> HandshakeRefused:
 
 def grid_unavailable() -> HandshakeRefused:
     """Say that the grid is needed and away."""
-    return HandshakeRefused(ErrorCode.GRID_UNAVAILABLE, "the grid is away; try again", GRID_UNAVAILABLE, COME_AGAIN)
+    return HandshakeRefused(
+        ErrorCode.GRID_UNAVAILABLE, "the grid is unreachable; try again", GRID_UNAVAILABLE, COME_AGAIN
+    )
 
 
 def authentication_unavailable() -> HandshakeRefused:
     """Say that somebody who has to be asked does not answer."""
     return HandshakeRefused(
         ErrorCode.AUTHENTICATION_UNAVAILABLE,
-        "whether the credentials are good cannot be told now; try again",
+        "the credentials cannot be verified now; try again",
         AUTHENTICATION_UNAVAILABLE,
         COME_AGAIN,
     )
@@ -87,7 +89,7 @@ def grid_recovering() -> HandshakeRefused:
     """Say that the grid cannot tell yet whether there is such a session."""
     return HandshakeRefused(
         ErrorCode.TRY_LATER,
-        "the grid has just come back and the session may not be restored yet; try again",
+        "the grid has just become reachable again and the session may not be restored yet; try again",
         TRY_LATER,
         COME_AGAIN,
     )

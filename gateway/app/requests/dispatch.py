@@ -147,7 +147,7 @@ class Requests:
         elif isinstance(work, Bye) or work.resubmitted:
             session.lane.put(session, work)
         elif session.refusing or not self._persistence.available:
-            decline_for_now(session, work.request, "the grid is away")
+            decline_for_now(session, work.request, "the grid is unreachable")
             self._sessions.flusher.mark(session)
         else:
             session.lane.put(session, work)

@@ -133,7 +133,7 @@ class Authentication:
         try:
             identity = await self._ask(self._authenticator, shown)
         except AuthenticationUnavailable:
-            return _cannot_tell(request, "whether the credentials are good cannot be told now", COME_AGAIN)
+            return _cannot_tell(request, "the credentials cannot be verified now", COME_AGAIN)
         except VerificationRefused as why:
             return _cannot_tell(request, str(why), why.retry_after)
         if identity is None:
@@ -162,7 +162,7 @@ class Authentication:
 
     async def _ask(self, authenticator: Authenticator, credentials: Credentials) -> Identity | None:
         started = self._clock.monotonic()
-        refused = "nobody accepts them"
+        refused = "no authenticator accepts them"
         try:
             identity = await authenticator.authenticate(credentials)
         except CredentialsRefused as error:

@@ -57,10 +57,10 @@ SESSION_SLOW_CLOSED = EventType(
 SESSION_CLOSED = EventType(
     "session_closed", "The session was ended on purpose: by its client, an administrator or a revocation.", ("reason",)
 )
-SESSION_EXPIRED = EventType("session_expired", "The window of the session ended and nobody had come back.")
+SESSION_EXPIRED = EventType("session_expired", "The window of the session ended before its client resumed.")
 SESSION_REFUSED = EventType(
     "session_refused",
-    "A resume was refused. Only a token that is genuine tells which session it was; otherwise there is none.",
+    "A resume was refused. The session is known only if the token is genuine.",
     ("reason", "away_ms"),
 )
 SESSION_PROPERTIES_CHANGED = EventType(
@@ -68,7 +68,7 @@ SESSION_PROPERTIES_CHANGED = EventType(
 )
 SESSION_SELECTIONS_CHANGED = EventType(
     "session_selections_changed",
-    "Selections of the session were added (`+`) or taken away (`-`), by its client or because it may not have them any "
+    "Selections of the session were added (`+`) or removed (`-`), by its client or because it may not have them any "
     "more; `count` are in force now, among them what is left of one that was taken away in part.",
     ("names", "count"),
 )
@@ -76,17 +76,17 @@ NODE_STARTED = EventType("node_started", "The node accepts connections.", (), ab
 NODE_DRAINING = EventType("node_draining", "The node moves its clients to others.", ("sessions",), about_session=False)
 NODE_STOPPED = EventType("node_stopped", "The node has stopped as planned.", ("sessions",), about_session=False)
 NODE_LEASE_LOST = EventType(
-    "node_lease_lost", "The node found its own lease lapsed, after a pause or an outage.", (), about_session=False
+    "node_lease_lost", "The node found its own lease expired, after a pause or an outage.", (), about_session=False
 )
 NODE_LAPSED = EventType(
     "node_lapsed",
-    "The lease of the peer lapsed: it died, or hangs. It lived until `since` at least.",
+    "The lease of the peer expired: it died, or hangs. It lived until `since` at least.",
     ("peer", "peer_incarnation", "since", "until"),
     about_session=False,
 )
 NODE_TAKEN_OVER = EventType(
     "node_taken_over",
-    "The sessions of the lapsed peer are on the clock; `count` there were.",
+    "The windows of all sessions of the peer whose lease expired have begun; `count` is their number.",
     ("peer", "peer_incarnation", "count"),
     about_session=False,
 )

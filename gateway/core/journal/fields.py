@@ -47,7 +47,7 @@ ENVELOPE: Final = (
     ),
     Field("type", FieldKind.TEXT, "What happened; see below."),
     Field("at", FieldKind.INSTANT, "When."),
-    Field("node", FieldKind.TEXT, "The node that tells it."),
+    Field("node", FieldKind.TEXT, "The node that reports it."),
     Field("incarnation", FieldKind.TEXT, "Which run of that node."),
     Field("release", FieldKind.TEXT, "The version of the gateway that it runs."),
     Field("session", FieldKind.TEXT, "Which session it is about; none for events of nodes."),
@@ -59,7 +59,7 @@ _TOLD: Final = (
     Field("principal", FieldKind.TEXT, "Whose session: as it is, or as a keyed hash that begins with `hmac:`."),
     Field("client", FieldKind.TEXT, "What the client says it is."),
     Field("window_ms", FieldKind.NUMBER, "How long the session is kept without a connection, in milliseconds."),
-    Field("rung", FieldKind.TEXT, "How the session came back, as the welcome told the client: `reattached`, …"),
+    Field("rung", FieldKind.TEXT, "How the session was recovered, as in the welcome: `reattached`, …"),
     Field(
         "reason", FieldKind.TEXT, "Why: of a failover, a refusal, an end or a loss; a word of the registry of codes."
     ),
@@ -72,27 +72,27 @@ _TOLD: Final = (
     Field(
         "away_ms",
         FieldKind.NUMBER,
-        "How long it was away, in milliseconds: of a session from the loss of the connection to the welcome, as its "
-        "client measured it up to the resume, and its node from there; of the grid as the node saw it.",
+        "How long it was disconnected, in milliseconds: of a session from the loss of the connection to the welcome, "
+        "as its client measured it up to the resume, and its node from there; of the grid as the node saw it.",
     ),
     Field("resent", FieldKind.NUMBER, "Packets that were sent once more."),
     Field("conflated", FieldKind.NUMBER, "Updates that were left out because a newer one of the same topic followed."),
     Field(
         "deduplicated", FieldKind.NUMBER, "Publishes of the client that were in the grid already, on this connection."
     ),
-    Field("lost", FieldKind.NUMBER, "Packets that are known to be lost, which the client was told; none if unknown."),
+    Field("lost", FieldKind.NUMBER, "Packets known to be lost, as reported to the client; none if unknown."),
     Field("packets", FieldKind.NUMBER, "Packets that waited for the client."),
     Field("bytes", FieldKind.NUMBER, "Bytes: that waited for the client, or of the values that were delivered."),
     Field("names", FieldKind.TEXTS, "Names of properties, or selectors, that changed; the first 20."),
     Field("count", FieldKind.NUMBER, "How many there are: names that changed, selections in force, sessions, events."),
-    Field("peer", FieldKind.TEXT, "The other node: the previous owner, or the one that lapsed."),
+    Field("peer", FieldKind.TEXT, "The other node: the previous owner, or the one whose lease expired."),
     Field("peer_incarnation", FieldKind.TEXT, "Which run of the other node."),
     Field("generation", FieldKind.NUMBER, "Generation of the grid."),
     Field("lost_writes", FieldKind.FLAG, "Whether the grid came back as something that may have forgotten writes."),
     Field(
         "since",
         FieldKind.INSTANT,
-        "When the time begins that the event is about; of a lapsed node, when it last lived.",
+        "When the time begins that the event is about; of a node whose lease expired, when it last lived.",
     ),
     Field("until", FieldKind.INSTANT, "When that time ends."),
     Field("root", FieldKind.TEXT, "First segment of the topics counted here; none for the node as a whole."),

@@ -75,17 +75,15 @@ FENCED = CloseCode(4004, "fenced", "Another node owns this session now.")
 INTERNAL_ERROR = CloseCode(4005, "internal_error", "The node failed on this connection; the session is kept.")
 CREDENTIALS_EXPIRED = CloseCode(4006, "credentials_expired", "The session's credentials ended; resume with fresh ones.")
 
-GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is away.")
+GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is unreachable.")
 TRY_LATER = CloseCode(
     4101,
     "try_later",
-    "The node cannot tell yet whether there is the session, or more clients come than are taken on or verified.",
+    "The node does not know yet whether the session exists, or more clients come than are accepted or verified.",
 )
 HANDSHAKE_TIMEOUT = CloseCode(4102, "handshake_timeout", "No hello or resume came in time.")
 STALE_ATTEMPT = CloseCode(4103, "stale_attempt", "A later resume attempt of this session was already served.")
-AUTHENTICATION_UNAVAILABLE = CloseCode(
-    4104, "authentication_unavailable", "Whether the credentials are good cannot be told now."
-)
+AUTHENTICATION_UNAVAILABLE = CloseCode(4104, "authentication_unavailable", "The credentials cannot be verified now.")
 LIMIT_EXCEEDED = CloseCode(
     4105, "limit_exceeded", "A limit was reached; the error packet before says which and how long."
 )
@@ -211,7 +209,7 @@ class ErrorCode(StrEnum):
 ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
     spec.code: spec
     for spec in (
-        ErrorSpec(ErrorCode.GRID_UNAVAILABLE, True, "The grid is away; nothing was done. Try again."),
+        ErrorSpec(ErrorCode.GRID_UNAVAILABLE, True, "The grid is unreachable; nothing was done. Try again."),
         ErrorSpec(ErrorCode.DRAINING, True, "The node drains; ask again after the move to another node."),
         ErrorSpec(ErrorCode.RATE_LIMITED, True, "More requests than the limit allows; slow down."),
         ErrorSpec(ErrorCode.BAD_REQUEST, False, "A field of the request is missing or of the wrong type."),
@@ -251,7 +249,7 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(
             ErrorCode.AUTHENTICATION_UNAVAILABLE,
             True,
-            "Whether the credentials are good cannot be told now; try again.",
+            "The credentials cannot be verified now; try again.",
         ),
         ErrorSpec(
             ErrorCode.TRY_LATER,

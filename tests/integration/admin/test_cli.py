@@ -177,7 +177,7 @@ async def test_failures_have_exit_code_1(terminal: Terminal) -> None:
     code, _, err = await terminal.type("nodes", "--url", f"http://127.0.0.1:{free_port()}")
     assert (code, "does not answer" in err) == (1, True)
     code, _, err = await terminal.type("sessions", "nobody")
-    assert (code, "nobody knows a session" in err) == (1, True)
+    assert (code, "there is no session" in err) == (1, True)
 
 
 async def test_a_token_that_was_made_is_let_in(pair: Pair, terminal: Terminal, tmp_path: Path) -> None:

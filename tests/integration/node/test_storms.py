@@ -29,7 +29,7 @@ async def test_more_than_can_be_let_in_are_told_when_to_come_and_counted() -> No
         status, retry_after, why = await rejected(node)
         assert status == 503, "so that HAProxy tries another node"
         assert int(retry_after) >= 1
-        assert "admission_rate: more clients come to this node than the 0.5 a second that it lets in" in why
+        assert "admission_rate: more clients come to this node than the 0.5 a second that it accepts" in why
         assert 'gateway_admissions_total{result="rejected"} 1.0' in node.gateway.metrics.render().decode()
         node.gateway.node.connection_limiter._busy = lambda: False
         client = await stack.enter_async_context(RawClient(node.url))

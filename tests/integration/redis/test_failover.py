@@ -369,7 +369,7 @@ async def test_passwords_of_redis_and_of_sentinels_are_two_and_neither_is_told()
         await keep_trying_to_start(grid)
         await grid.close()
         for wrong, sentence in (
-            (secrets.replace("=of-sentinel", "=hunter2"), "no Sentinel tells"),
+            (secrets.replace("=of-sentinel", "=hunter2"), "no Sentinel knows"),
             (secrets.replace(":of-redis", ":hunter2"), str(master.port)),
             (secrets.replace(MASTER, "nobody"), "No such master"),
         ):

@@ -75,7 +75,7 @@ def broken(*replacements: tuple[str, str]) -> str:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", ": roles: the policy has no role, so nobody could do anything; add one such as [roles.reader]"),
+        ("", ": roles: the policy has no role, so no principal could do anything; add one such as [roles.reader]"),
         (
             broken(("[principals]", "[principles]")),
             ":18: principles: there is no such key; did you mean 'principals'? (there are default, roles,",

@@ -72,7 +72,7 @@ async def test_not_ready_if_nobody_can_tell(site: Site) -> None:
 
     assert (status, body) == (
         503,
-        {"ready": False, "reasons": ["readiness cannot be told: RuntimeError"], "warnings": []},
+        {"ready": False, "reasons": ["readiness cannot be determined: RuntimeError"], "warnings": []},
     )
 
 

@@ -277,7 +277,7 @@ async def test_a_bad_file_changes_nothing_when_reloaded(authenticator: StaticAut
         ("# x\nalice:hunter2\n", ":2: 'alice': the hash has not the form scrypt"),
         (":x\n", ":1: the principal is empty, too long"),
         ("a\x00b:x\n", ":1: the principal is empty, too long"),
-        ("", ": the file holds no user, so nobody could connect"),
+        ("", ": the file holds no user, so no client could connect"),
     ],
 )
 def test_a_bad_file_is_told_with_its_line_and_a_remedy(tmp_path: Path, content: str, message: str) -> None:

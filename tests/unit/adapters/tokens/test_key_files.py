@@ -119,7 +119,7 @@ def test_keys_of_which_nobody_noted_anything_are_retired_by_force_only(files: Ke
     signing.write_text(f"{OLDER}\n{OLD}\n")
     older = key_id(OLDER.encode())
     assert files.list()[0].retirable is None
-    with pytest.raises(KeyFilesError, match="nobody noted since when"):
+    with pytest.raises(KeyFilesError, match="the file does not note since when"):
         files.retire(older, now=NOW)
     files.retire(older, now=NOW, force=True)
     assert signing.read_text() == f"{OLD}\n"
