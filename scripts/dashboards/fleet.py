@@ -30,7 +30,7 @@ FLEET: Final = Dashboard(
                 ),
                 figure(
                     "Waiting sessions",
-                    "Sessions whose client is away; they live on until their window ends.",
+                    "Disconnected sessions; they are kept until their windows end.",
                     f'sum(gateway_sessions{{state="disconnected", {CLUSTER}}})',
                 ),
                 figure(
@@ -66,7 +66,7 @@ FLEET: Final = Dashboard(
                 ),
                 Panel(
                     title="Arrivals and ends",
-                    meaning="New sessions, resumes by rung of the recovery ladder or reason of refusal, and sessions "
+                    meaning="New sessions, resumes by recovery outcome or reason of refusal, and sessions "
                     "that nodes ended, by reason.",
                     queries=(
                         Query(rate("gateway_sessions_opened_total", by=""), "opened"),
@@ -139,7 +139,7 @@ FLEET: Final = Dashboard(
                     queries=spread("gateway_grid_tail_lag_seconds"),
                     unit=Unit.SECONDS,
                     warn=1,
-                    empty="nobody publishes what his own node follows",
+                    empty="no node follows what its own clients publish",
                 ),
             ),
         ),
@@ -158,10 +158,10 @@ FLEET: Final = Dashboard(
                         ),
                     ),
                     unit=Unit.PER_SECOND,
-                    empty="nobody was turned away in that time",
+                    empty="no connection was rejected in that time",
                 ),
                 Panel(
-                    title="Not let in, and not allowed",
+                    title="Refused: credentials and permissions",
                     meaning="Credentials that were not accepted, could not be judged, or found no place to be "
                     "verified; requests for what the policy does not allow, and selectors that a changed policy took "
                     "away.",
@@ -185,7 +185,7 @@ FLEET: Final = Dashboard(
                     "setting.",
                     queries=(Query(f"{rate('gateway_limits_exceeded_total', by='limit')} > 0", "{{limit}}"),),
                     unit=Unit.PER_SECOND,
-                    empty="nobody met a limit in that time",
+                    empty="no limit was reached in that time",
                 ),
                 Panel(
                     title="Broken rules, and revocations",
@@ -221,7 +221,7 @@ FLEET: Final = Dashboard(
                 ),
                 Panel(
                     title="Event loop",
-                    meaning="How late a timer fires, the slow end by node: the best single sign of an overloaded node.",
+                    meaning="How late a timer fires, p99 by node: the best single sign of an overloaded node.",
                     queries=(Query(quantile(0.99, "gateway_event_loop_lag_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     warn=0.1,

@@ -84,11 +84,11 @@ GRID: Final = Dashboard(
                 ),
                 Panel(
                     title="From publish to update",
-                    meaning="From a publish being sent to its update being read back, the slow end by node.",
+                    meaning="From sending a publish to reading its update back, p99 by node.",
                     queries=(Query(quantile(0.99, "gateway_grid_tail_lag_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     warn=1,
-                    empty="nobody publishes what his own node follows",
+                    empty="no node follows what its own clients publish",
                 ),
                 Panel(
                     title="Silence of the streams",
@@ -175,8 +175,8 @@ GRID: Final = Dashboard(
                     empty="no journal is written",
                 ),
                 Panel(
-                    title="Writing, slow end",
-                    meaning="What the grid takes for what had gathered, one in a hundred; nobody waits for it.",
+                    title="Writing, p99",
+                    meaning="Time of the grid to store a batch, p99; no client waits for it.",
                     queries=(Query(quantile(0.99, "gateway_journal_append_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     empty="no journal is written",

@@ -9,7 +9,7 @@ from scripts.dashboards.parts import CLUSTER, figure
 
 _BACKEND: Final = f'proxy="gateway", {CLUSTER}'
 _ENTRANCE: Final = f'job="entrance", {CLUSTER}'
-_UNTRIED: Final = "nobody tries the entrance, or it speaks no TLS"
+_UNTRIED: Final = "the endpoint is not probed, or speaks no TLS"
 _DAY: Final = 86_400
 _FRONTEND: Final = f'proxy="clients", {CLUSTER}'
 
@@ -57,7 +57,7 @@ HAPROXY: Final = Dashboard(
                     low=True,
                 ),
                 figure(
-                    "Entrance",
+                    "Endpoint",
                     "1 while connections to all the addresses that clients use can be opened, tried from outside.",
                     f"min(probe_success{{{_ENTRANCE}}})",
                     alarm=1,

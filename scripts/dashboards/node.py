@@ -31,7 +31,7 @@ NODE_DASHBOARD: Final = Dashboard(
                 ),
                 Panel(
                     title="Event loop",
-                    meaning="How late a timer fires: half of them, and the latest one in a hundred.",
+                    meaning="How late a timer fires: p50 and p99.",
                     queries=(
                         Query(quantile(0.5, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} half"),
                         Query(quantile(0.99, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} 99 %"),
@@ -165,7 +165,7 @@ NODE_DASHBOARD: Final = Dashboard(
             ),
         ),
         Section(
-            "Clients that are away",
+            "Disconnected clients",
             (
                 Panel(
                     title="Given up for want of room",

@@ -25,7 +25,7 @@ def quantile(share: float, histogram: str, matchers: str = CLUSTER, *, by: str =
 
 
 def spread(histogram: str, matchers: str = CLUSTER) -> tuple[Query, ...]:
-    """Ask for the middle and the slow end of a histogram."""
+    """Ask for p50 and p99 of a histogram."""
     return (
         Query(quantile(0.5, histogram, matchers), "half"),
         Query(quantile(0.99, histogram, matchers), "99 %"),

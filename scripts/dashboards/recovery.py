@@ -1,4 +1,4 @@
-"""How sessions come back."""
+"""How sessions recover."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_RESUME: Final = "no session came back in that time"
 RECOVERY: Final = Dashboard(
     name="recovery",
     title="Gateway: recovery",
-    meaning="Who comes back, by which rung of the recovery ladder, how fast, and what was lost on the way.",
+    meaning="Sessions that resume, by recovery outcome: how fast, and what was lost.",
     sections=(
         Section(
             "The last five minutes",
@@ -38,18 +38,21 @@ RECOVERY: Final = Dashboard(
                 ),
                 figure(
                     "Losses declared",
-                    "Times a session was told that it has lost something.",
+                    "Losses reported to sessions.",
                     f"sum(increase(gateway_losses_declared_total{{{CLUSTER}}}[5m]))",
                     warn=1,
                 ),
                 figure(
                     "Nodes lost",
-                    "Lapsed nodes whose sessions were put on the clock.",
+                    "Nodes with an expired lease whose sessions were taken over.",
                     f"sum(increase(gateway_takeovers_total{{{CLUSTER}}}[5m]))",
                     warn=1,
                 ),
                 figure(
-                    "Draining", "Nodes that move their clients away.", f"sum(gateway_draining{{{CLUSTER}}})", warn=1
+                    "Draining",
+                    "Nodes that move their clients to other nodes.",
+                    f"sum(gateway_draining{{{CLUSTER}}})",
+                    warn=1,
                 ),
             ),
         ),
@@ -58,7 +61,7 @@ RECOVERY: Final = Dashboard(
             (
                 Panel(
                     title="By outcome",
-                    meaning="Rungs of the recovery ladder, and reasons of refusals.",
+                    meaning="Recovery outcomes, and reasons of refusals.",
                     queries=(Query(rate("gateway_resumes_total", by="outcome"), "{{outcome}}"),),
                     unit=Unit.PER_SECOND,
                     stacked=True,
@@ -78,34 +81,32 @@ RECOVERY: Final = Dashboard(
             "Time",
             (
                 Panel(
-                    title="Resume, slow end",
-                    meaning="From the resume packet to its welcome, one in a hundred, by outcome.",
+                    title="Resume, p99",
+                    meaning="From the resume packet to its welcome, p99 by outcome.",
                     queries=(Query(quantile(0.99, "gateway_resume_seconds", by="outcome"), "{{outcome}}"),),
                     unit=Unit.SECONDS,
                     warn=1,
                     empty=_NO_RESUME,
                 ),
                 Panel(
-                    title="Hello, slow end",
-                    meaning="From the hello packet to its welcome, one in a hundred: authentication and one step of "
-                    "the grid.",
+                    title="Hello, p99",
+                    meaning="From the hello packet to its welcome, p99: authentication and one step of the grid.",
                     queries=(Query(quantile(0.99, "gateway_hello_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     warn=1,
                     empty="no session was opened in that time",
                 ),
                 Panel(
-                    title="Credentials, slow end",
-                    meaning="Until it is told whether credentials are good, one in a hundred: hashes, an identity "
-                    "provider, a callback of yours.",
+                    title="Credentials, p99",
+                    meaning="Time to verify credentials, p99: hashes, an identity provider, a callback of yours.",
                     queries=(Query(quantile(0.99, "gateway_authentication_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     warn=1,
-                    empty="nobody showed credentials in that time",
+                    empty="no credentials were verified in that time",
                 ),
                 Panel(
-                    title="Claim, slow end",
-                    meaning="What the grid takes for a claim, one in a hundred.",
+                    title="Claim, p99",
+                    meaning="Time of the grid to answer a claim, p99.",
                     queries=(Query(quantile(0.99, "gateway_claim_seconds", by="node"), "{{node}}"),),
                     unit=Unit.SECONDS,
                     warn=0.5,
