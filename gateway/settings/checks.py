@@ -132,7 +132,7 @@ def _journal(settings: Settings, place: Place) -> Iterator[Problem]:
     if file is not None and settings.journal_principals is PrincipalNames.PLAIN:
         yield Problem(
             _places(place, "journal_principals_key_file", "journal_principals"),
-            "there is a key to hash principals with, and they are to be told as they are",
+            "there is a key to hash principals with, but they are not to be hashed",
             "give --journal-principals hashed, or remove the key",
         )
 

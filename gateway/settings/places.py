@@ -109,7 +109,7 @@ class File(Kind[Path]):
         try:
             return Path(text).expanduser()
         except RuntimeError:
-            raise Unfit("begins with the home folder of somebody who has none here") from None
+            raise Unfit("begins with the home folder of a user that has none on this machine") from None
 
     def anchor(self, value: Path, folder: Path) -> Path:
         """See the base class."""
@@ -143,7 +143,7 @@ class Auth(Kind[AuthChoice]):
         files = tuple(each for each in ways if not isinstance(each, AnonymousUsers))
         if len(files) != len(ways):
             # It would believe every name that the others refuse.
-            raise Unfit("names anonymous beside others, which would let in everybody under any name")
+            raise Unfit("names anonymous beside others, which would accept every client under any name")
         if len(set(files)) != len(files):
             raise Unfit("has an entry twice")
         if not files:

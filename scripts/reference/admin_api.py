@@ -20,14 +20,14 @@ same as an OpenAPI 3.1 document at `/openapi.json`, which needs no token. Any no
 
 _CONVENTIONS: Final = """\
 - **Token.** `Authorization: Bearer …`, of the file that `admin_tokens_file` names. `/healthz`, `/readyz`,
-  `/metrics` and `/openapi.json` need none. After 10 requests without a valid token an address is told to wait
-  (429), but never kept from asking with a valid one. Hellos of consoles count, too, and are told `try_later`.
-- **Connections.** 64 connections over which a valid token came have places apart from those of strangers, and stay
-  for 75 s between two requests. Of strangers there may be 448: the one that was idle for longest is closed for a
+  `/metrics` and `/openapi.json` need none. After 10 requests without a valid token an address has to
+  wait (429), but requests with a valid one are always served. Hellos of consoles count, too; they get `try_later`.
+- **Connections.** There may be 64 connections over which a valid token came; they stay for 75 s between two
+  requests. Of strangers, which have shown none, there may be 448: the one that was idle for longest is closed for a
   newer one. They get 5 s between two requests, 10 s for a head of 128 KiB at most and 10 s to take an answer, and all
   of them together three tenths of a core, shared among health, metrics and the rest. A health check without a token
   ends its connection, and a body without a valid token is not read. Of the metrics, twenty answers at once show this
-  moment, then four in a second; whoever comes in between gets the last, a quarter of a second old at most.
+  moment, then four in a second; requests in between get the last answer, a quarter of a second old at most.
 - **Host.** The `Host` of a request must be an address, `localhost`, the name of the machine or one of `admin_hosts`
   (421).
 - **Problems.** Whatever is no success is `application/problem+json` (RFC 9457); `errors` names each thing that is
@@ -36,9 +36,9 @@ _CONVENTIONS: Final = """\
   short, or empty, though more follow: it also ends after so much work.
 - **Other nodes.** What only one node knows or can do, it is asked for with the same token: all nodes need the same
   file of administrators, and must reach each other's admin ports (`admin_advertise`).
-- **Audit.** Each change is told by the log event `admin_acted`, each refused token or role by `admin_refused`, at
-  the node that was asked and at the one that did it.
-- **Methods.** `HEAD` where there is `GET`; `OPTIONS` tells what a page knows. Answers are not for other origins: no
+- **Audit.** The log event `admin_acted` records each change, and `admin_refused` each refused token or role, at the
+  node that was asked and at the one that did it.
+- **Methods.** `HEAD` where there is `GET`; `OPTIONS` lists the methods of a page. Answers are not for other origins: no
   header of CORS is ever sent."""
 
 

@@ -45,8 +45,8 @@ _BUFFERS: Final = (
 
 INTRODUCTION: Final = """\
 By default, all of these hold at the same time. The tables of the
-[threat model](../explanation/threat-model.md#what-one-client-can-take-of-a-node) show what is left of a node to others
-when somebody makes the most of them. They are for clients elsewhere: programs on a node's own machine are not limited
+[threat model](../explanation/threat-model.md#what-one-client-can-take-of-a-node) show what is left of a node for other
+clients when one uses all of it. They are for clients elsewhere: programs on a node's own machine are not limited
 by address (`limit_exempt`)."""
 
 

@@ -27,11 +27,11 @@ often it has to try."""
 
 _REASONS: Final = ", ".join(map(code, JOURNAL_DROPPED.values))
 
-_MISSING: Final = f"""Events are told as they happen and written a moment later, so that a node that is killed takes
-those of its last {GATHER:g} s along. The numbers in the ids of one incarnation have no hole; a missing number is
+_MISSING: Final = f"""Events are recorded as they happen and written a moment later, so a node that is killed loses
+those of its last {GATHER:g} s. The numbers in the ids of one incarnation have no hole; a missing number is
 an event that was dropped. That happens when the grid takes none for so long that {BUFFER_EVENTS:,} events or
 {BUFFER_BYTES // (1024 * 1024)} MiB wait; the first ones are kept, the later ones are dropped and counted, and
-`events_dropped` tells it as soon as there is room, with one of the reasons {_REASONS}. What the cap of the streams
+`events_dropped` reports it as soon as there is room, with one of the reasons {_REASONS}. What the cap of the streams
 (`journal_length`) cuts before the reader had it is counted in the grid as `lost`, and while there never was a reader as
 `unclaimed`."""
 
@@ -48,8 +48,8 @@ def journal_page() -> str:
         _INTRODUCTION,
         "## Events",
         f"Every record has the fields {', '.join(code(each.name) for each in ENVELOPE)}; `session` and `epoch` only "
-        "where there is one. Any other field is left out when there is nothing to tell. Of names, the first "
-        f"{NAMES_TOLD} are told; of roots, the {ROOTS_TOLD} busiest.",
+        "where there is one. Any other field is left out when it has no value. Of names, the first "
+        f"{NAMES_TOLD} are recorded; of roots, the {ROOTS_TOLD} busiest.",
         table(("Event", "Meaning", "Further fields"), events),
         "## Fields",
         table(("Field", "Kind", "Meaning"), fields),

@@ -77,8 +77,8 @@ lines can be seen by everybody on a machine.
 - Relative paths in the file start from the file's folder, others from the working directory.
 
 Nothing is guessed: an unknown key, a variable `GATEWAY_…` that is no setting, or a value that does not fit stops the
-node before it starts, and the message tells the place, the value (never a secret's) and what to do. `gateway
-check-config` does all of that without starting, and tells which place each value came from.
+node before it starts, and the message names the place, the value (never a secret's) and what to do. `gateway
+check-config` does all of that without starting, and shows where each value came from.
 
 ```toml
 # /etc/gateway/gateway.toml
@@ -113,7 +113,7 @@ _METRICS_INTRODUCTION: Final = """\
 client's address, and none a topic, except first segments that the setting `metrics_topics` names; so the number of
 series is bounded by this page and the configuration. A label value followed by `…` is known beforehand, and others may
 appear; one that is not expected at all is counted as `other`. Prometheus's usual `process_…` and `python_…` metrics are
-there too. The `master` of a Redis is its address, or `only` if the grid is a single one; every node tells the figures
+there too. The `master` of a Redis is its address, or `only` if the grid is a single one; every node reports the figures
 of all masters. How to have them collected, shown and watched:
 [Watch a cluster with Prometheus and Grafana](../how-to/watch-with-prometheus.md)."""
 
@@ -158,7 +158,7 @@ def logs_page() -> str:
 _LOGS_INTRODUCTION: Final = """\
 Events go to standard output, one a line: readable on a terminal, JSON otherwise (`log_format`), from `log_level` on.
 Each line has `time` (RFC 3339, UTC), `level`, `node`, `event` (a name of the table below; it never changes its meaning)
-and the event's own fields. Events that tell of a bug of the gateway carry the traceback in `exception` as well.
+and the event's own fields. Events that report a bug of the gateway carry the traceback in `exception` as well.
 
 ```json
 {"time":"2026-01-31T12:00:00.123456Z","level":"info","node":"n1","event":"session_resumed","session":"…","outcome":"failed_over","reason":"other_node","previous":"n2:5f0c"}
@@ -192,7 +192,7 @@ def close_codes_page() -> str:
     return page(
         "Close codes and error codes",
         "## Close codes",
-        "What a client does after a close is told by the range of the code, so that a client that does not know a code "
+        "The range of the code decides what a client does after a close, so that a client that does not know a code "
         "still does the right thing (protocol section 8).",
         table(("Codes", "The client shall"), ranges),
         "Of the codes of the WebSocket standard, those that say *done* or *you erred* (1000, 1002, 1003, 1007 to 1010) "

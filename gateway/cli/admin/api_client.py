@@ -221,7 +221,7 @@ def _checked(url: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
         raise click.UsageError("--url is the address of an admin port, such as http://127.0.0.1:9101")
     if parts.username or parts.password:
-        raise click.UsageError("a secret does not belong into --url, where others can see it")
+        raise click.UsageError("a secret must not be in --url, where others can see it")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         click.echo(f"gateway: warning: the token goes to {parts.hostname} unencrypted", err=True)
     return f"{parts.scheme}://{parts.netloc}"

@@ -148,7 +148,7 @@ async def test_mistakes_are_told_in_one_line_and_have_exit_code_2(terminal: Term
     for words, said in (
         (("sessions", "--filter", "team = 1"), "= is not an operator"),
         (("sessions", "--url", "ftp://x"), "--url is the address of an admin port"),
-        (("sessions", "--url", "http://user:secret@x"), "a secret does not belong into --url"),
+        (("sessions", "--url", "http://user:secret@x"), "a secret must not be in --url"),
         (("set", "a", "not json"), "the value is not JSON"),
         (("set", "a//b", "1"), "topic"),
     ):
