@@ -171,8 +171,8 @@ async def test_requests_that_redis_leaves_unanswered_are_gone_without_the_collec
                 redis.suspend()
                 await client.send(packet)
                 # Accepted first, or it would be refused while the grid is away.
-                await eventually(lambda: waits(node) and bool(grid._link.batcher.batchers[0]._awaited))
-                grid._link.suspect("a test says so")
+                await eventually(lambda: waits(node) and bool(grid._connection.batcher.batchers[0]._awaited))
+                grid._connection.suspect("a test says so")
                 redis.resume()
                 assert "error" not in await client.expect("reply")
             await client.send({"type": "bye"})

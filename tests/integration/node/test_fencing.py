@@ -131,7 +131,7 @@ async def test_a_node_whose_lease_lapsed_while_the_grid_was_away_verifies_its_se
                 sleep.setattr(grid.nodes, "renew", asleep)
                 await eventually(lambda: bool(n2.log.of(TAKEOVER_FINISHED)))
                 assert not await connected()
-            grid._link.suspect("its connection broke while it slept")
+            grid._connection.suspect("its connection broke while it slept")
             async with time_limit(5):
                 while not await connected():  # noqa: ASYNC110 - Redis tells nobody
                     await asyncio.sleep(0.01)

@@ -41,7 +41,7 @@ async def test_a_node_started_before_its_redis_adopts_once_and_stays_in_step() -
             await asyncio.sleep(AWAY)
             await redis.restart()
             await eventually(lambda: not gateway.node.not_ready(), within=PATIENCE)
-            assert grid._link.attachment == 1
+            assert grid._connection.attachment == 1
             assert log.of(events.LEASE_LOST) == []
 
             async with RawClient(node.url) as raw:
@@ -61,7 +61,7 @@ async def test_a_node_started_before_its_redis_adopts_once_and_stays_in_step() -
                 while (UPDATES - 1) not in values_of(raw):
                     await raw.receive(within=PATIENCE)
             assert values_of(raw) == list(range(UPDATES))
-            assert grid._link.attachment == 2
+            assert grid._connection.attachment == 2
             assert len(log.of(events.GRID_BACK)) == 2
         finally:
             await gateway.close()
