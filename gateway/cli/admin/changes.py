@@ -12,6 +12,7 @@ import orjson
 
 from gateway.cli.admin.api_client import ApiClient, api_client_options, confirm
 from gateway.cli.admin.lists import as_json_option, moment, plain, print_json
+from gateway.cli.options import SessionCommand
 from gateway.core.policy.revocations import RevocationKind
 from gateway.settings.errors import Unfit
 from gateway.settings.quantities import Seconds
@@ -44,7 +45,7 @@ def undrain(node: str, *, client: ApiClient, as_json: bool) -> None:
     _told(found, as_json=as_json, text=f"{plain(found['node'])} is {plain(found['state'])}")
 
 
-@click.command()
+@click.command(cls=SessionCommand)
 @click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
 @yes_option
 @api_client_options
@@ -56,7 +57,7 @@ def close(sessions: tuple[str, ...], *, client: ApiClient, yes: bool) -> None:
         click.echo(f"{plain(session)} closed")
 
 
-@click.command()
+@click.command(cls=SessionCommand)
 @click.argument("session")
 @click.option("--to", "node", metavar="NODE", help="Where to. [default: the node with the fewest sessions]")
 @as_json_option
@@ -67,7 +68,7 @@ def move(session: str, *, client: ApiClient, node: str | None, as_json: bool) ->
     _told(found, as_json=as_json, text=f"{plain(session)} moves to {plain(found['node'])}")
 
 
-@click.command()
+@click.command(cls=SessionCommand)
 @click.argument("session")
 @click.argument("message")
 @api_client_options
@@ -105,7 +106,7 @@ def delete(topic: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
     _told(found, as_json=as_json, text=f"{plain(topic)} removed, version {found['version']}")
 
 
-@click.command()
+@click.command(cls=SessionCommand)
 @kind_argument
 @click.argument("value")
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown to administrators.")
@@ -125,7 +126,7 @@ def revoke(
     _told(found, as_json=as_json, text=f"the {kind} {plain(value)} is blocked {end}")
 
 
-@click.command()
+@click.command(cls=SessionCommand)
 @kind_argument
 @click.argument("value")
 @api_client_options

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.admin.api_client import ApiClient, api_client_options
+from gateway.cli.options import SessionCommand
 
 LONGEST_CELL: Final = 120
 """Characters of one cell; what is longer is cut, and whole in JSON."""
@@ -134,7 +135,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
     )
 
 
-@click.command()
+@click.command(cls=SessionCommand)
 @click.argument("session", required=False)
 @click.option(
     "--filter", "wanted", metavar="FILTER", help="Only sessions for which it holds: \"$principal is 'alice'\"."
