@@ -115,7 +115,7 @@ async def test_what_is_kept_for_those_who_are_away_is_given_up_first() -> None:
 
 CHILD = """
 import asyncio, os, resource, sys
-from gateway.app.memory import SHED_AT
+from gateway.app.admission.memory import SHED_AT
 from gateway.catalogue import log_events as events
 from tests.support.nodes import eventually, running_node, rejected
 from tests.support.raw_client import RawClient
@@ -156,8 +156,8 @@ def test_a_process_whose_memory_is_bounded_sheds_load_before_it_fails() -> None:
 
 NO_ROOM = """
 import resource
-from gateway.core import codec
-from gateway.core.errors import RemoteProtocolError
+from gateway.core.wire import codec
+from gateway.core.wire.errors import RemoteProtocolError
 message = b'["' + b"x" * (8 << 20) + b'"]'
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 # Room for the message once more, which the error tells, and not for what is made of it.
