@@ -75,6 +75,12 @@ class Grid(Protocol):
     def generation(self) -> GridGeneration:
         """The generation this connection has adopted."""
 
+    def lost_writes_ago(self) -> float | None:
+        """Tell how many seconds ago the grid lost writes, as far as it knows itself; None if it never has.
+
+        Unlike ``GridChange.lost_writes`` it is also known to a node that has begun since.
+        """
+
     @property
     def complaints(self) -> Sequence[str]:
         """What is wrong with the grid, though it may be up: sentences for people, empty if all is well."""

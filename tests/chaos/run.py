@@ -108,7 +108,9 @@ class Run:
         self._epoch = time.time()
         self.account = Account()
         self._reader = Reader(target.stack.grid_url)
-        self._crowd = Crowd(url or target.links.url, self.account, self.now, WINDOW, self._excused, plan.seed)
+        self._crowd = Crowd(
+            url or target.links.url, self.account, self.now, WINDOW, self._excused, self._has_replaced, plan.seed
+        )
         self._crowd.publishing.set()
         self._applications: list[Application] = [
             *(Publisher(self._crowd, f"publisher-{number}") for number in range(PUBLISHERS)),
@@ -193,6 +195,9 @@ class Run:
             ended = self.now()
             self._outcome.struck.append(Struck(step, began, ended, trouble))
             await asyncio.sleep(fault.settles)
+
+    def _has_replaced(self) -> bool:
+        return self._target.lineage > 0
 
     def _excused(self, opened: float) -> bool:
         return any(begin - FORGIVEN <= opened <= end + FORGIVEN for begin, end in self._target.excused)

@@ -229,6 +229,39 @@ async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
     assert (await fragile.grid("n3")).generation == 3
 
 
+async def test_a_newcomer_never_takes_a_number_that_was_in_force_already(fragile: Harness) -> None:
+    """Grows whenever the grid may have lost writes: no two states of the grid share a number.
+
+    The grid comes back from before generation 2 while nobody who knows of that can reach it. Whoever is new there must
+    not make a second generation 2: what clients have seen in the first would go back (P6).
+    """
+    n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
+    snapshot = await fragile.snapshot()
+    await fragile.restart(n1, n2)
+    assert n1.generation == n2.generation == 2
+    assert n2.lost_writes_ago() is not None
+    for grid in (n1, n2):
+        await fragile.cut(grid)
+    await fragile.restart(snapshot=snapshot)
+    newcomer = await fragile.grid("n3")
+    assert newcomer.generation > 2
+    for grid in (n1, n2):
+        await fragile.mend(grid)
+        await fragile.up(grid)
+        assert grid.generation == newcomer.generation
+
+
+async def test_a_newcomer_knows_how_long_ago_the_grid_lost_writes(fragile: Harness) -> None:
+    """What is unknown to the grid shortly after may still be restored by the node that has it (P7)."""
+    n1 = await fragile.grid("n1")
+    assert n1.lost_writes_ago() is None, "a new grid has lost nothing"
+    await fragile.restart(n1)
+    newcomer = await fragile.grid("n2")
+    ago = newcomer.lost_writes_ago()
+    assert ago is not None
+    assert 0 <= ago < scaled(60.0)
+
+
 async def test_after_the_grid_was_emptied_everything_still_grows(fragile: Harness) -> None:
     """P6: versions never go back, not even when the grid lost data. / Event ids: ordered within a partition."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")

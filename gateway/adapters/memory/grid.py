@@ -82,6 +82,10 @@ class MemoryGrid:
         """See the port."""
         return self._connection.generation
 
+    def lost_writes_ago(self) -> float | None:
+        """See the port."""
+        return self._connection.server.lost_writes_ago()
+
     @property
     def complaints(self) -> Sequence[str]:
         """See the port; an in-memory grid has none."""

@@ -223,7 +223,11 @@ class MemoryGridServer:
 
     def adopt(self, known: GridGeneration, known_seal: int) -> GridGeneration:
         """Adopt the data for a node; see ``GridData.adopt``."""
-        return self._data.adopt(self._run_id, known, known_seal)
+        return self._data.adopt(self._run_id, known, known_seal, self._now())
+
+    def lost_writes_ago(self) -> float | None:
+        """See ``Grid.lost_writes_ago``."""
+        return None if self._data.lost_at is None else self._now() - self._data.lost_at
 
     def generation_raised(self) -> None:
         """Have every connection look at the generation."""

@@ -20,6 +20,8 @@ NO_RUN = 0
 NEVER_ADOPTED = GridGeneration(0)
 """The generation of a grid that nobody has adopted yet, and what a node knows that has not adopted one."""
 
+UNSEEN_GENERATIONS = 16
+"""By how many the generation grows where whoever adopts has not seen the stored one."""
 
 NO_SEAL = 0
 """In the place of the seal of a generation, where there is none."""
@@ -36,6 +38,9 @@ class GridData:
         stream_bytes: bytes kept per topic partition, about; 0 for no limit.
         journal_length: entries kept per stream of the journal.
         depth: leading path segments that decide a topic's partition.
+
+    Attributes:
+        lost_at: when writes were lost for the last time, by the grid's clock in seconds; None if they never were.
     """
 
     def __init__(self, *, stream_length: int, stream_bytes: int, journal_length: int, depth: int) -> None:
@@ -47,6 +52,7 @@ class GridData:
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
         self._seal = NO_SEAL
+        self.lost_at: float | None = None
 
     @property
     def generation(self) -> GridGeneration:
@@ -58,12 +64,13 @@ class GridData:
         """Tells that generation from every other one, also of the same number; ``NO_SEAL`` before the first."""
         return self._seal
 
-    def adopt(self, run_id: int, known: GridGeneration, known_seal: int) -> GridGeneration:
+    def adopt(self, run_id: int, known: GridGeneration, known_seal: int, now: float) -> GridGeneration:
         """Make the data belong to the run *run_id* of the server, which may not be the one that wrote it.
 
         Args:
             run_id: of the server that holds the data now.
             known: the generation that the adopting node adopted last.
+            now: the grid's clock, in seconds.
             known_seal: its seal. Two nodes that saw different runs come and go, or data lost, may each have given one
                 of them the same number; then a new number tells them apart.
 
@@ -74,7 +81,11 @@ class GridData:
         same_number = self._generation == known and known_seal not in {NO_SEAL, self._seal}
         if self._run_id != run_id or self._generation < known or same_number:
             self._run_id = run_id
-            self._generation = GridGeneration(max(self._generation, known) + 1)
+            if max(self._generation, known) > NEVER_ADOPTED:
+                self.lost_at = now
+            # Who has not seen the stored one cannot know which followed it before the grid went back to it.
+            step = UNSEEN_GENERATIONS if known < self._generation else 1
+            self._generation = GridGeneration(max(self._generation, known) + step)
             self._seal = next(_SEALS)
         return self._generation
 

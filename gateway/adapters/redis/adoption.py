@@ -44,6 +44,10 @@ NEVER_PROMOTED: Final = "0" * 40
 _ID_DIGITS: Final = 12
 """Of that id; with the run id it is unique without all 40."""
 
+UNSEEN_GENERATIONS: Final = 16
+"""By how many the generation grows where whoever adopts has not seen the stored one: so many may have followed it
+before the grid went back, each after an outage of its own. There is room for two million."""
+
 NO_SEAL: Final = "-"
 """No generation bears it: whoever knows one by it must not take any for the same."""
 
@@ -87,6 +91,21 @@ class Member:
     label: str
     connection: AbstractConnection
     server: Server
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What is in force.
+
+    Attributes:
+        generation: open in every partition.
+        seal: of it.
+        lost_ago: seconds since the grid lost writes, as far as it knows; None if it never has.
+    """
+
+    generation: GridGeneration
+    seal: str
+    lost_ago: float | None
 
 
 class Unfitting(GridUnavailable):
@@ -213,7 +232,7 @@ class Adoption:
         """Of all processes, as the grid remembers them."""
         return " ".join(sorted(member.server.name for member in self._members))
 
-    async def adopt(self, known: int, known_seal: str) -> tuple[GridGeneration, str]:
+    async def adopt(self, known: int, known_seal: str) -> Adopted:
         """Adopt.
 
         Args:
@@ -221,7 +240,7 @@ class Adoption:
             known_seal: its seal; empty if there is none.
 
         Returns:
-            The generation in force, open in every partition, and its seal.
+            What is in force.
 
         Raises:
             GridUnavailable: a master does not answer as it should.
@@ -234,8 +253,9 @@ class Adoption:
             adopt = scripts.ADOPT(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers),
                 *(clock.argument(), self.names, known, known_seal, str(randbelow(_SEALS)), int(has_read)),
+                UNSEEN_GENERATIONS,
             )
-            ((generation, opened, sealed, said, shift),) = await told_by(chief.label, chief.connection, [adopt])
+            ((generation, opened, sealed, said, shift, ago),) = await told_by(chief.label, chief.connection, [adopt])
             # Should it not fit, the next renewal of the lease sees to that.
             clock.read(said, shift, asked=asked, answered=clock.local())
             seal = sealed.decode()
@@ -249,7 +269,7 @@ class Adoption:
                 # Another node adopts at this moment, or the grid lost only a part of its keys.
                 known_seal = ""
             elif opened or (await told_by(chief.label, chief.connection, [scripts.ADOPTED(keys.grid, seal)]))[0]:
-                return GridGeneration(generation), seal
+                return Adopted(GridGeneration(generation), seal, None if ago < 0 else ago / 1000)
 
     async def _seal(self, generation: int, seal: str, opened: int) -> list[int]:
         """Open a generation in every partition; returns what each partition knows."""

@@ -169,6 +169,10 @@ class RedisGrid:
         """The generation this connection has adopted; 0 before the first."""
         return self._connection.generation
 
+    def lost_writes_ago(self) -> float | None:
+        """Tell how many seconds ago the grid lost writes, as far as it knows; None if it never has."""
+        return self._connection.lost_writes_ago()
+
     @property
     def complaints(self) -> Sequence[str]:
         """What is wrong with the grid though it may be up; see ``Grid.complaints``."""

@@ -21,7 +21,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from gateway.adapters.redis import slots
-from gateway.adapters.redis.adoption import NO_SEAL, Adoption, Member, Server, greet, label_of, prepare
+from gateway.adapters.redis.adoption import NO_SEAL, Adopted, Adoption, Member, Server, greet, label_of, prepare
 from gateway.adapters.redis.batcher import Batcher, abandon, bytes_for_each
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
@@ -139,6 +139,8 @@ class GridConnection:
         self._generation = GridGeneration(0)
         self._state = GridState.AWAY
         self._seal = ""
+        self._lost_at: float | None = None
+        """When the grid lost writes for the last time, as far as is known, by the time of the loop."""
         self._masters = ""
         self._clock_spread = 0.0
         self._attached: Attachment | None = None
@@ -180,6 +182,10 @@ class GridConnection:
     def seal(self) -> str:
         """Tells that generation from every other one, also of the same number; empty before the first."""
         return self._seal
+
+    def lost_writes_ago(self) -> float | None:
+        """See ``Grid.lost_writes_ago``."""
+        return None if self._lost_at is None else asyncio.get_running_loop().time() - self._lost_at
 
     @property
     def stream_length(self) -> int:
@@ -426,13 +432,13 @@ class GridConnection:
                     raise GridUnavailable(f"{nobody_knows}; {why_not}")
                 known = max(self._generation, self._heard)
                 # Of one that was only heard of the seal is not known.
-                generation, seal = await adoption.adopt(known, self._seal if known == self._generation else "")
+                adopted = await adoption.adopt(known, self._seal if known == self._generation else "")
         except BaseException:
             for each in connections:
                 self._drop(each)
             raise
         self._adopted_from, self._last = adoption.names, topology
-        self._go_up(Attachment(topology, members), generation, seal)
+        self._go_up(Attachment(topology, members), adopted)
 
     async def _dial(self, topology: Topology) -> list[AbstractConnection]:
         """Connect to all masters, or to none."""
@@ -467,9 +473,12 @@ class GridConnection:
         self._discarding.add(task)
         task.add_done_callback(self._discarding.discard)
 
-    def _go_up(self, attached: Attachment, generation: GridGeneration, seal: str) -> None:
+    def _go_up(self, attached: Attachment, adopted: Adopted) -> None:
+        generation = adopted.generation
         lost_writes = self._generation not in {0, generation}
-        self._attached, self._generation, self._seal = attached, generation, seal
+        self._attached, self._generation, self._seal = attached, generation, adopted.seal
+        if adopted.lost_ago is not None:
+            self._lost_at = asyncio.get_running_loop().time() - adopted.lost_ago
         self._forsaken.clear()
         self._up_since = asyncio.get_running_loop().time()
         self.attachment += 1

@@ -38,10 +38,11 @@ key                              type    content
                                          expires as a whole an hour after the last of them.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
-                                         generation that is ``opened`` in every partition, ``shift`` of the clock of
-                                         Redis against the time of the grid (ms; ``clock.py``), ``term`` of the
-                                         newest lease, ``revision`` of the revocations. Written by adoption, joining and
-                                         revoking; stays.
+                                         generation that is ``opened`` in every partition, when writes were ``lost``
+                                         for the last time, ``shift`` of the clock of Redis against the time of the
+                                         grid (both ms; ``clock.py``), ``term`` of the newest lease,
+                                         ``revision`` of the revocations. Written by adoption, joining and revoking;
+                                         stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    lapsed incarnation → ``<end of the right> <who has it>``. As the lease.

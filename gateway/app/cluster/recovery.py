@@ -40,25 +40,25 @@ class Recovery:
         self._background = context.background
         self._grid = context.grid
         self._policy = context.policy
-        self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
         self._journal = context.journal
         self._sessions = sessions
         self._persistence = persistence
         self._delivery = sessions.delivery
-        self._lost_at: float | None = None
+        self._lost = False
         self._catching_up = False
         self._verifying = False
         self._verify_again = False
 
     def has_lost(self) -> bool:
         """Tell whether the grid has lost writes since this node began to work."""
-        return self._lost_at is not None
+        return self._lost
 
     def is_recovering(self) -> bool:
         """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
-        return self._lost_at is not None and self._clock.monotonic() - self._lost_at < self._policy.restore_grace
+        ago = self._grid.lost_writes_ago()
+        return ago is not None and ago < self._policy.restore_grace
 
     async def watch(self) -> None:
         """Follow the grid's state for ever."""
@@ -67,7 +67,7 @@ class Recovery:
             if change.state is not GridState.UP:
                 continue
             if change.lost_writes:
-                self._lost_at = self._clock.monotonic()
+                self._lost = True
                 # Whoever has been welcomed since then has been told then.
                 self._delivery.declare_loss(each for each in self._sessions if each.declared < change.generation)
                 self._background.once(self._persistence.end_again(), "end-again")

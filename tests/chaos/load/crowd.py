@@ -27,6 +27,7 @@ class Crowd:
         excused: tells whether a session that was opened then may have been lost together with its node.
         publishing: set while there is something to publish.
         ending: set once nobody opens sessions any more, nor leaves on purpose.
+        replaced: tells whether a Redis has been replaced, or is being.
         seed: decides what each client does.
     """
 
@@ -35,6 +36,7 @@ class Crowd:
     now: Callable[[], float]
     window: float
     excused: Callable[[float], bool]
+    replaced: Callable[[], bool]
     seed: int
     publishing: asyncio.Event = field(default_factory=asyncio.Event)
     ending: asyncio.Event = field(default_factory=asyncio.Event)

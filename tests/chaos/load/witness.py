@@ -159,7 +159,8 @@ class Witness:
         told = {name: value for name, value in welcome["properties"].items() if not name.startswith("$")}
         is_now = Identity(welcome["session"], welcome["principal"], told, tuple(welcome["selections"]))
         # What the grid has lost, it has declared, and the client may ask for it again (5.5).
-        lost_writes = len({generation for _, generation in self.crowd.account.generations}) > 1
+        # The welcome may come before the first update of the new generation, by which everybody else knows of it.
+        lost_writes = self.crowd.replaced() or len({number for _, number in self.crowd.account.generations}) > 1
         if is_now in allowed or not (lost_writes and welcome["outcome"] == "failed_over"):
             self.crowd.account.sessions.compare(now, self.name, allowed, is_now)
             return

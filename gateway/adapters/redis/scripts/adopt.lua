@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Adopt the grid: decide which generation is in force for the Redis processes that answer.
 --
--- KEYS[1] grid       hash    run_id, generation, seal, opened, term, shift
+-- KEYS[1] grid       hash    run_id, generation, seal, opened, term, shift, lost
 -- KEYS[2] leases     zset    node -> end of its lease (ms)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed    string  when any node last took or renewed a lease (ms)
@@ -11,8 +11,10 @@
 -- ARGV[3] seal of that generation; '' if it is not to be compared
 -- ARGV[4] a random number, for a seal, should one have to be made
 -- ARGV[5] '1' if the caller has read the clock of this grid before, else '0'
+-- ARGV[6] by how much the generation grows if the caller has never adopted the stored one
 -- Result  {the generation in force, 1 if it is open in every partition already, else 0, its seal, what the clock of
---         Redis says (ms), shift: by how much that is ahead of the time of the grid (ms)}
+--         Redis says (ms), shift: by how much that is ahead of the time of the grid (ms), how long ago the grid lost
+--         writes, as far as it knows (ms); -1 if it never has}
 --
 -- Needs clock.lua. A caller that has never read the clock goes by the shift that is stored here.
 --
@@ -20,6 +22,8 @@
 -- process that is not among the stored ones may have lost writes (restart, promotion, lost data): next generation. One
 -- that is missing has lost nothing: its hash tags were moved to the others while it lived, or else one of its replicas
 -- would be among the processes now.
+-- A caller that has not adopted the stored generation cannot know which followed it before the grid went back to it: it
+-- leaves room for them, as clients have seen versions of theirs (P6).
 -- Also if the caller knows the stored generation by another seal: two nodes that were cut off in turn may have seen
 -- different processes come back from the same older state, or each a grid that was emptied under it, and no number may
 -- stand for both. A seal is "<generation>.<random>"; one of another generation was left by a node that knew no seals.
@@ -40,14 +44,16 @@ local function all_among(names, known)
 end
 
 local known = tonumber(ARGV[2])
-local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened', 'seal', 'shift')
+local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened', 'seal', 'shift', 'lost')
 local generation = tonumber(stored[2]) or 0
 local changed = not stored[1] or not all_among(ARGV[1], stored[1]) or generation < known
   or (generation == known and ARGV[3] ~= '' and stored[5] ~= ARGV[3])
 local broken = stored[3] and not tonumber(stored[3])  -- by another program, and no node could join
+local lost = false
 if changed or broken then
   changed = true
-  generation = math.max(generation, known) + 1
+  lost = generation > 0 or known > 0
+  generation = math.max(generation, known) + (known < generation and tonumber(ARGV[6]) or 1)
   -- Terms of leases rise over generations too, or a session that carries one of a lost grid could never be orphaned.
   local term = math.max(tonumber(stored[3]) or 0, generation * 1048576)
   redis.call(
@@ -80,4 +86,11 @@ end
 if extended then
   redis.call('SET', KEYS[4], string.format('%.0f', now))
 end
-return {generation, opened and 1 or 0, seal, clock, shift}
+local ago = -1
+if lost then
+  redis.call('HSET', KEYS[1], 'lost', string.format('%.0f', now))
+  ago = 0
+elseif tonumber(stored[7] or '') then
+  ago = math.max(0, now - tonumber(stored[7]))
+end
+return {generation, opened and 1 or 0, seal, clock, shift, ago}
