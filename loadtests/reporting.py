@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from locust.env import Environment
 from locust.stats import RequestStats
 
-from gateway.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
-from gateway.client.reconnect import Ending
-from gateway.client.types import Recovery
+from gateway.core.client.endings import Ending
+from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
+from gateway.core.client.types import Recovery
 from gateway.core.wire.codec import encode_value
 from gateway.core.wire.codes import Numbering
 from gateway.core.wire.packets import Notice, Update, Welcome

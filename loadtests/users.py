@@ -11,10 +11,10 @@ from locust import User, task
 from locust.env import Environment
 from locust.runners import LocalRunner, WorkerRunner
 
-from gateway.client.errors import ConnectFailed, GatewayError, SessionEnded
 from gateway.client.options import Options
-from gateway.client.reconnect import check_urls
-from gateway.client.requests import UNNUMBERED
+from gateway.core.client.errors import ConnectFailed, GatewayError, SessionEnded
+from gateway.core.client.request_table import UNNUMBERED
+from gateway.core.client.urls import check_urls
 from gateway.core.wire.packets import Publish, Reply, Subscribe
 from loadtests.figures import CONNECT, PUBLISH
 from loadtests.greenlets import sleep
@@ -181,7 +181,7 @@ class PublisherUser(GatewayUser):
 
 
 class _Receipt:
-    """Waits for the answer to one publish, without a greenlet of its own; see ``gateway.client.requests.Answer``."""
+    """Waits for the answer to one publish, without a greenlet of its own; an ``Answer`` of the request table."""
 
     __slots__ = ("_done", "_due", "_recorder", "_sequence", "_watching")
 

@@ -20,7 +20,7 @@ from gateway.settings.client_options import client_options
 if TYPE_CHECKING:
     # Only for annotations: the other commands start faster without the client.
     from gateway.client import Session
-    from gateway.client.types import Notice, Recovery, Update
+    from gateway.core.client.types import Notice, Recovery, Update
 
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds to connect, and to publish: recovering from the loss of a node takes less, and people wait no longer."""

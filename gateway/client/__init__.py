@@ -12,7 +12,9 @@ async with connect("ws://127.0.0.1:8100", principal="alice") as session:
 It reconnects by itself, and every recovery says what it preserved: ``Session.recoveries``.
 """
 
-from gateway.client.errors import (
+from gateway.client.session import Connecting, Session, connect
+from gateway.client.streams import UpdateStream
+from gateway.core.client.errors import (
     ConnectFailed,
     Forbidden,
     GatewayError,
@@ -33,9 +35,7 @@ from gateway.client.errors import (
     Unauthenticated,
     ValueTooLarge,
 )
-from gateway.client.session import Connecting, Session, connect
-from gateway.client.streams import UpdateStream
-from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
+from gateway.core.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 
 __all__ = [
     "ConnectFailed",

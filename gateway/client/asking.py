@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from gateway.client.blame import Blame, Culprit
-from gateway.client.errors import Forbidden, RequestRefused, RequestTimedOut, SessionEnded
 from gateway.client.options import time_limit
-from gateway.client.promises import Promises, changed
-from gateway.client.requests import UNNUMBERED, ClientAsk, RequestTable, encode_within
+from gateway.core.client.blame import Blame, Culprit
+from gateway.core.client.errors import Forbidden, RequestRefused, RequestTimedOut, SessionEnded
+from gateway.core.client.promises import Promises, changed
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk, RequestTable, encode_within
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing
 from gateway.core.topics.selections import Selections

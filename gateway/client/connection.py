@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from gateway.client.reconnect import Ending
 from gateway.client.transport import Transport
+from gateway.core.client.endings import Ending
 from gateway.core.stream.machine import Received, SessionMachine
 from gateway.core.wire.codec import decode_from_server
 from gateway.core.wire.codes import GOING_AWAY, PING_TIMEOUT, Reconnect

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
+from gateway.core.client.endings import Ending
 from gateway.core.wire.packets import NoticeCode
 
 CredentialsSource: TypeAlias = Callable[[], Awaitable[str]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed, Transport
+from gateway.core.client.endings import Ending
 from gateway.core.wire.codec import decode_from_server, encode_link
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Error, Hello, Packet, Resume, Welcome

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import Final, Generic, Self, TypeVar
 
-from gateway.client.errors import SessionEnded
+from gateway.core.client.errors import SessionEnded
 
 KEPT: Final = 256
 """Values kept for listeners that come later: at one failover a minute, the last four hours."""

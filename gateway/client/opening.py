@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.client.credentials import Credentials
 from gateway.client.options import CLIENT_NAME, SUPPORTS, Options
-from gateway.client.reconnect import Ending
+from gateway.core.client.endings import Ending
 from gateway.core.wire.codes import Numbering
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Hello, Welcome

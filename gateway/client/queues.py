@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from gateway.client.types import Update
+from gateway.core.client.types import Update
 
 QUEUE_SIZE: Final = 10_000
 """Updates a stream keeps before it conflates: ten seconds of a busy topic."""

@@ -14,8 +14,10 @@ from gateway.client.connection import DEFAULT_CLOSE_CODE
 from gateway.client.credentials import FETCH_TIMEOUT
 from gateway.client.handshake import shake_hands
 from gateway.client.options import Options
-from gateway.client.reconnect import Ending, ReconnectPlan, describe_url
 from gateway.client.transport import AttemptFailed, Transport, open_websocket
+from gateway.core.client.endings import Ending
+from gateway.core.client.reconnect_plan import ReconnectPlan
+from gateway.core.client.urls import describe_url
 from gateway.core.wire.codes import PROTOCOL_ERROR
 from gateway.core.wire.errors import GatewayError, RemoteProtocolError
 from gateway.core.wire.packets import Hello, Packet, Resume, Welcome

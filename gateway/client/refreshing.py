@@ -9,9 +9,9 @@ from random import Random
 from typing import Final, TypeAlias
 
 from gateway.client.credentials import FETCH_TIMEOUT, Credentials
-from gateway.client.errors import SessionEnded
-from gateway.client.requests import UNNUMBERED, ClientAsk
 from gateway.client.transport import AttemptFailed
+from gateway.core.client.errors import SessionEnded
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Authenticate, Reply
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gateway.client.errors import SessionEnded
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE, size_of
-from gateway.client.requests import UNNUMBERED
 from gateway.client.streams import Feed, UpdateStream
-from gateway.client.types import Update
+from gateway.core.client.errors import SessionEnded
+from gateway.core.client.request_table import UNNUMBERED
+from gateway.core.client.types import Update
 from gateway.core.topics.selections import MOST_KEPT
 from gateway.core.topics.selectors import Selector, covers, overlaps
 from gateway.core.types import TopicPath

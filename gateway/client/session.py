@@ -14,7 +14,14 @@ from typing import Self
 import orjson
 
 from gateway.client.credentials import Credentials, CredentialsSource
-from gateway.client.errors import (
+from gateway.client.opening import Opening
+from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, LONGEST_WINDOW, Options, time_limit
+from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
+from gateway.client.reaching import Reaching
+from gateway.client.streams import UpdateStream
+from gateway.client.supervisor import Supervisor
+from gateway.client.transport import make_http
+from gateway.core.client.errors import (
     InvalidProperties,
     InvalidSelector,
     InvalidTopic,
@@ -22,16 +29,10 @@ from gateway.client.errors import (
     SessionEnded,
     ValueTooLarge,
 )
-from gateway.client.opening import Opening
-from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, LONGEST_WINDOW, Options, time_limit
-from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
-from gateway.client.reaching import Reaching
-from gateway.client.reconnect import ReconnectPlan, check_urls
-from gateway.client.requests import PACKET_OVERHEAD, UNNUMBERED, encode_within
-from gateway.client.streams import UpdateStream
-from gateway.client.supervisor import Supervisor
-from gateway.client.transport import make_http
-from gateway.client.types import Notice, Receipt, Recovery, SessionState
+from gateway.core.client.reconnect_plan import ReconnectPlan
+from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
+from gateway.core.client.types import Notice, Receipt, Recovery, SessionState
+from gateway.core.client.urls import check_urls
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text

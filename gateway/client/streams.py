@@ -30,9 +30,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from gateway.client.errors import SessionEnded, StreamOverflow
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE, ConflatingQueue, VersionFilter
-from gateway.client.types import Update
+from gateway.core.client.errors import SessionEnded, StreamOverflow
+from gateway.core.client.types import Update
 from gateway.core.topics.selectors import Selector, covers, matches, overlaps
 from gateway.core.types import TopicPath
 

@@ -21,16 +21,17 @@ from typing import Final
 from gateway.client.asking import Asking
 from gateway.client.connection import Connection
 from gateway.client.credentials import EXPIRING, Credentials
-from gateway.client.errors import RequestTimedOut, SessionClosed, SessionEnded, SessionFailed
 from gateway.client.history import History
 from gateway.client.options import LEAVE_TIMEOUT, SUPPORTS, Options, time_limit
 from gateway.client.reaching import Reached, Reaching
-from gateway.client.reconnect import Ending, ReconnectPlan
 from gateway.client.refreshing import Refreshing
-from gateway.client.requests import PACKET_OVERHEAD, ClientAsk
 from gateway.client.selecting import Streams
 from gateway.client.transport import AttemptFailed
-from gateway.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
+from gateway.core.client.endings import Ending
+from gateway.core.client.errors import RequestTimedOut, SessionClosed, SessionEnded, SessionFailed
+from gateway.core.client.reconnect_plan import ReconnectPlan
+from gateway.core.client.request_table import PACKET_OVERHEAD, ClientAsk
+from gateway.core.client.types import Notice, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import Received, SessionMachine
 from gateway.core.stream.transitions import Role

@@ -10,7 +10,8 @@ from typing import Final, Protocol
 
 import aiohttp
 
-from gateway.client.reconnect import Ending, describe_url
+from gateway.core.client.endings import Ending
+from gateway.core.client.urls import describe_url
 from gateway.core.wire.codec import SUBPROTOCOL
 
 MAX_MESSAGE_BYTES: Final = 16 * 2**20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
+from gateway.core.client.endings import Ending
 from gateway.core.stream.machine import Received, SessionMachine
 from gateway.core.wire.codec import decode_from_server, encode_link
 from gateway.core.wire.codes import GOING_AWAY, PING_TIMEOUT, Reconnect

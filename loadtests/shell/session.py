@@ -18,14 +18,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from gateway.client.blame import Blame
-from gateway.client.errors import GatewayError, SessionClosed, SessionEnded, SessionFailed
 from gateway.client.options import LEAVE_TIMEOUT, SUPPORTS, Options
-from gateway.client.promises import Promises
-from gateway.client.reconnect import Ending, ReconnectPlan
-from gateway.client.requests import Answer, ClientAsk, RequestTable, encode_within
 from gateway.client.transport import AttemptFailed
-from gateway.client.types import Recovery
+from gateway.core.client.blame import Blame
+from gateway.core.client.endings import Ending
+from gateway.core.client.errors import GatewayError, SessionClosed, SessionEnded, SessionFailed
+from gateway.core.client.promises import Promises
+from gateway.core.client.reconnect_plan import ReconnectPlan
+from gateway.core.client.request_table import Answer, ClientAsk, RequestTable, encode_within
+from gateway.core.client.types import Recovery
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import Received, SessionMachine
 from gateway.core.stream.runs import Outgoing

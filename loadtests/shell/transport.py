@@ -9,8 +9,9 @@ from typing import Final, Protocol
 
 import websocket
 
-from gateway.client.reconnect import Ending, describe_url
 from gateway.client.transport import AttemptFailed
+from gateway.core.client.endings import Ending
+from gateway.core.client.urls import describe_url
 from gateway.core.wire.codec import SUBPROTOCOL
 
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import gateway
-from gateway.client.promises import Promises
-from gateway.client.requests import UNNUMBERED
+from gateway.core.client.promises import Promises
+from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.topics.selections import NOTHING
 from gateway.core.topics.selectors import covers, matches, overlaps, parse_selector
 from gateway.core.types import TopicPath

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from gateway.client import Session, connect
-from gateway.client.reconnect import Ending, NextAttempt, ReconnectPlan
+from gateway.core.client.endings import Ending
+from gateway.core.client.reconnect_plan import NextAttempt, ReconnectPlan
 from gateway.core.wire.codes import CLOSE_CODES, ERRORS
 from gateway.core.wire.packets import Backoff
 from tests.clients.driver import Driver

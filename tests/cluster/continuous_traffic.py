@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from gateway.adapters.redis.keys import Keys
-from gateway.client.promises import users
+from gateway.core.client.promises import users
 from gateway.core.types import SessionId
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Counting, Identity, Member, crowd

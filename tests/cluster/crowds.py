@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final
 
 from gateway.client import Receipt, Recovery, Session, UpdateStream, connect
-from gateway.client.promises import users
+from gateway.core.client.promises import users
 from gateway.core.topics.versions import GENERATION_SHIFT
 from gateway.local.checker import Tally, TopicWatch, Violation
 from gateway.local.stack import Stack

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import redis.asyncio as redis
 
 from gateway.adapters.redis.keys import Keys
-from gateway.client.promises import users
+from gateway.core.client.promises import users
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import SessionId, TopicPath
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url

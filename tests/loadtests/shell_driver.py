@@ -19,11 +19,12 @@ from typing import Any  # noqa: E402
 import orjson  # noqa: E402
 from gevent.fileobject import FileObjectThread  # type: ignore[import-untyped] # noqa: E402
 
-from gateway.client.errors import ConnectFailed, SessionEnded  # noqa: E402
 from gateway.client.options import Options  # noqa: E402
-from gateway.client.reconnect import Ending, check_urls  # noqa: E402
-from gateway.client.requests import UNNUMBERED  # noqa: E402
-from gateway.client.types import Recovery  # noqa: E402
+from gateway.core.client.endings import Ending  # noqa: E402
+from gateway.core.client.errors import ConnectFailed, SessionEnded  # noqa: E402
+from gateway.core.client.request_table import UNNUMBERED  # noqa: E402
+from gateway.core.client.types import Recovery  # noqa: E402
+from gateway.core.client.urls import check_urls  # noqa: E402
 from gateway.core.wire.packets import Notice, Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
 from loadtests.shell.session import GatewaySession  # noqa: E402
 

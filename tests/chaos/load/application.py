@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from gateway.client import Session, UpdateStream, connect
-from gateway.client.errors import (
+from gateway.core.client.errors import (
     ConnectFailed,
     RequestRefused,
     RequestTimedOut,
@@ -17,7 +17,7 @@ from gateway.client.errors import (
     SessionEnded,
     SessionExpired,
 )
-from gateway.client.types import SessionState, Update
+from gateway.core.client.types import SessionState, Update
 from gateway.core.wire.codes import ErrorCode
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates

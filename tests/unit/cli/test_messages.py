@@ -9,7 +9,7 @@ from typing import Self
 
 import pytest
 
-from gateway.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, Update
+from gateway.core.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, Update
 from gateway.core.types import JsonValue
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.errors import GatewayError

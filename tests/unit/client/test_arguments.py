@@ -14,8 +14,8 @@ from gateway.client import (
     SessionExpired,
     connect,
 )
-from gateway.client.errors import refusal
 from gateway.client.options import Options
+from gateway.core.client.errors import refusal
 from gateway.core.wire.codes import ERRORS, ErrorCode
 
 

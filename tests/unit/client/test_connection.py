@@ -9,8 +9,8 @@ import pytest
 
 from gateway.client.connection import Connection
 from gateway.client.handshake import shake_hands
-from gateway.client.reconnect import Ending
 from gateway.client.transport import AttemptFailed
+from gateway.core.client.endings import Ending
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import Received, SessionMachine
 from gateway.core.stream.runs import Outgoing

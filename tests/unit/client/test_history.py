@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gateway.client.errors import SessionRefused
 from gateway.client.history import KEPT, History
+from gateway.core.client.errors import SessionRefused
 from gateway.core.wire.codes import ErrorCode
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.errors import StreamOverflow
 from gateway.client.selecting import Streams
 from gateway.client.streams import UpdateStream
-from gateway.client.types import Update
+from gateway.core.client.errors import StreamOverflow
+from gateway.core.client.types import Update
 from gateway.core.topics.selections import NOTHING, Selections
 from gateway.core.topics.selectors import covers, matches, parse_selector
 from gateway.core.types import TopicPath

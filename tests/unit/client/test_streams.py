@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.errors import SessionExpired, StreamOverflow
 from gateway.client.queues import ConflatingQueue, VersionFilter
 from gateway.client.streams import Feed, UpdateStream
-from gateway.client.types import Update
+from gateway.core.client.errors import SessionExpired, StreamOverflow
+from gateway.core.client.types import Update
 from gateway.core.topics.selectors import parse_selector
 
 

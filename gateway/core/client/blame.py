@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from gateway.client.errors import RequestRefused, refusal
-from gateway.client.reconnect import Ending
-from gateway.client.requests import RequestTable
+from gateway.core.client.endings import Ending
+from gateway.core.client.errors import RequestRefused, refusal
+from gateway.core.client.request_table import RequestTable
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codes import MESSAGE_TOO_BIG, PROTOCOL_ERROR, ErrorCode, Reconnect
 from gateway.core.wire.packets import Error

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.client.requests import UNNUMBERED, ClientAsk
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.topics.selections import NOTHING, Selections
 from gateway.core.topics.selectors import ANY, covers, parse_selector
 from gateway.core.topics.topics import is_reserved

@@ -6,8 +6,15 @@ import asyncio
 
 import pytest
 
-from gateway.client.errors import Forbidden, SessionClosed
-from gateway.client.requests import RETRY_INITIAL, RETRY_MAXIMUM, UNNUMBERED, ClientAsk, PendingRequest, RequestTable
+from gateway.core.client.errors import Forbidden, SessionClosed
+from gateway.core.client.request_table import (
+    RETRY_INITIAL,
+    RETRY_MAXIMUM,
+    UNNUMBERED,
+    ClientAsk,
+    PendingRequest,
+    RequestTable,
+)
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.packets import Publish, Reply

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.promises import Promises, changed, users
-from gateway.client.requests import UNNUMBERED, ClientAsk
+from gateway.core.client.promises import Promises, changed, users
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.topics.selections import NOTHING, Selections
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.wire.errors import InvalidSelector

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
-from gateway.client.errors import InvalidProperties, RequestRefused, SessionEnded, ValueTooLarge, refusal
+from gateway.core.client.errors import InvalidProperties, RequestRefused, SessionEnded, ValueTooLarge, refusal
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.codes import ERRORS, ErrorCode

@@ -7,7 +7,7 @@
                  next ──► an error: the session, or the opening of one, has failed for good
 ```
 
-* Delays come from ``core.backoff``: full jitter, also before the first retry.
+* Delays come from ``core.pacing.backoff``: full jitter, also before the first retry.
 * URLs are tried in turn, beginning with the one that worked last.
 * The route hint (the node that served the session last) goes into the URL, so that a load balancer finds the node that
   still holds the buffers. It is left out after that node asked to go away, and once it did not answer at all: nobody
@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from gateway.client.errors import (
+from gateway.core.client.endings import Ending
+from gateway.core.client.errors import (
     ConnectFailed,
     GatewayError,
     SessionClosed,
@@ -32,9 +32,9 @@ from gateway.client.errors import (
     SessionRefused,
     Unauthenticated,
 )
+from gateway.core.client.urls import with_hint
 from gateway.core.pacing.backoff import LEAST_BOUND, ReconnectBackoff
 from gateway.core.wire.codes import (
-    ERRORS,
     GOING_AWAY,
     MESSAGE_TOO_BIG,
     NORMAL,
@@ -45,15 +45,8 @@ from gateway.core.wire.codes import (
     UNAUTHENTICATED,
     ErrorCode,
     Reconnect,
-    reconnect_for,
 )
 from gateway.core.wire.packets import Backoff
-
-CONNECT_PATH: Final = "/v1/connect"
-"""The path of a URL that names none (protocol section 1)."""
-
-HINT_PARAMETER: Final = "node"
-"""The query parameter that carries the route hint; it is not secret (protocol 4.3)."""
 
 MAX_VIOLATIONS: Final = 2
 """Connections in a row that end with a broken protocol until the session is given up (protocol 8.2). One may be a
@@ -61,50 +54,6 @@ proxy's doing; two are a bug, and going on for ever would hide it."""
 
 _NODE_SAYS_BUG: Final = frozenset({PROTOCOL_ERROR.code, MESSAGE_TOO_BIG.code, 1002, 1003, 1007})
 """Close codes with which a node says that this client broke the protocol; the session is kept for its window."""
-
-_SECURE_SCHEMES: Final = frozenset({"wss", "https"})
-_SCHEMES: Final = _SECURE_SCHEMES | {"ws", "http"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a connection, or an attempt at one, ended.
-
-    Attributes:
-        message: for people; holds no token and no secret.
-        code: the WebSocket close code, or None if there was none.
-        error: the code of an error packet that came in place of a welcome, or None.
-        retry_after: seconds of that error packet, or None.
-        hung: the other side did not answer at all.
-        permanent: trying the same URL again is useless, as far as one can tell: not found, wrong certificate.
-        planned: the client left because the node had asked it to.
-        violation: one of the two sides broke the protocol.
-        node: where the node that asked to leave wants the client to go; None for anywhere.
-        excused: how to come back in spite of the close code, as one request is, or may be, to blame (protocol 4.8).
-    """
-
-    message: str
-    code: int | None = None
-    error: ErrorCode | None = None
-    retry_after: float | None = None
-    hung: bool = False
-    permanent: bool = False
-    planned: bool = False
-    violation: bool = False
-    node: str | None = None
-    excused: Reconnect | None = None
-
-    @property
-    def reconnect(self) -> Reconnect:
-        """What to do next: the close code's range decides, or the error packet if the code was lost on the way."""
-        if self.excused is not None:
-            return self.excused
-        if self.code is not None or self.error is None:
-            return reconnect_for(self.code)
-        # A stale attempt is not retryable as such, but the next attempt carries a higher number.
-        if ERRORS[self.error].retryable or self.error is ErrorCode.STALE_ATTEMPT:
-            return Reconnect.LATER
-        return Reconnect.NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,43 +67,6 @@ class NextAttempt:
 
     delay: float
     url: str
-
-
-def check_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
-    """Check the URLs a user gave, and complete those without a path.
-
-    Raises:
-        ValueError: there is none, one is not a WebSocket URL, or some use TLS and some do not.
-    """
-    given = (urls,) if isinstance(urls, str) else tuple(urls)
-    if not given:
-        raise ValueError("connect needs at least one URL, such as ws://127.0.0.1:8100")
-    if len({urlsplit(url).scheme in _SECURE_SCHEMES for url in given}) > 1:
-        # Who can disturb connections over TLS would decide that the secret travels without.
-        raise ValueError("either all URLs use TLS (wss, https) or none does; a failure must not weaken a connection")
-    return tuple(map(_check_url, given))
-
-
-def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES or not parts.hostname:
-        raise ValueError(f"{describe_url(url)!r} is not a URL such as ws://127.0.0.1:8100 or wss://gateway.example/")
-    return urlunsplit(parts._replace(path=parts.path if parts.path not in {"", "/"} else CONNECT_PATH, fragment=""))
-
-
-def describe_url(url: str) -> str:
-    """Return a URL as it may appear in messages: without user, password and query, which may be secret."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
-
-
-def with_hint(url: str, hint: str | None) -> str:
-    """Put the route hint into a URL's query, in the place of any other, or leave it out if there is none."""
-    parts = urlsplit(url)
-    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != HINT_PARAMETER]
-    if hint is not None:
-        query.append((HINT_PARAMETER, hint))
-    return urlunsplit(parts._replace(query=urlencode(query)))
 
 
 class ReconnectPlan:

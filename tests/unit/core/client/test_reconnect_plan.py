@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.client.errors import (
+from gateway.core.client.endings import Ending
+from gateway.core.client.errors import (
     ConnectFailed,
     SessionClosed,
     SessionEnded,
@@ -13,15 +14,8 @@ from gateway.client.errors import (
     SessionRefused,
     Unauthenticated,
 )
-from gateway.client.reconnect import (
-    MAX_VIOLATIONS,
-    Ending,
-    NextAttempt,
-    ReconnectPlan,
-    check_urls,
-    describe_url,
-    with_hint,
-)
+from gateway.core.client.reconnect_plan import MAX_VIOLATIONS, NextAttempt, ReconnectPlan
+from gateway.core.client.urls import check_urls, describe_url, with_hint
 from gateway.core.pacing.backoff import DEFAULT_BACKOFF, LEAST_BOUND
 from gateway.core.wire.codes import ErrorCode, Reconnect
 from gateway.core.wire.packets import Backoff

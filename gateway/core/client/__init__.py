@@ -1,0 +1,1 @@
+"""The client's half of a session as pure machines: hello, resume, requests, promises, credentials, coming back."""

@@ -1,0 +1,53 @@
+"""The URLs that a client connects to: what a user may give, and what is made of it (protocol sections 1 and 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+CONNECT_PATH: Final = "/v1/connect"
+"""The path of a URL that names none (protocol section 1)."""
+
+HINT_PARAMETER: Final = "node"
+"""The query parameter that carries the route hint; it is not secret (protocol 4.3)."""
+
+_SECURE_SCHEMES: Final = frozenset({"wss", "https"})
+_SCHEMES: Final = _SECURE_SCHEMES | {"ws", "http"}
+
+
+def check_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
+    """Check the URLs a user gave, and complete those without a path.
+
+    Raises:
+        ValueError: there is none, one is not a WebSocket URL, or some use TLS and some do not.
+    """
+    given = (urls,) if isinstance(urls, str) else tuple(urls)
+    if not given:
+        raise ValueError("connect needs at least one URL, such as ws://127.0.0.1:8100")
+    if len({urlsplit(url).scheme in _SECURE_SCHEMES for url in given}) > 1:
+        # Who can disturb connections over TLS would decide that the secret travels without.
+        raise ValueError("either all URLs use TLS (wss, https) or none does; a failure must not weaken a connection")
+    return tuple(map(_check_url, given))
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ValueError(f"{describe_url(url)!r} is not a URL such as ws://127.0.0.1:8100 or wss://gateway.example/")
+    return urlunsplit(parts._replace(path=parts.path if parts.path not in {"", "/"} else CONNECT_PATH, fragment=""))
+
+
+def describe_url(url: str) -> str:
+    """Return a URL as it may appear in messages: without user, password and query, which may be secret."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+def with_hint(url: str, hint: str | None) -> str:
+    """Put the route hint into a URL's query, in the place of any other, or leave it out if there is none."""
+    parts = urlsplit(url)
+    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != HINT_PARAMETER]
+    if hint is not None:
+        query.append((HINT_PARAMETER, hint))
+    return urlunsplit(parts._replace(query=urlencode(query)))
