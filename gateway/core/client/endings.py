@@ -46,3 +46,15 @@ class Ending:
         if ERRORS[self.error].retryable or self.error is ErrorCode.STALE_ATTEMPT:
             return Reconnect.LATER
         return Reconnect.NEVER
+
+
+class CannotConnect(Exception):
+    """A connection could not be made: what the transport of a shell raises.
+
+    Attributes:
+        ending: how the attempt ended.
+    """
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.message)
+        self.ending = ending

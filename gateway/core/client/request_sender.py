@@ -1,0 +1,262 @@
+"""The requests of a session, from the application's call to the session machine, and from the reply to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from gateway.core.client.blame import Blame, Culprit
+from gateway.core.client.effects import Effect, Noticed, Rejected, RepairRefused, Resolved
+from gateway.core.client.errors import Forbidden, GatewayError, RequestRefused, SessionEnded
+from gateway.core.client.promises import Promises, changed
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk, PendingRequest, RequestTable, encode_within
+from gateway.core.client.types import Notice, SelectionsWithdrawn
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.runs import Outgoing
+from gateway.core.topics.selections import Selections
+from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.wire.packets import (
+    KEEP,
+    Authenticate,
+    NoticeCode,
+    Reply,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+
+PROMISES_RESTORED: Final = "promises_restored"
+"""Code of the notice with which this client itself declares that a grid had forgotten what it had promised."""
+
+
+class _Call:
+    """Where the reply to a call goes: an ``Answer`` of the request table that makes an effect of it."""
+
+    __slots__ = ("_settle", "pending", "settled")
+
+    def __init__(self, settle: Callable[[Reply | Exception], None]) -> None:
+        self._settle = settle
+        self.settled = False
+        self.pending: PendingRequest | None = None
+
+    def done(self) -> bool:
+        """See ``Answer``."""
+        return self.settled
+
+    def set_result(self, reply: Reply, /) -> None:
+        """See ``Answer``."""
+        self.settled = True
+        self._settle(reply)
+
+    def set_exception(self, error: Exception, /) -> None:
+        """See ``Answer``."""
+        self.settled = True
+        self._settle(error)
+
+
+def _nobody_waits(_: Reply | Exception) -> None:
+    """Take the answer of what the client asks beside the application."""
+
+
+class RequestSender:
+    """Sends requests when they may be sent, and does what their replies mean.
+
+    Args:
+        welcome: of the new session.
+        stream: the session's machine of packets.
+        emit: takes effects.
+        random: uniform in [0, 1); spreads the retries of many clients.
+
+    Attributes:
+        blame: finds the requests that end connections.
+        properties: all properties of the session, as of the last welcome and the changes since.
+    """
+
+    def __init__(
+        self, welcome: Welcome, stream: SessionMachine, emit: Callable[[Effect], None], random: Callable[[], float]
+    ) -> None:
+        self._stream = stream
+        self._emit = emit
+        self._random = random
+        self._table = RequestTable(welcome.limits.requests)
+        self._message_bytes = welcome.limits.message_bytes
+        self._keeps = KEEP in welcome.supports
+        self._promises = Promises(welcome.properties)
+        self._now = 0.0
+        """Time of the input at work."""
+        self._calls: dict[Hashable, _Call] = {}
+        self.blame = Blame(self._table)
+        self.properties = dict(welcome.properties)
+
+    @property
+    def unanswered(self) -> int:
+        """Requests sent and not answered."""
+        return self._table.unanswered
+
+    # --- The application ----------------------------------------------------------------------------------------------
+
+    def request(self, call: Hashable, ask: ClientAsk, now: float) -> None:
+        """Ask something, however many connections it takes; ``Resolved`` or ``Rejected`` comes of it.
+
+        Args:
+            call: what the application calls it; of its own until it is answered.
+            ask: with any number; it gets its own.
+            now: the time.
+        """
+        self._calls[call] = self._begin(ask, lambda outcome: self._settle(call, outcome))
+        self.pump(now)
+
+    def withdraw(self, call: Hashable) -> bool:
+        """Say that nobody waits for the answer any more: what was sent stays until it is, what was not is never sent.
+
+        Returns:
+            Whether it was ever sent, so that it may have been executed.
+        """
+        withdrawn = self._calls.pop(call, None)
+        if withdrawn is None:
+            return True
+        withdrawn.settled = True
+        return withdrawn.pending is not None and withdrawn.pending.sent
+
+    def authenticate(self, ask: Authenticate, answered: Callable[[Reply | Exception, float], None], now: float) -> None:
+        """Show fresh credentials, which the client does by itself; *answered* is told what comes of it, and when."""
+        self._begin(ask, lambda outcome: answered(outcome, self._now))
+        self.pump(now)
+
+    def _begin(self, ask: ClientAsk, settle: Callable[[Reply | Exception], None]) -> _Call:
+        keep: tuple[str, ...] = ()
+        if isinstance(ask, Unsubscribe) and not self._keeps:
+            # The node of the moment does not know what stays (protocol 6.3): it is asked for anew.
+            keep, ask = ask.keep, replace(ask, keep=())
+        call = _Call(settle)
+        call.pending = self._table.add(ask, call)
+        self._select(keep)
+        return call
+
+    def _select(self, selectors: Iterable[str]) -> None:
+        for selector in selectors:
+            self._table.add(Subscribe(UNNUMBERED, selector), _Call(_nobody_waits))
+
+    def _settle(self, call: Hashable, outcome: Reply | Exception) -> None:
+        del self._calls[call]
+        if isinstance(outcome, Reply):
+            self._emit(Resolved(call, outcome))
+        else:
+            self._emit(Rejected(call, _own(outcome)))
+
+    # --- The network and the timer ------------------------------------------------------------------------------------
+
+    def answered(self, reply: Reply, now: float) -> None:
+        """Do what a reply means, before anything that follows it is looked at."""
+        self._now = now
+        executed = self._table.answer(reply, now=now, random=self._random())
+        if executed is not None and not executed.repairs:
+            self._executed(executed.ask)
+        self.pump(now)
+
+    def _executed(self, ask: ClientAsk) -> None:
+        if isinstance(ask, Unsubscribe) and ask.keep and not self._keeps:
+            # It was meant for another node, and asked again at an older one, which has deselected everything.
+            self._select(ask.keep)
+            ask = replace(ask, keep=())
+        self._promises.executed(ask)
+        if isinstance(ask, SetProperties):
+            self.properties = changed(self.properties, ask.changes)
+
+    def next_deadline(self) -> float | None:
+        """Tell when ``pump`` will have something although nothing else happens; None for never."""
+        return self._table.next_deadline()
+
+    def pump(self, now: float) -> None:
+        """Hand what may be sent now to the session machine."""
+        self._now = now
+        while asks := self._table.ready(now):
+            for ask in asks:
+                try:
+                    self._stream.submit(Outgoing(None, encode_within(ask, self._message_bytes)))
+                except RequestRefused as refused:
+                    # The node of the moment accepts less than the one before (protocol 4.8.3).
+                    self._table.drop(ask.request, refused)
+
+    # --- The connection -----------------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Send nothing until ``resume``."""
+        self._table.freeze()
+
+    def give_up(self, culprit: Culprit, now: float) -> None:
+        """Reject the request for which a node has closed the connection, and do not send it again."""
+        self._now = now
+        self._table.drop(culprit.request, culprit.error)
+        # The others are asked again in a numbering of their own, as this one's packet is missing from now on.
+        self._stream.forget_kept()
+
+    def resume(self, welcome: Welcome, *, restarted: bool, now: float) -> None:
+        """Go on over a new connection; see ``RequestTable.resume``."""
+        self.properties = dict(welcome.properties)
+        self._message_bytes = welcome.limits.message_bytes
+        self._keeps = KEEP in welcome.supports
+        self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=now)
+        self.pump(now)
+
+    def fail(self, error: SessionEnded) -> None:
+        """The session is over: every caller gets the error."""
+        self._table.fail(error)
+
+    # --- Promises -----------------------------------------------------------------------------------------------------
+
+    def withdrawn(self, selections: Iterable[str]) -> None:
+        """Expect no more than the selections that the server has left to the session.
+
+        Raises:
+            RemoteProtocolError: they are not valid.
+        """
+        try:
+            self._promises.withdrawn(selections)
+        except InvalidSelector as error:
+            raise RemoteProtocolError(f"its selections are not valid: {error}") from None
+
+    def missing(self, welcome: Welcome) -> list[ClientAsk]:
+        """Tell what a failover's welcome lacks of what the session was promised; see ``promises``.
+
+        Raises:
+            RemoteProtocolError: its selections are not valid.
+        """
+        try:
+            return self._promises.missing(
+                selections=welcome.selections,
+                properties=welcome.properties,
+                unanswered=self._table.unanswered_asks(),
+            )
+        except InvalidSelector as error:
+            raise RemoteProtocolError(f"its selections are not valid: {error}") from None
+
+    def restore(self, missing: list[ClientAsk], selections: tuple[str, ...]) -> None:
+        """Ask again for what is missing, after what is unanswered and before all that waits, and declare it.
+
+        Args:
+            missing: as ``missing`` told.
+            selections: those of the welcome.
+        """
+        message = f"the grid had forgotten what it had promised to this session; {len(missing)} requests restore it"
+        self._emit(Noticed(Notice(PROMISES_RESTORED, message), own=True))
+        self._table.add_repairs([(ask, _Call(self._repaired(ask, selections))) for ask in missing])
+
+    def _repaired(self, ask: ClientAsk, selections: tuple[str, ...]) -> Callable[[Reply | Exception], None]:
+        def settle(outcome: Reply | Exception) -> None:
+            if isinstance(ask, Subscribe) and isinstance(outcome, Forbidden):
+                self._promises.forbidden(ask.selector, Selections.from_wire(selections))
+                code, message = NoticeCode.PERMISSIONS_WITHDRAWN, str(outcome)
+                self._emit(Noticed(SelectionsWithdrawn(code, message, (ask.selector,), selections), own=True))
+            elif isinstance(outcome, GatewayError) and not isinstance(outcome, SessionEnded):
+                self._emit(RepairRefused(outcome))
+
+        return settle
+
+
+def _own(error: Exception) -> GatewayError:
+    if not isinstance(error, GatewayError):
+        raise AssertionError(f"a request failed with {error!r}, which is no error of this protocol")  # noqa: TRY004
+    return error
