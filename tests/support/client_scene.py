@@ -19,6 +19,8 @@ from gateway.core.client.transitions import Event, State, step
 from gateway.core.wire.packets import Publish, SetProperties, Subscribe, Unsubscribe, Update
 
 URL: Final = "wss://gateway.example/v1/connect"
+MOST_TICKS: Final = 1000
+"""Calls of the timer within one wait: far more than any scene needs."""
 BEGIN: Final = 1000.0
 """Seconds on the clock when a scene begins."""
 
@@ -157,7 +159,10 @@ class Scene:
         """Let time pass; what is due happens in order."""
         end = self.now + seconds
         with self._input():
+            ticks = 0
             while (due := self._next_due()) is not None and due <= end:
+                ticks += 1
+                assert ticks < MOST_TICKS, f"{self.machine} asks to be called over and over"
                 self.now = max(self.now, due)
                 if self._abandon_at == due:
                     self._abandon_at = None

@@ -73,7 +73,7 @@ def test_a_session_is_opened_by_a_hello_and_a_welcome() -> None:
     assert scene.one(effects.Opened).welcome.session == "s-1"
     assert scene.sent == [{"type": "ack", "received": 0}], "whatever comes first proves that the token arrived"
     assert scene.stands(State.ATTACHED)
-    assert scene.machine.session_state == "connected"
+    assert str(scene.machine.session_state) == "connected"
     assert repr(scene.machine) == "<ClientMachine of session s-1 at n1 attached>"
     assert "s3cret" not in repr(scene.machine) + repr(scene.effects)
 

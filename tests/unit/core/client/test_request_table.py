@@ -121,6 +121,19 @@ async def test_the_pause_grows_with_refusals_in_a_row_and_not_with_a_crowd() -> 
     assert pauses[-1] == pytest.approx(1.5 * RETRY_MAXIMUM)
 
 
+async def test_while_one_request_probes_no_time_brings_the_others_on() -> None:
+    table = Table()
+    table.call(10, 11)
+    table.sent()
+    table.refuse(1)
+    assert table.table.next_deadline() is None, "an answer is on its way"
+    table.refuse(2)
+    table.now = 100.0
+    assert table.sent() == [(3, 10)]
+
+    assert table.table.next_deadline() is None, "a deadline in the past would be called for over and over"
+
+
 async def test_the_nodes_advice_goes_before_ours() -> None:
     table = Table()
     table.call(10)
