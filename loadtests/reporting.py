@@ -16,10 +16,10 @@ from locust.stats import RequestStats
 
 from gateway.core.client.endings import Ending
 from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
-from gateway.core.client.types import Recovery
+from gateway.core.client.types import Notice, Recovery
 from gateway.core.wire.codec import encode_value
 from gateway.core.wire.codes import Numbering
-from gateway.core.wire.packets import Notice, Update, Welcome
+from gateway.core.wire.packets import Update, Welcome
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
 from loadtests.integrity import PublicationWatch, SubscriptionWatch

@@ -11,8 +11,8 @@ from locust import User, task
 from locust.env import Environment
 from locust.runners import LocalRunner, WorkerRunner
 
-from gateway.client.options import Options
 from gateway.core.client.errors import ConnectFailed, GatewayError, SessionEnded
+from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.urls import check_urls
 from gateway.core.wire.packets import Publish, Reply, Subscribe
@@ -21,7 +21,7 @@ from loadtests.greenlets import sleep
 from loadtests.pacing import Pacing
 from loadtests.payload import Sample, encode, wall_clock
 from loadtests.reporting import Recorder, Watching
-from loadtests.shell.session import GatewaySession
+from loadtests.shell.session import CLIENT_NAME, GatewaySession
 
 SELECTOR: Final = "load/**"
 """What subscribers select: the topics of all publishers."""
@@ -82,10 +82,11 @@ class GatewayUser(User):
         raise NotImplementedError
 
     def _open(self) -> tuple[GatewaySession, Watching]:
-        options = Options(
+        options = ClientOptions(
             urls=check_urls(str(self.host)),
             principal=os.environ.get("LOADTEST_PRINCIPAL", DEFAULT_PRINCIPAL),
             secret=os.environ.get("LOADTEST_SECRET"),
+            client=CLIENT_NAME,
         )
         while True:
             watching = Watching(self.recorder)

@@ -9,8 +9,7 @@ from typing import Final, Protocol
 
 import websocket
 
-from gateway.client.transport import AttemptFailed
-from gateway.core.client.endings import Ending
+from gateway.core.client.endings import CannotConnect, Ending
 from gateway.core.client.urls import describe_url
 from gateway.core.wire.codec import SUBPROTOCOL
 
@@ -52,7 +51,7 @@ class Dialer(Protocol):
         """Open a connection.
 
         Raises:
-            AttemptFailed: it could not be opened.
+            CannotConnect: it could not be opened.
         """
 
 
@@ -118,7 +117,7 @@ def open_websocket(url: str, *, seconds: float) -> WebSocketTransport:
         seconds: time for each of TCP, TLS and the HTTP upgrade.
 
     Raises:
-        AttemptFailed: it could not be opened.
+        CannotConnect: it could not be opened.
     """
     where = describe_url(url)
     # The JSON decoder checks UTF-8 anyway, and a hundred times as fast as the library's own check in Python.
@@ -134,20 +133,20 @@ def open_websocket(url: str, *, seconds: float) -> WebSocketTransport:
             redirect_limit=0,
         )
     except websocket.WebSocketTimeoutException:
-        raise AttemptFailed(Ending(message=f"{where} did not answer within {seconds:g} s", hung=True)) from None
+        raise CannotConnect(Ending(message=f"{where} did not answer within {seconds:g} s", hung=True)) from None
     except websocket.WebSocketBadStatusException as refused:
         status = refused.status_code
         permanent = status in _CLIENT_ERRORS and status not in _PASSING_STATUSES
         message = f"{where} answered the upgrade with HTTP status {status}"
-        raise AttemptFailed(Ending(message=message, permanent=permanent)) from None
+        raise CannotConnect(Ending(message=message, permanent=permanent)) from None
     except ValueError as error:
-        raise AttemptFailed(Ending(message=f"{where} is not a usable URL: {error}", permanent=True)) from None
+        raise CannotConnect(Ending(message=f"{where} is not a usable URL: {error}", permanent=True)) from None
     except (websocket.WebSocketException, OSError) as error:
-        raise AttemptFailed(Ending(message=f"{where} cannot be reached: {error}")) from None
+        raise CannotConnect(Ending(message=f"{where} cannot be reached: {error}")) from None
     if connection.subprotocol != SUBPROTOCOL:
         connection.shutdown()  # type: ignore[no-untyped-call]
         message = f"{where} is not a gateway: it did not accept the subprotocol {SUBPROTOCOL}"
-        raise AttemptFailed(Ending(message=message, permanent=True))
+        raise CannotConnect(Ending(message=message, permanent=True))
     # The session machine watches for silence itself.
     connection.settimeout(None)
     return WebSocketTransport(connection)

@@ -19,14 +19,14 @@ from typing import Any  # noqa: E402
 import orjson  # noqa: E402
 from gevent.fileobject import FileObjectThread  # type: ignore[import-untyped] # noqa: E402
 
-from gateway.client.options import Options  # noqa: E402
 from gateway.core.client.endings import Ending  # noqa: E402
 from gateway.core.client.errors import ConnectFailed, SessionEnded  # noqa: E402
+from gateway.core.client.options import ClientOptions  # noqa: E402
 from gateway.core.client.request_table import UNNUMBERED  # noqa: E402
-from gateway.core.client.types import Recovery  # noqa: E402
+from gateway.core.client.types import Notice, Recovery  # noqa: E402
 from gateway.core.client.urls import check_urls  # noqa: E402
-from gateway.core.wire.packets import Notice, Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
-from loadtests.shell.session import GatewaySession  # noqa: E402
+from gateway.core.wire.packets import Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
+from loadtests.shell.session import CLIENT_NAME, GatewaySession  # noqa: E402
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -70,7 +70,7 @@ class Teller:
 
 def main(url: str) -> None:
     teller = Teller()
-    options = Options(urls=check_urls(url), principal="alice", secret="s3cret")
+    options = ClientOptions(urls=check_urls(url), principal="alice", secret="s3cret", client=CLIENT_NAME)
     session = GatewaySession(options, teller, random=Random(7))
     try:
         session.open()
