@@ -1,52 +1,30 @@
-"""Values that every listener sees from the beginning: recoveries and notices.
-
-Somebody who begins to listen after the first failover still learns of it, because the last values are kept. A listener
-that is slower than the values skips what is no longer kept: they describe what happened to the session, and the newest
-are the ones that matter.
-"""
+"""Waiting for the values of a ``core.client.history`` record, with any number of listeners."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from gateway.core.client.errors import SessionEnded
-
-KEPT: Final = 256
-"""Values kept for listeners that come later: at one failover a minute, the last four hours."""
+from gateway.core.client.history import Record
 
 _T = TypeVar("_T")
 
 
-class History(Generic[_T]):
-    """An append-only record of values with any number of listeners, each at its own place."""
+class History(Record[_T]):
+    """A record that asyncio tasks listen to, each at its own place."""
 
     def __init__(self) -> None:
-        self._kept: deque[_T] = deque(maxlen=KEPT)
-        self._count = 0
-        self._ended = False
-        self._error: SessionEnded | None = None
+        super().__init__()
         self._news: set[asyncio.Future[None]] = set()
 
-    def append(self, value: _T) -> None:
-        """Add a value; no effect after ``end``."""
-        if self._ended:
-            return
-        self._kept.append(value)
-        self._count += 1
-        self._wake()
+    def append(self, value: _T) -> bool:
+        """See ``Record.append``."""
+        return super().append(value) and self._wake()
 
-    def end(self, error: SessionEnded | None) -> None:
-        """Let every listener finish with what is kept, and then stop, or raise *error* if there is one."""
-        if not self._ended:
-            self._ended = True
-            self._error = error
-            self._wake()
-
-    def __len__(self) -> int:
-        """Count all values there ever were."""
-        return self._count
+    def end(self, error: SessionEnded | None) -> bool:
+        """See ``Record.end``."""
+        return super().end(error) and self._wake()
 
     def listen(self) -> Listener[_T]:
         """Begin to iterate over all values that are kept and then each new one."""
@@ -62,13 +40,10 @@ class History(Generic[_T]):
             StopAsyncIteration: there will be none, because the session was closed.
             SessionEnded: there will be none, because the session died of something.
         """
-        while True:
-            place = max(place, self._count - len(self._kept))
-            if place < self._count:
-                return place, self._kept[place - self._count]
-            if self._ended:
-                if self._error is not None:
-                    raise self._error.again()
+        while (found := self.at(place)) is None:
+            if self.ended:
+                if self.error is not None:
+                    raise self.error.again()
                 raise StopAsyncIteration
             news = asyncio.get_running_loop().create_future()
             self._news.add(news)
@@ -76,11 +51,13 @@ class History(Generic[_T]):
                 await news
             finally:
                 self._news.discard(news)
+        return found
 
-    def _wake(self) -> None:
+    def _wake(self) -> bool:
         for news in self._news:
             if not news.done():
                 news.set_result(None)
+        return True
 
 
 class Listener(Generic[_T]):

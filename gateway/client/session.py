@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import inf
-from random import SystemRandom
 from ssl import SSLContext
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 import orjson
 
-from gateway.client.credentials import Credentials, CredentialsSource
-from gateway.client.opening import Opening
-from gateway.client.options import CLOSE_TIMEOUT, CONNECT_TIMEOUT, LONGEST_WINDOW, Options, time_limit
+from gateway.client.credential_source import CredentialsSource
+from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, time_limit
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
-from gateway.client.reaching import Reaching
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
-from gateway.client.transport import make_http
 from gateway.core.client.errors import (
     InvalidProperties,
     InvalidSelector,
@@ -29,7 +24,7 @@ from gateway.core.client.errors import (
     SessionEnded,
     ValueTooLarge,
 )
-from gateway.core.client.reconnect_plan import ReconnectPlan
+from gateway.core.client.options import CONNECT_TIMEOUT
 from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
 from gateway.core.client.types import Notice, Receipt, Recovery, SessionState
 from gateway.core.client.urls import check_urls
@@ -85,7 +80,7 @@ class Session:
     @property
     def properties(self) -> Mapping[str, str]:
         """All properties, as of the last welcome and the changes since; names with ``$`` are the server's."""
-        return MappingProxyType(self._supervisor.asking.properties)
+        return MappingProxyType(self._supervisor.properties)
 
     @property
     def state(self) -> SessionState:
@@ -295,18 +290,9 @@ class Connecting(AbstractAsyncContextManager[Session]):
             await self._session.close()
 
     async def _open(self) -> Session:
-        options = self._options
-        random = SystemRandom()
-        clock = asyncio.get_running_loop().time
-        plan = ReconnectPlan(options.urls, connect_timeout=options.connect_timeout, window=options.window, now=clock())
-        reaching = Reaching(options, make_http(), plan, clock, random)
-        credentials = Credentials(options.principal, options.secret, options.credentials)
-        try:
-            reached = await reaching.reach(Opening(options, credentials))
-        except BaseException:
-            await reaching.release()
-            raise
-        return Session(Supervisor(options, reached, reaching, plan, credentials=credentials, random=random))
+        supervisor = Supervisor(self._options)
+        await supervisor.open()
+        return Session(supervisor)
 
 
 def connect(
@@ -369,6 +355,7 @@ def connect(
             urls=check_urls(urls),
             principal=principal,
             secret=secret,
+            renewable=credentials is not None,
             credentials=credentials,
             properties=dict(properties or {}),
             window=None if window is None else min(window, LONGEST_WINDOW),

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import aiohttp
 
-from gateway.core.client.endings import Ending
+from gateway.core.client.endings import CannotConnect, Ending
 from gateway.core.client.urls import describe_url
 from gateway.core.wire.codec import SUBPROTOCOL
 
@@ -33,18 +33,6 @@ _LONGEST_RETRY: Final = 300.0
 """Seconds of a Retry-After that are believed: some proxy's idea of an hour would outlive every session."""
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-
-
-class AttemptFailed(Exception):
-    """A connection could not be made, or its handshake did not end with a welcome.
-
-    Attributes:
-        ending: what happened.
-    """
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.message)
-        self.ending = ending
 
 
 class Transport(Protocol):
@@ -127,7 +115,7 @@ async def _refuse_redirects(
         message = (
             f"{describe_url(str(request.url))} redirects elsewhere (HTTP status {response.status}); use the final URL"
         )
-        raise AttemptFailed(Ending(message=message, permanent=True))
+        raise CannotConnect(Ending(message=message, permanent=True))
     return response
 
 
@@ -144,7 +132,7 @@ async def open_websocket(
         headers: to send with the upgrade.
 
     Raises:
-        AttemptFailed: it could not be opened.
+        CannotConnect: it could not be opened.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -161,25 +149,25 @@ async def open_websocket(
             )
     except TimeoutError:
         where = describe_url(url)
-        raise AttemptFailed(Ending(message=f"{where} did not answer within {seconds:g} s", hung=True)) from None
+        raise CannotConnect(Ending(message=f"{where} did not answer within {seconds:g} s", hung=True)) from None
     except aiohttp.WSServerHandshakeError as refused:
         permanent = 400 <= refused.status < 500 and refused.status not in _PASSING_STATUSES  # noqa: PLR2004 - HTTP
         message = f"{describe_url(url)} answered the upgrade with HTTP status {refused.status}"
         retry_after = _retry_after(refused)
-        raise AttemptFailed(Ending(message=message, permanent=permanent, retry_after=retry_after)) from None
+        raise CannotConnect(Ending(message=message, permanent=permanent, retry_after=retry_after)) from None
     except aiohttp.ClientConnectorCertificateError as error:
-        raise AttemptFailed(Ending(message=f"{describe_url(url)}: {error}", permanent=True)) from None
+        raise CannotConnect(Ending(message=f"{describe_url(url)}: {error}", permanent=True)) from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-        raise AttemptFailed(
+        raise CannotConnect(
             Ending(message=f"{describe_url(url)} is not a usable URL: {error}", permanent=True)
         ) from None
     except (aiohttp.ClientError, OSError) as error:
-        raise AttemptFailed(Ending(message=f"{describe_url(url)} cannot be reached: {error}")) from None
+        raise CannotConnect(Ending(message=f"{describe_url(url)} cannot be reached: {error}")) from None
     transport = WebSocketTransport(websocket)
     if websocket.protocol != SUBPROTOCOL:
         await transport.close(1002, "the subprotocol was not accepted", [])
         message = f"{describe_url(url)} is not a gateway: it did not accept the subprotocol {SUBPROTOCOL}"
-        raise AttemptFailed(Ending(message=message, permanent=True))
+        raise CannotConnect(Ending(message=message, permanent=True))
     return transport
 
 

@@ -13,10 +13,9 @@ from typing import Final
 import pytest
 
 from gateway.client import connect
-from gateway.client.supervisor import Supervisor
-from gateway.core.stream.machine import Received
+from gateway.core.client.machine import ClientMachine
 from gateway.core.wire.codes import FailoverReason, Outcome
-from gateway.core.wire.packets import GoAway, Update
+from gateway.core.wire.packets import GoAway, Packet, SessionBody, SessionPacket, Update
 from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
 from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
@@ -103,27 +102,28 @@ class Departures:
         self.silence: dict[str, float] = {}
         self._leaving: dict[str, str] = {}
         self._updated: dict[str, float] = {}
-        handle = Supervisor._handle
+        take_in = ClientMachine._take_in
 
-        def watched(supervisor: Supervisor, received: Received) -> None:
-            self._watch(supervisor, received)
-            handle(supervisor, received)
+        def watched(machine: ClientMachine, received: list[Packet], now: float) -> None:
+            for packet in received:
+                self._watch(machine, packet.body if isinstance(packet, SessionPacket) else packet, now)
+            take_in(machine, received, now)
 
-        monkeypatch.setattr(Supervisor, "_handle", watched)
+        monkeypatch.setattr(ClientMachine, "_take_in", watched)
 
-    def _watch(self, supervisor: Supervisor, received: Received) -> None:
-        session, node = supervisor.welcome.session, supervisor.welcome.node
+    def _watch(self, machine: ClientMachine, received: Packet | SessionBody, now: float) -> None:
+        assert machine.welcome is not None
+        assert machine._stream is not None
+        session, node = machine.welcome.session, machine.welcome.node
         match received:
             case GoAway():
                 self.told[session] += 1
                 self._leaving[session] = node
-                machine = supervisor._machine
-                if machine.received != machine._acknowledged:
+                if machine._stream.received != machine._stream._acknowledged:
                     self.owed.add(session)
             case Update():
                 if self._leaving.get(session) == node:
                     self.late.add(session)
-                now = asyncio.get_running_loop().time()
                 silence = now - self._updated.get(session, now)
                 self.silence[session] = max(silence, self.silence.get(session, 0.0))
                 self._updated[session] = now

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
-from gateway.client import ConnectFailed, RequestRefused, SessionRefused, Unauthenticated, connect, refreshing
+from gateway.client import ConnectFailed, RequestRefused, SessionRefused, Unauthenticated, connect
+from gateway.core.client import credentials as pace
 from gateway.core.wire.codes import Outcome
 from gateway.settings import JwtUsers
 from tests.integration.client.conftest import OpenSession
@@ -42,8 +43,8 @@ class Wallet:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refreshing, "REFRESH_INITIAL", 0.01)
-    monkeypatch.setattr(refreshing, "REFRESH_MAXIMUM", 0.02)
+    monkeypatch.setattr(pace, "REFRESH_INITIAL", 0.01)
+    monkeypatch.setattr(pace, "REFRESH_MAXIMUM", 0.02)
 
 
 async def test_a_session_is_opened_with_a_fresh_secret(opened: OpenSession) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Notice, Recovery, SelectionsWithdrawn, SessionState, Update
+from gateway.core.client.transitions import State
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from tests.integration.client.conftest import OpenSession
 from tests.support.nodes import eventually
@@ -352,7 +353,7 @@ async def test_a_node_that_asks_to_go_away_is_left_without_anything_under_way(
     request = await peer.expect("publish")
     await peer.send({"type": "go-away", "reason": "the node drains", "delay": 0.0})
     await peer.send(peer.numbered("notice", code="late", message=""))
-    await eventually(lambda: session._supervisor.asking._table._frozen)
+    await eventually(lambda: session._supervisor._machine.state is State.FINISHING)
     waiting = asyncio.create_task(session.publish("a", 2))
     await peer.reply(request)
     assert (await publishing).version == 1
@@ -372,7 +373,7 @@ async def test_a_node_that_asks_to_go_away_is_left_without_anything_under_way(
 async def test_a_node_that_never_answers_is_left_after_a_while(
     server: ScriptedServer, opened: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.client.supervisor.LEAVE_TIMEOUT", 0.02)
+    monkeypatch.setattr("gateway.core.client.machine.LEAVE_TIMEOUT", 0.02)
     session, peer = await opened()
     publishing = asyncio.create_task(session.publish("a", 1))
     await peer.expect("publish")

@@ -1,33 +1,15 @@
-"""One connection, and the handshake before it, over a transport made of queues."""
+"""One connection over a transport made of queues."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from gateway.client.connection import Connection
-from gateway.client.handshake import shake_hands
-from gateway.client.transport import AttemptFailed
+from gateway.core.client.effects import Disconnect
 from gateway.core.client.endings import Ending
-from gateway.core.stream.frozen import SessionPolicy
-from gateway.core.stream.machine import Received, SessionMachine
-from gateway.core.stream.runs import Outgoing
-from gateway.core.stream.transitions import Role
-from gateway.core.wire.codes import PING_TIMEOUT, ErrorCode
-from gateway.core.wire.packets import Bye, Hello
-
-POLICY = SessionPolicy(
-    resend_packets=100,
-    resend_bytes=100_000,
-    message_bytes=10_000,
-    ack_packets=10,
-    ack_delay=10.0,
-    ping_interval=10.0,
-    ping_timeout=20.0,
-)
-BODY = Outgoing(None, b'"type":"publish","request":1,"topic":"a","value":1}')
+from tests.support.clock import eventually
 
 
 class QueueTransport:
@@ -56,72 +38,85 @@ class QueueTransport:
 
 
 class Bench:
-    """A connection at work."""
+    """A connection at work, and a machine that says what the test wants it to say."""
 
-    def __init__(self, policy: SessionPolicy = POLICY) -> None:
+    def __init__(self) -> None:
         self.transport = QueueTransport()
-        self.machine = SessionMachine(Role.CLIENT, policy)
-        self.clock = asyncio.get_running_loop().time
-        self.machine.open(self.clock())
-        self.handled: list[Received] = []
-        self.connection = Connection(self.transport, self.machine, self.handled.append, self.clock, [])
-        self.serving = asyncio.create_task(self.connection.serve())
+        self.waiting: list[bytes] = []
+        self.received: list[str | bytes] = []
+        self.endings: list[Ending] = []
+        self.bugs: list[BaseException] = []
+        self.connection = Connection(
+            self.transport,
+            receive=self.receive,
+            lost=self.endings.append,
+            flush=self.flush,
+            failed=self.bugs.append,
+        )
+
+    def flush(self) -> list[bytes]:
+        written, self.waiting = self.waiting, []
+        return [b",".join(written)] if written else []
+
+    def receive(self, message: str | bytes) -> None:
+        if message == "bug":
+            raise ZeroDivisionError(message)
+        self.received.append(message)
 
     async def turn(self, times: int = 3) -> None:
         for _ in range(times):
             await asyncio.sleep(0)
 
-    def submit(self) -> None:
-        self.machine.submit(BODY)
+    def say(self, message: bytes) -> None:
+        self.waiting.append(message)
         self.connection.wake()
+
+    async def leave(self, reason: str = "done", farewell: tuple[bytes, ...] = ()) -> None:
+        self.connection.leave(Disconnect(4000, reason, farewell))
+        await self.connection.close()
 
 
 async def test_what_is_submitted_in_one_turn_is_one_message() -> None:
     bench = Bench()
     await bench.turn()
-    bench.submit()
-    bench.submit()
+    bench.say(b"1")
+    bench.say(b"2")
     await bench.turn()
-    bench.connection.end(Ending(message="done"))
-    await bench.serving
+    await bench.leave()
 
-    assert len(bench.transport.sent) == 1
-    assert bench.transport.sent[0].startswith(b'[{"id":1,')
+    assert bench.transport.sent == [b"1,2"]
 
 
 async def test_the_other_sides_ending_is_how_it_ended() -> None:
     bench = Bench()
     bench.transport.incoming.put_nowait(Ending(message="the node closed", code=4001))
+    await bench.turn()
 
-    assert (await bench.serving).code == 4001
-    await bench.connection.close(Ending(message="the node closed", code=4001))
-    assert bench.transport.closed == (4001, "the node closed", [])
+    assert [each.code for each in bench.endings] == [4001]
+    await bench.leave("the node closed")
+    assert bench.transport.closed == (4000, "the node closed", [])
 
 
-async def test_the_first_ending_of_this_side_counts_and_what_was_queued_is_its_farewell() -> None:
+async def test_nothing_is_handed_in_of_a_connection_that_was_left_and_its_farewell_is_written() -> None:
     bench = Bench()
     await bench.turn()
-    bench.machine.send_link(Bye("over"))
-    bench.connection.end(Ending(message="first"))
-    bench.connection.end(Ending(message="second"))
-    bench.transport.incoming.put_nowait('{"type":"notice","id":1,"code":"late","message":""}')
+    bench.connection.leave(Disconnect(4000, "over", (b"bye",)))
+    bench.transport.incoming.put_nowait("late")
+    await bench.turn()
+    await bench.connection.close()
 
-    assert (await bench.serving).message == "first"
-    await bench.connection.close(Ending(message="first"))
-    assert bench.transport.closed == (4000, "first", [b'{"type":"bye","reason":"over"}'])
-    assert bench.handled == [], "what came after the end will be sent again"
+    assert bench.transport.closed == (4000, "over", [b"bye"])
+    assert bench.received == [], "what came after the end will be sent again"
+    assert bench.endings == []
 
 
 async def test_a_farewell_never_overtakes_what_is_being_written() -> None:
     bench = Bench()
     await bench.turn()
     bench.transport.room.clear()
-    bench.submit()
+    bench.say(b"1")
     await bench.turn()
-    bench.machine.send_link(Bye("over"))
-    bench.connection.end(Ending(message="over"))
-    await bench.serving
-    await bench.connection.close(Ending(message="over"))
+    await bench.leave("over", (b"bye",))
 
     assert bench.transport.closed == (4000, "over", [])
 
@@ -130,11 +125,13 @@ async def test_after_a_failed_write_the_reader_may_still_tell_why() -> None:
     bench = Bench()
     await bench.turn()
     bench.transport.broken = True
-    bench.submit()
+    bench.say(b"1")
     await bench.turn()
     bench.transport.incoming.put_nowait(Ending(message="too slow", code=4001))
+    await bench.turn()
 
-    assert (await bench.serving).code == 4001
+    assert [each.code for each in bench.endings] == [4001]
+    await bench.leave()
 
 
 async def test_after_a_failed_write_the_connection_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,72 +139,26 @@ async def test_after_a_failed_write_the_connection_ends_soon(monkeypatch: pytest
     bench = Bench()
     await bench.turn()
     bench.transport.broken = True
-    bench.submit()
+    bench.say(b"1")
+    await eventually(lambda: bool(bench.endings))
 
-    assert (await bench.serving).message == "the connection was lost: broken pipe"
-
-
-async def test_silence_ends_the_connection() -> None:
-    bench = Bench(replace(POLICY, ping_timeout=0.02))
-    ending = await bench.serving
-
-    assert (ending.code, ending.hung) == (PING_TIMEOUT.code, True)
+    assert [each.message for each in bench.endings] == ["the connection was lost: broken pipe"]
+    await bench.leave()
 
 
 async def test_whatever_runs_for_a_connection_ends_with_it() -> None:
     bench = Bench()
-    forever = asyncio.Event()
-    bench.connection.spawn(forever.wait(), name="forever")  # type: ignore[arg-type]
     await bench.turn()
-    bench.connection.end(Ending(message="done"))
-    await bench.serving
-    await bench.connection.close(Ending(message="done"))
+    await bench.leave()
 
-    assert not [task for task in asyncio.all_tasks() if task.get_name() in {"forever", "gateway-client-read"}]
+    names = {"gateway-client-read", "gateway-client-write"}
+    assert not [task for task in asyncio.all_tasks() if task.get_name() in names]
 
 
-@pytest.mark.parametrize("where", ["task", "handler", "timer"])
-async def test_a_bug_ends_the_connection_wherever_it_happens(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_where_messages_are_taken_is_told() -> None:
     bench = Bench()
+    bench.transport.incoming.put_nowait("bug")
     await bench.turn()
 
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError(where)
-
-    async def fail() -> None:
-        broken()
-
-    if where == "task":
-        bench.connection.spawn(fail(), name="fail")
-    elif where == "handler":
-        bench.connection._handle = broken
-        bench.transport.incoming.put_nowait('{"type":"notice","id":1,"code":"","message":""}')
-    else:
-        monkeypatch.setattr(bench.connection, "_watch", broken)
-        bench.connection._timer_fired()
-
-    with pytest.raises(ZeroDivisionError, match=where):
-        await bench.serving
-    bench.connection._fail(ValueError("too late to matter"))
-
-
-# --- The handshake ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_refusal_without_its_close_is_told_when_the_time_is_over() -> None:
-    transport = QueueTransport()
-    transport.incoming.put_nowait('{"type":"error","code":"try_later","message":"not yet","retry_after":2}')
-
-    with pytest.raises(AttemptFailed) as caught:
-        await shake_hands(transport, Hello(principal="alice"), seconds=0.01)
-    ending = caught.value.ending
-    assert (ending.error, ending.retry_after, ending.code) == (ErrorCode.TRY_LATER, 2.0, None)
-    assert not ending.hung
-
-
-async def test_a_connection_lost_in_the_handshake_is_a_failed_attempt() -> None:
-    transport = QueueTransport()
-    transport.broken = True
-
-    with pytest.raises(AttemptFailed, match="lost during the handshake"):
-        await shake_hands(transport, Hello(principal="alice"), seconds=1.0)
+    assert [type(each) for each in bench.bugs] == [ZeroDivisionError]
+    await bench.leave()

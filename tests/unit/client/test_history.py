@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.client.history import KEPT, History
+from gateway.client.history import History
 from gateway.core.client.errors import SessionRefused
+from gateway.core.client.history import KEPT
 from gateway.core.wire.codes import ErrorCode
 
 

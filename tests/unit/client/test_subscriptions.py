@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.selecting import Streams
 from gateway.client.streams import UpdateStream
+from gateway.client.subscriptions import Streams
 from gateway.core.client.errors import StreamOverflow
 from gateway.core.client.types import Update
 from gateway.core.topics.selections import NOTHING, Selections
@@ -336,7 +336,7 @@ async def test_a_stream_that_overflows_gives_its_selection_up(session: Session) 
 
 
 async def test_the_memory_of_routes_is_bounded(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.client.selecting.ROUTES_KEPT", 10)
+    monkeypatch.setattr("gateway.client.subscriptions.ROUTES_KEPT", 10)
     stream = session.subscribe("**")
     for number in range(35):
         session.streams.dispatch(update(f"a/{number}", 1))
