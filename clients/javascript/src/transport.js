@@ -95,7 +95,8 @@ export class Transport {
     this.#listener = null;
     this.#ending ??= { message: "this side closed the connection" };
     // Scripts may only send 1000 and codes of applications.
-    this.#socket.close(code >= 3000 ? code : CloseCode.PROTOCOL_ERROR, cut(reason));
+    const allowed = code === CloseCode.NORMAL || code >= 3000;
+    this.#socket.close(allowed ? code : CloseCode.PROTOCOL_ERROR, cut(reason));
   }
 }
 

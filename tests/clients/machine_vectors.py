@@ -1,0 +1,447 @@
+"""Writes what the client's machine does as vectors: inputs and effects as JSON, for clients in other languages.
+
+    python -m tests.clients.machine_vectors
+
+Each file in ``clients/javascript/test/vectors`` holds scenarios; a scenario is a list of steps, each an input and what
+the machine does: its effects in order, the packets that are written, the state it is in then, and the transitions that
+it made. Together they make every transition of ``gateway.core.client.transitions``. Time is virtual, and chance always
+says the same. Sentences for people are left out, as each client has its own.
+
+Inputs: ``start``; ``connected``, ``unreachable``, ``drop`` (code or null) and ``say`` (packets) of the node; ``wait``
+(seconds); ``publish``, ``set_properties``, ``close`` (seconds until it is abandoned) and ``give_up`` of the
+application; ``fetched`` and ``not_fetched`` where it makes fresh secrets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from gateway.core.client import effects
+from gateway.core.client.effects import Effect, Purpose
+from gateway.core.client.transitions import Event, State
+from gateway.core.wire.packets import Reply, Update
+from tests.support.client_scene import FAILED_OVER, REATTACHED, URL, WELCOME, Scene
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "clients" / "javascript" / "test" / "vectors"
+
+Json: TypeAlias = dict[str, Any]
+
+
+class Scenario:
+    """A scene of which everything is written down.
+
+    Args:
+        name: what it shows, as a sentence.
+        not_javascript: why the JavaScript client cannot play it; None if it can.
+        options: of the client.
+    """
+
+    def __init__(self, name: str, *, not_javascript: str | None = None, **options: Any) -> None:
+        self.name = name
+        self.not_javascript = not_javascript
+        self.options = {"principal": "alice"} | ({} if options.get("renewable") else {"secret": "s3cret"}) | options
+        given: dict[str, Any] = {"secret": None} | self.options
+        self.scene = Scene(**given)
+        self.steps: list[Json] = []
+        self._fetches: deque[Purpose] = deque()
+
+    def do(self, kind: str, play: Callable[..., None], *arguments: Any, **given: Any) -> Scenario:
+        """Play one input, and write down what comes of it."""
+        before = len(self.scene.transitions)
+        play(*arguments)
+        scene = self.scene
+        self._fetches += [each.purpose for each in scene.of(effects.FetchCredentials)]
+        self.steps.append(
+            {
+                "input": {"type": kind} | given,
+                "effects": [told for each in scene.effects if (told := _told(each)) is not None],
+                "sent": [_rounded(each) for each in scene.sent],
+                "state": scene.machine.state.value,
+                "transitions": [[each.value for each in step] for step in scene.transitions[before:]],
+            }
+        )
+        return self
+
+    def start(self) -> Scenario:
+        return self.do("start", self.scene.start)
+
+    def connected(self) -> Scenario:
+        return self.do("connected", self.scene.connected)
+
+    def unreachable(self) -> Scenario:
+        return self.do("unreachable", self.scene.disconnected)
+
+    def drop(self, code: int | None = None) -> Scenario:
+        return self.do("drop", self.scene.disconnected, code, code=code)
+
+    def say(self, *packets: Json) -> Scenario:
+        return self.do("say", self.scene.say, *packets, packets=list(packets))
+
+    def welcome(self, **different: Any) -> Scenario:
+        return self.say(WELCOME | different)
+
+    def wait(self, seconds: float) -> Scenario:
+        return self.do("wait", self.scene.wait, seconds, seconds=seconds)
+
+    def publish(self, call: str, topic: str, value: object) -> Scenario:
+        return self.do("publish", self.scene.publish, call, topic, value, call=call, topic=topic, value=value)
+
+    def set_properties(self, call: str, changes: dict[str, str | None]) -> Scenario:
+        return self.do("set_properties", self.scene.set_properties, call, changes, call=call, changes=changes)
+
+    def close(self, seconds: float = 5.0) -> Scenario:
+        return self.do("close", self.scene.close, seconds, seconds=seconds)
+
+    def give_up(self) -> Scenario:
+        return self.do("give_up", self.scene.abandon)
+
+    def fetched(self, secret: str) -> Scenario:
+        return self.do("fetched", self.scene.fetched, secret, self._fetches.popleft(), secret=secret)
+
+    def not_fetched(self) -> Scenario:
+        return self.do("not_fetched", self.scene.not_fetched, "none", self._fetches.popleft())
+
+    def open(self, **different: Any) -> Scenario:
+        """Open the session."""
+        return self.start().connected().welcome(**different)
+
+    def come_back(self, **welcome: Any) -> Scenario:
+        """Have the next attempt succeed."""
+        return self.wait(0.125).connected().welcome(**welcome)
+
+    def to_json(self) -> Json:
+        """Return it as it is written."""
+        not_javascript = {} if self.not_javascript is None else {"not_javascript": self.not_javascript}
+        return {"name": self.name} | not_javascript | {"options": self.options, "steps": self.steps}
+
+
+def _told(effect: Effect) -> Json | None:  # noqa: C901, PLR0912 - one place for all of them
+    """Return an effect as JSON, without its sentences; None for one that is for logs alone."""
+    match effect:
+        case effects.Connect(url):
+            return {"type": "connect", "url": url}
+        case effects.Disconnect(code):
+            return {"type": "disconnect", "code": code}
+        case effects.FetchCredentials(purpose):
+            return {"type": "fetch_credentials", "purpose": purpose.value}
+        case effects.Opened(welcome):
+            return {"type": "opened", "session": welcome.session, "node": welcome.node}
+        case effects.Lost():
+            return {"type": "lost"}
+        case effects.Recovered(each):
+            return {
+                "type": "recovered",
+                "outcome": each.outcome,
+                "numbering": each.numbering.value,
+                "reason": each.reason,
+                "node": each.node,
+                "gap_seconds": round(each.gap_seconds, 6),
+                "resent": each.resent,
+                "lost": each.lost,
+                "conflated": each.conflated,
+                "attempts": each.attempts,
+            }
+        case effects.Ended(error):
+            return {"type": "ended", "error": type(error).__name__}
+        case effects.Resolved(call, reply):
+            return {"type": "resolved", "call": call} | _receipt(reply)
+        case effects.Rejected(call, error):
+            return {"type": "rejected", "call": call, "error": type(error).__name__}
+        case effects.Noticed(notice):
+            return {"type": "noticed", "code": notice.code}
+        case effects.FailedOver():
+            return {"type": "failed_over"}
+        case Update():
+            return {"type": "update", "topic": effect.topic, "version": effect.version, "value": effect.value}
+        case _:
+            return None
+
+
+def _receipt(reply: Reply) -> Json:
+    return {} if reply.version is None else {"version": reply.version, "event": reply.event}
+
+
+def _rounded(packet: Json) -> Json:
+    """Leave out of a packet what tells of the client and not of the protocol."""
+    return {name: value for name, value in packet.items() if name not in {"client", "message", "reason"}}
+
+
+# --- Scenarios --------------------------------------------------------------------------------------------------------
+
+
+def _reply(packet: int, request: int, **more: Any) -> Json:
+    return {"type": "reply", "id": packet, "request": request} | more
+
+
+def _receipt_of(packet: int, request: int) -> Json:
+    return _reply(packet, request, version=request, event=f"e-{request}")
+
+
+def _refusal(packet: int, request: int, code: str, **more: Any) -> Json:
+    return _reply(packet, request, error={"code": code, "message": "no"} | more)
+
+
+def _error(code: str, **more: Any) -> Json:
+    return {"type": "error", "code": code, "message": "no"} | more
+
+
+UPDATE: Final[Json] = {"type": "update", "topic": "t", "version": 1, "event": "e-0", "value": 7}
+GO_AWAY: Final[Json] = {"type": "go-away", "reason": "it drains", "delay": 2.0}
+EXPIRING: Final[Json] = {"type": "notice", "code": "credentials_expiring", "message": "soon"}
+NO_ABANDON: Final = "its API has no way to drop a session without closing it"
+KEEPS_MORE: Final = "it keeps the packets after the dropped one, as protocol 4.8.1 allows, and so says another oldest"
+FETCHES_ONCE: Final = "it fetches the secret of a hello once, and connect fails if that cannot be had"
+
+
+def opening() -> Iterator[Scenario]:
+    """How a session is opened, and how it is not."""
+    yield Scenario("a hello and a welcome open a session", properties={"room": "7"}, window=30).open()
+    yield Scenario("what comes with the welcome counts after it").start().connected().say(WELCOME, UPDATE | {"id": 1})
+    yield (
+        Scenario("attempts that fail are followed by others, after pauses that grow")
+        .start().unreachable().wait(0.125).unreachable().wait(0.25).connected().drop().wait(0.5).connected().welcome()
+    )  # fmt: skip
+    yield (
+        Scenario("credentials that are not accepted end the opening")
+        .start().connected().say(_error("unauthenticated")).drop(4201)
+    )  # fmt: skip
+    yield (
+        Scenario("who is told to come later does, after the time that the node gives")
+        .start().connected().say(_error("try_later", retry_after=2)).drop(4101).wait(2.0).wait(5.0).connected()
+    )  # fmt: skip
+    yield Scenario("a node that says nothing has hung").start().connected().wait(5.0).wait(0.125).connected().welcome()
+    yield (
+        Scenario("a welcome that goes on with a numbering is no answer to a hello")
+        .start().connected().welcome(**REATTACHED).wait(5.0)
+    )  # fmt: skip
+    yield (
+        Scenario("who cannot be reached in time is given up", connect_timeout=0.5)
+        .start().unreachable().wait(0.125).unreachable().wait(0.25).unreachable().wait(0.07).unreachable().wait(0.04)
+        .unreachable()
+    )  # fmt: skip
+    yield Scenario("opening is given up while a connection is made").start().give_up()
+    yield Scenario("opening is given up before it begins").give_up()
+
+
+def requests() -> Iterator[Scenario]:
+    """What is asked, and what comes of it."""
+    yield (
+        Scenario("requests are numbered as they are sent, and answered by number").open()
+        .publish("a", "t", 1).publish("b", "t", 2).say(_receipt_of(1, 1)).say(_receipt_of(2, 2))
+    )  # fmt: skip
+    yield (
+        Scenario("a refusal for good rejects the call").open()
+        .publish("a", "t", 1).say(_refusal(1, 1, "forbidden")).publish("b", "t", 2).say(_receipt_of(2, 2))
+    )  # fmt: skip
+    yield (
+        Scenario("a refusal for now is followed by another try under a new number, by one request alone").open()
+        .publish("a", "t", 1).publish("b", "t", 2)
+        .say(_refusal(1, 1, "grid_unavailable")).say(_refusal(2, 2, "grid_unavailable"))
+        .wait(0.14).wait(0.02).say(_refusal(3, 3, "grid_unavailable")).wait(0.3).say(_receipt_of(4, 4))
+        .say(_receipt_of(5, 5))
+    )  # fmt: skip
+    yield (
+        Scenario("a node's advice goes before the client's own").open()
+        .publish("a", "t", 1).say(_refusal(1, 1, "grid_unavailable", retry_after=2.0)).wait(2.9).wait(0.2)
+    )  # fmt: skip
+    yield (
+        Scenario("no more is under way than the node allows").open(limits=WELCOME["limits"] | {"requests": 1})
+        .publish("a", "t", 1).publish("b", "t", 2).say(_receipt_of(1, 1)).say(_receipt_of(2, 2))
+    )  # fmt: skip
+    yield (
+        Scenario("a request for which the node closes is given up, and the next is not").open()
+        .publish("a", "t", 1).say(_error("message_too_big", request=1)).drop(1009).publish("b", "t", 2)
+        .come_back(**FAILED_OVER)
+    )  # fmt: skip
+    yield (
+        Scenario("... and the others that were under way are asked again", not_javascript=KEEPS_MORE).open()
+        .publish("a", "t", 1).publish("b", "t", 2).say(_error("message_too_big", request=1)).drop(1009)
+        .come_back(**FAILED_OVER)
+    )  # fmt: skip
+    yield (
+        Scenario("the oldest request is given up when two connections in a row are closed for no stated one").open()
+        .publish("a", "t", 1).drop(1009).wait(5.0).connected().welcome(**FAILED_OVER).drop(1009)
+    )  # fmt: skip
+
+
+def recovering() -> Iterator[Scenario]:
+    """How connections are lost, and how the session comes back."""
+    yield (
+        Scenario("a lost connection is resumed where both sides were").open()
+        .say(UPDATE | {"id": 1}).publish("a", "t", 1).drop().publish("b", "t", 2).come_back(**REATTACHED, received=0)
+        .say(_receipt_of(2, 1), _receipt_of(3, 2))
+    )  # fmt: skip
+    yield (
+        Scenario("what the node has received is not sent again").open()
+        .publish("a", "t", 1).publish("b", "t", 2).drop().come_back(**REATTACHED, received=1)
+        .say(_receipt_of(1, 1), _receipt_of(2, 2))
+    )  # fmt: skip
+    yield (
+        Scenario("after a failover what is unanswered is asked again under its number").open()
+        .publish("a", "t", 1).say(UPDATE | {"id": 1}).drop().come_back(**FAILED_OVER).say(_receipt_of(1, 1))
+        .drop().wait(0.25)
+    )  # fmt: skip
+    yield (
+        Scenario("what the grid forgot is asked for before what waits, and declared").open()
+        .set_properties("a", {"room": "7"}).say(_reply(1, 1)).drop().publish("b", "t", 1).come_back(**FAILED_OVER)
+    )  # fmt: skip
+    yield (
+        Scenario("a welcome for another session does not fit").open().drop().wait(0.125).connected()
+        .welcome(**REATTACHED, session="s-2").wait(5.0)
+    )  # fmt: skip
+    yield (
+        Scenario("a numbering that nobody knows is given up, and another welcome asked for").open().drop().wait(0.125)
+        .connected().welcome(outcome="beamed_up", token="token-2").wait(0.25).connected().welcome(**FAILED_OVER)
+    )  # fmt: skip
+    yield (
+        Scenario("a session that no node knows is over").open().publish("a", "t", 1).drop().wait(0.125).connected()
+        .say(_error("session_unknown")).drop(4202)
+    )  # fmt: skip
+    yield (
+        Scenario("the window ends the session").open(window=0.5).drop().wait(0.125).unreachable().wait(0.25)
+        .unreachable().wait(0.07).unreachable().wait(0.04).unreachable()
+    )  # fmt: skip
+    yield Scenario("a silent node is given up").open().wait(44.9).wait(0.2)
+    yield (
+        Scenario("a ping is answered, and its token and advice count from then on").open()
+        .say({"type": "ping", "token": "token-1b", "backoff": {"initial": 4, "maximum": 10, "stable_after": 10}})
+        .drop().wait(1.9).wait(0.2).connected()
+    )  # fmt: skip
+    yield Scenario("what was received is acknowledged in time").open().say(UPDATE | {"id": 1}).wait(0.4).wait(0.2)
+    yield (
+        Scenario("a packet that is missing is asked for by resuming").open().say(UPDATE | {"id": 2})
+        .come_back(**REATTACHED, received=0).say(UPDATE | {"id": 1})
+    )  # fmt: skip
+    yield (
+        Scenario("two connections in a row that break the protocol end the session").open()
+        .say({"type": "hello", "principal": "x"}).wait(5.0).connected().welcome(**REATTACHED)
+        .say({"type": "hello", "principal": "x"})
+    )  # fmt: skip
+
+
+def leaving() -> Iterator[Scenario]:
+    """What a client does that is asked to go away."""
+    yield (
+        Scenario("a node is left at the drawn moment, when everything is answered").open().publish("a", "t", 1)
+        .say(GO_AWAY | {"node": "n9"}).publish("b", "t", 2).wait(1.0).publish("c", "t", 3)
+        .say(_receipt_of(1, 1)).say(_receipt_of(2, 2)).connected().welcome(**REATTACHED, node="n9", received=2)
+    )  # fmt: skip
+    yield Scenario("without a word about where, the hint is left out").open().say(GO_AWAY).wait(1.0)
+    yield Scenario("who asks for no delay gets none").open().say(GO_AWAY | {"delay": 0}).wait(0.0)
+    yield (
+        Scenario("a second request to go away may be earlier, and answers are waited for two seconds")
+        .open().publish("a", "t", 1).say(GO_AWAY | {"delay": 20.0}).say(GO_AWAY).wait(1.0).say(GO_AWAY).wait(1.9)
+        .wait(0.2)
+    )  # fmt: skip
+    yield Scenario("the connection is lost before the moment has come").open().say(GO_AWAY).drop().wait(0.125)
+    yield (
+        Scenario("the connection is lost while answers are waited for").open().publish("a", "t", 1).say(GO_AWAY)
+        .wait(1.0).drop().come_back(**REATTACHED, received=1)
+    )  # fmt: skip
+
+
+def ending() -> Iterator[Scenario]:
+    """How sessions end."""
+    bye = {"type": "bye", "reason": ""}
+    yield Scenario("a close is confirmed by a bye").open().publish("a", "t", 1).close().say(bye)
+    yield Scenario("a node ends the session").open().publish("a", "t", 1).say(bye)
+    yield Scenario("an administrator ends the session").open().publish("a", "t", 1).drop(4204)
+    yield (
+        Scenario("who closes while the connection is lost comes back to say good-bye").open().drop().close()
+        .come_back(**REATTACHED).say(bye)
+    )  # fmt: skip
+    yield Scenario("a close that no node confirms is abandoned").open().close(1.0).wait(1.1)
+    yield Scenario("... also while the next attempt is waited for").open().drop().close(0.1).wait(0.11)
+    yield Scenario("... while a connection is made").open().drop().wait(0.125).close(0.1).wait(0.11)
+    yield Scenario("... during the handshake").open().drop().wait(0.125).connected().close(0.1).wait(0.11)
+    yield Scenario("... before the moment to go away has come").open().say(GO_AWAY).close(0.1).wait(0.11)
+    yield (
+        Scenario("... while fresh credentials are made", renewable=True)
+        .start().fetched("fresh-1").connected().welcome().drop(4006).wait(0.125).close(0.1).wait(0.11)
+    )  # fmt: skip
+    yield (
+        Scenario("... while answers are waited for", not_javascript=NO_ABANDON).open().publish("a", "t", 1)
+        .say(GO_AWAY).wait(1.0).give_up()
+    )  # fmt: skip
+
+
+def credentials() -> Iterator[Scenario]:
+    """What is shown of credentials that end."""
+
+    def renewable(name: str) -> Scenario:
+        return Scenario(name, renewable=True).start().fetched("fresh-1").connected().welcome()
+
+    yield (
+        renewable("credentials that ended are replaced at the resume").drop(4006).wait(0.125).fetched("fresh-2")
+        .connected().welcome(**REATTACHED).drop().wait(0.25)
+    )  # fmt: skip
+    yield (
+        renewable("an attempt whose credentials cannot be had has failed").drop(4006).wait(0.125).not_fetched()
+        .wait(0.25).fetched("fresh-2").connected()
+    )  # fmt: skip
+    yield (
+        renewable("a resume that is refused because credentials ended comes again with fresh ones").drop().wait(0.125)
+        .connected().say(_error("credentials_expired")).drop(4201).wait(0.25).fetched("fresh-2").connected()
+    )  # fmt: skip
+    yield (
+        renewable("credentials are refreshed on the open connection, again after a refusal").say(EXPIRING | {"id": 1})
+        .not_fetched().wait(1.5).fetched("fresh-2").say(_refusal(2, 1, "unauthenticated")).wait(3.0)
+        .fetched("fresh-3").say(_reply(3, 2)).drop().wait(0.125)
+    )  # fmt: skip
+    yield (
+        Scenario("a hello whose credentials cannot be had is tried again", renewable=True, not_javascript=FETCHES_ONCE)
+        .start().not_fetched().wait(0.125).fetched("fresh-1").connected().welcome()
+    )  # fmt: skip
+
+
+FILES: Final = (opening, requests, recovering, leaving, ending, credentials)
+
+
+def vectors() -> dict[str, Json]:
+    """Play everything; returns the content by name of file."""
+    return {
+        f"{each.__name__}.json": {
+            "about": each.__doc__,
+            "generated": "python -m tests.clients.machine_vectors",
+            "url": URL,
+            "scenarios": [scenario.to_json() for scenario in each()],
+        }
+        for each in FILES
+    }
+
+
+def transitions_of(contents: Iterable[Json]) -> set[tuple[State, Event, State]]:
+    """Return the transitions that vectors make."""
+    return {
+        (State(before), Event(event), State(after))
+        for content in contents
+        for scenario in content["scenarios"]
+        for step in scenario["steps"]
+        for before, event, after in step["transitions"]
+    }
+
+
+def text_of(content: Json) -> str:
+    """Return a file's content as it is written, a step a line."""
+    head = {name: value for name, value in content.items() if name != "scenarios"}
+    scenarios = []
+    for scenario in content["scenarios"]:
+        steps = ",\n".join(f"    {json.dumps(each)}" for each in scenario["steps"])
+        rest = json.dumps({name: value for name, value in scenario.items() if name != "steps"})
+        scenarios.append(f'  {rest[:-1]}, "steps": [\n{steps}\n  ]}}')
+    return f'{json.dumps(head)[:-1]}, "scenarios": [\n' + ",\n".join(scenarios) + "\n]}\n"
+
+
+def main() -> None:
+    """Write the files."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, content in vectors().items():
+        (FOLDER / name).write_text(text_of(content))
+
+
+if __name__ == "__main__":
+    main()
