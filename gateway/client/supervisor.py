@@ -239,7 +239,13 @@ class Supervisor:
             self._perform(outcome)
 
     def _received(self, message: str | bytes) -> None:
-        self._input(self._machine.receive, message)
+        # As ``_input`` does, with a call less: this is done for every message.
+        try:
+            outcome = self._machine.receive(message, self._clock())
+        except Exception as bug:  # noqa: BLE001 - whatever it is
+            self._failed(bug)
+        else:
+            self._perform(outcome)
 
     def _lost(self, ending: Ending) -> None:
         self._input(self._machine.disconnected, ending)

@@ -63,6 +63,9 @@ from gateway.core.wire.codes import (
 from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
 from gateway.core.wire.packets import Ack, Authenticate, Backoff, Bye, Error, GoAway, Ping, Reply, Update, Welcome
 
+FINISHING: Final = State.FINISHING
+"""For what is done for every message: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
+
 WRITE_ROOM: Final = 256 * 1024
 """Bytes numbered and handed to the transport at a time; it takes them before more is numbered."""
 
@@ -87,6 +90,8 @@ class ClientMachine(Attempts):
         self._stream: SessionMachine | None = None
         self._sender: RequestSender | None = None
         self._go_away: GoAway | None = None
+        self._stream_due: float | None = None
+        """When the session machine has something to do, or a little earlier: computed once per message."""
         self.closing = False
 
     def __repr__(self) -> str:
@@ -238,8 +243,8 @@ class ClientMachine(Attempts):
     def next_deadline(self) -> float | None:
         """Tell when ``tick`` has something to do although nothing else happens; None for never."""
         deadline = self._due
-        if self._stream is not None and self._sender is not None and self._resume is not None:
-            for other in (self._stream.next_deadline(), self._sender.next_deadline(), self._refresher.due):
+        if self._sender is not None:
+            for other in (self._stream_due, self._sender.next_deadline(), self._refresher.due):
                 if other is not None and (deadline is None or other < deadline):
                     deadline = other
         return deadline
@@ -280,6 +285,7 @@ class ClientMachine(Attempts):
     def _watch(self, now: float) -> None:
         """Acknowledge what is due, and notice a node that is silent."""
         if self._stream is None or self.state not in ATTACHED_STATES:
+            self._stream_due = None
             return
         deadline = self._stream.next_deadline()
         while deadline is not None and deadline <= now:
@@ -289,6 +295,7 @@ class ClientMachine(Attempts):
                 self._hang_up(Ending(message=message, code=PING_TIMEOUT.code, hung=True), now)
                 return
             deadline = self._stream.next_deadline()
+        self._stream_due = deadline
 
     # --- The open connection ------------------------------------------------------------------------------------------
 
@@ -326,8 +333,9 @@ class ClientMachine(Attempts):
                 return
             if self.state not in ATTACHED_STATES:
                 return
-        # Not before all of it is handled: the session machine counts it as received.
-        self._finish_if_idle(now)
+        if self.state is FINISHING:
+            # Not before all of it is handled: the session machine counts it as received.
+            self._finish_if_idle(now)
         self._watch(now)
 
     def _handle(self, received: Received, now: float) -> None:
@@ -428,7 +436,7 @@ class ClientMachine(Attempts):
         if ending.code == CREDENTIALS_EXPIRED.code:
             self.credentials.stale = True
         self._cause = ending.message
-        self._go_away = self._due = None
+        self._go_away = self._due = self._stream_due = None
         self.state = step(self.state, Event.LOST)
         self._emit(Lost(ending))
         self._wait(now)
@@ -442,7 +450,7 @@ class ClientMachine(Attempts):
             error = SessionClosed("the session was closed by this client")
         self.ended = error
         self.state = step(self.state, Event.END)
-        self._first = self._due = self._secret = None
+        self._first = self._due = self._stream_due = self._secret = None
         self._refresher.stop()
         if self._sender is not None and isinstance(error, SessionEnded):
             self._sender.fail(error)

@@ -171,10 +171,11 @@ class RequestTable:
 
     def next_deadline(self) -> float | None:
         """Tell when ``ready`` will have something although nothing else happens; None for never."""
+        if not self._refusals or not self._waiting or self._frozen:
+            return None
         # While a request is under way that finds out whether the node still refuses, the others wait for its answer.
         probing = len(self._unanswered) > len(self._again)
-        waits = self._refusals and self._waiting and not self._again and not self._frozen and not probing
-        return self._not_before if waits else None
+        return None if probing or self._again else self._not_before
 
     def add(self, ask: ClientAsk, answer: Answer) -> PendingRequest:
         """Take a call in at the end of the order; ``ready`` hands it out when its time has come."""
