@@ -9,9 +9,9 @@ import { checkCredential, checkProperties } from "./content.js";
 import { Credentials } from "./credentials.js";
 import { checkSeconds, checkSignal, platform, sleep, unlessAborted } from "./environment.js";
 import { ConnectFailed, RemoteProtocolError, SessionEnded } from "./errors.js";
-import { Keeper, originsOf } from "./keeping.js";
+import { Keeper, originsOf } from "./keeper.js";
 import { MAX_NUMBER } from "./packets.js";
-import { reach } from "./reaching.js";
+import { reach } from "./connector.js";
 import { checkUrls, ReconnectPlan } from "./reconnect.js";
 import { Session } from "./session.js";
 import { Supervisor, unknownNumbering } from "./supervisor.js";
@@ -38,7 +38,7 @@ const RELOADED = "the page was loaded anew, or the process started again";
  * @property {AbortSignal} [signal] - Gives up; once there is a session it means nothing any more.
  * @property {string} [keep] - Keep the token in `sessionStorage` under this name, so that a reload of the page goes on with
  *   the session, for the same principal and credentials at the same gateway. Off by default: the token is a secret.
- * @property {import("./keeping.js").Store} [store] - Instead of `sessionStorage`.
+ * @property {import("./keeper.js").Store} [store] - Instead of `sessionStorage`.
  * @property {import("./environment.js").WebSocketConstructor} [WebSocket] - Where there is no global one, as in Node.js 20.
  * @property {import("./environment.js").Environment} [environment] - For tests: clock, timers and chance.
  */
@@ -91,7 +91,7 @@ export async function connect(urls, options = {}) {
     // JSON has no number for "as long as you grant".
     ...(window === null ? {} : { window: Math.min(window, MAX_NUMBER) }),
   };
-  const applicant = {
+  const role = {
     firstPacket: () => hello,
     accept: (/** @type {import("./packets.js").Welcome} */ welcome) => {
       // There is no numbering that could go on; whatever else the outcome is called, the session is a new one.
@@ -102,7 +102,7 @@ export async function connect(urls, options = {}) {
     },
     rejected: () => {},
   };
-  const reached = await reach(environment, plan, applicant, opening.signal);
+  const reached = await reach(environment, plan, role, opening.signal);
   return new Session(
     new Supervisor(environment, {
       reached,
@@ -154,7 +154,7 @@ async function firstSecret({ environment, timing, signal }, secret) {
  * Go on with a session whose token was kept, as a client without its buffers (protocol 5.4.4).
  *
  * @param {Opening} opening
- * @param {import("./keeping.js").Counters} kept
+ * @param {import("./keeper.js").Counters} kept
  * @param {{principal?: string, secret?: string}} shown - Credentials that may be others than those of the session; only
  *   with them does the server go on with it.
  * @returns {Promise<Session | null>} Null if it is over.
@@ -164,7 +164,7 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
   // The counters may not have been kept to the last: the clock is above all that was used before (protocol 11.5).
   let attempt = Math.max(kept.attempt, environment.wall());
   let { token } = kept;
-  const applicant = {
+  const role = {
     firstPacket: () => {
       attempt += 1;
       keeper?.take({ ...kept, token, attempt });
@@ -183,7 +183,7 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
     rejected: () => {},
   };
   try {
-    const reached = await reach(environment, plan, applicant, signal);
+    const reached = await reach(environment, plan, role, signal);
     const { outcome, reason, node, resent, lost, conflated } = reached.welcome;
     const firstRequest = Math.max(kept.request + 1, environment.wall());
     const { attempts } = plan;

@@ -51,7 +51,7 @@ export class Connection {
 
   /**
    * @param {import("./environment.js").Environment} environment
-   * @param {import("./reaching.js").Reached} reached
+   * @param {import("./connector.js").Reached} reached
    * @param {import("./machine.js").SessionMachine} machine - The session's, attached.
    * @param {(received: import("./machine.js").Received) => void} handle - Takes what the machine hands on, in order.
    */

@@ -21,7 +21,7 @@ import { sleep } from "./environment.js";
 import { RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
 import { policyOf, SessionMachine } from "./machine.js";
-import { reach } from "./reaching.js";
+import { reach } from "./connector.js";
 import { PERMISSIONS_WITHDRAWN, RequestSender } from "./sender.js";
 import { AttemptFailed } from "./transport.js";
 import { watchOver } from "./watch.js";
@@ -74,9 +74,9 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @property {(notice: Notice) => void} notice
  *
  * @typedef {object} Beginning - How the session began.
- * @property {import("./reaching.js").Reached} reached
+ * @property {import("./connector.js").Reached} reached
  * @property {import("./reconnect.js").ReconnectPlan} plan
- * @property {import("./keeping.js").Keeper | null} keeper
+ * @property {import("./keeper.js").Keeper | null} keeper
  * @property {number} attempt - The highest attempt used so far.
  * @property {number} firstRequest - The number of the first request.
  * @property {number | null} requestTimeout - Seconds a request may take if its caller does not say.
@@ -84,7 +84,7 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @property {Recovery | null} recovery - How it was gone on with, if it was not opened anew.
  */
 
-/** A session that has been opened; `Session` is its public face. It is the `Applicant` of its own resumes. */
+/** A session that has been opened; `Session` is its public face. It is the `HandshakeRole` of its own resumes. */
 export class Supervisor {
   #environment;
   #plan;
@@ -175,7 +175,7 @@ export class Supervisor {
   /**
    * Begin to use a connection.
    *
-   * @param {import("./reaching.js").Reached} reached
+   * @param {import("./connector.js").Reached} reached
    * @returns {Connection}
    */
   #attach(reached) {
@@ -361,7 +361,7 @@ export class Supervisor {
     this.#connection?.wake();
   }
 
-  // --- Resuming: the `Applicant` ------------------------------------------------------------------------------------
+  // --- Resuming: the `HandshakeRole` ------------------------------------------------------------------------------------
 
   async prepare() {
     const { stale, renewable } = this.#credentials;

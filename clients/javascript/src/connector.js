@@ -25,33 +25,33 @@ const HURRY_SPREAD = 0.25;
 /**
  * Who wants a welcome: the opening of a session, or a session that resumes.
  *
- * @typedef {object} Applicant
+ * @typedef {object} HandshakeRole
  * @property {() => object} firstPacket - Makes the packet that a new connection begins with.
  * @property {(welcome: import("./packets.js").Welcome) => void} accept - Takes a welcome on, before any packet that follows
  *   it; throws a `RemoteProtocolError` if it is no answer to what was sent.
  * @property {() => void} rejected - No acceptable welcome came on the connection for which `firstPacket` was made.
  * @property {() => Promise<void>} [prepare] - Makes ready for an attempt; throws an `AttemptFailed` if it cannot.
  * @property {(ending: import("./reconnect.js").Ending) => import("./reconnect.js").Ending} [refused] - Judges how an attempt
- *   ended: the applicant may know a way on where others would give up.
+ *   ended: it may know a way on where others would give up.
  *
- * @typedef {object} Reached - A node has welcomed the applicant.
+ * @typedef {object} Reached - A node has welcomed who asked.
  * @property {import("./transport.js").Transport} transport
  * @property {import("./packets.js").Welcome} welcome
  * @property {import("./packets.js").Packet[]} early - What came in the same message after it.
  */
 
 /**
- * Try until a node welcomes the applicant.
+ * Try until a node welcomes who asks.
  *
  * @param {import("./environment.js").Environment} environment
  * @param {import("./reconnect.js").ReconnectPlan} plan
- * @param {Applicant} applicant
+ * @param {HandshakeRole} role
  * @param {AbortSignal} signal - Gives up.
  * @param {() => AbortSignal | null} [hurry] - What is aborted when waiting longer makes no sense.
  * @returns {Promise<Reached>}
  * @throws {Error} What the plan says if it cannot be done; `AbortError` if it was given up.
  */
-export async function reach(environment, plan, applicant, signal, hurry = () => null) {
+export async function reach(environment, plan, role, signal, hurry = () => null) {
   for (;;) {
     const following = plan.next(environment.now(), environment.random());
     if (following instanceof Error) throw following;
@@ -61,11 +61,11 @@ export async function reach(environment, plan, applicant, signal, hurry = () => 
     }
     signal.throwIfAborted();
     try {
-      return await attempt(environment, plan, following.url, applicant, signal);
+      return await attempt(environment, plan, following.url, role, signal);
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof AttemptFailed)) throw error;
-      plan.failed(applicant.refused?.(error.ending) ?? error.ending, environment.now());
+      plan.failed(role.refused?.(error.ending) ?? error.ending, environment.now());
     }
   }
 }
@@ -92,25 +92,25 @@ async function pause(environment, delay, advised, signal, hurry) {
  * @param {import("./environment.js").Environment} environment
  * @param {import("./reconnect.js").ReconnectPlan} plan
  * @param {string} url
- * @param {Applicant} applicant
+ * @param {HandshakeRole} role
  * @param {AbortSignal} signal
  * @returns {Promise<Reached>}
  */
-async function attempt(environment, plan, url, applicant, signal) {
+async function attempt(environment, plan, url, role, signal) {
   /** Cut a time limit down to what is left of the window, but not to nothing. @param {number} seconds */
   const within = (seconds) => {
     const remaining = plan.remaining(environment.now());
     return remaining === null ? seconds : Math.min(seconds, Math.max(LEAST_ATTEMPT, remaining));
   };
 
-  await unlessAborted(Promise.resolve(applicant.prepare?.()), signal);
+  await unlessAborted(Promise.resolve(role.prepare?.()), signal);
   const transport = await openTransport(environment, url, within(ATTEMPT_TIMEOUT), signal);
-  const first = applicant.firstPacket();
+  const first = role.firstPacket();
   try {
     signal.throwIfAborted();
     const { welcome, early } = await shakeHands(environment, transport, first, within(WELCOME_TIMEOUT), signal);
     try {
-      applicant.accept(welcome);
+      role.accept(welcome);
     } catch (error) {
       if (!(error instanceof RemoteProtocolError)) throw error;
       throw new AttemptFailed({
@@ -121,7 +121,7 @@ async function attempt(environment, plan, url, applicant, signal) {
     }
     return { transport, welcome, early };
   } catch (error) {
-    applicant.rejected();
+    role.rejected();
     const ending = error instanceof AttemptFailed ? error.ending : { message: "the client stops" };
     transport.close(ending.code ?? CloseCode.GOING_AWAY, ending.message);
     throw error;
