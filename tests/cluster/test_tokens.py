@@ -338,7 +338,9 @@ async def test_a_token_that_is_not_good_is_refused_everywhere_and_harms_nobody(
         proxy.cut()
         recovery = await _first(session.recoveries())
         assert recovery.outcome == Outcome.REATTACHED
-        secrets.token(session._supervisor._machine._resume._token)
+        resume = session._supervisor._machine._resume
+        assert resume is not None
+        secrets.token(resume._token)
 
         told = await assert_nowhere(stack, secrets, tmp_path, [owner.session, unproven.session, session.id])
         assert secrets.in_text(caplog.text) == []

@@ -50,6 +50,7 @@ from gateway.core.client.transitions import ATTACHED_STATES, Event, State, step
 from gateway.core.client.types import Notice, SelectionsWithdrawn, SessionState, ValuesReread
 from gateway.core.stream.machine import Received, SessionMachine
 from gateway.core.stream.transitions import Role
+from gateway.core.types import RequestNumber
 from gateway.core.wire import packets
 from gateway.core.wire.codec import decode_from_server
 from gateway.core.wire.codes import (
@@ -121,6 +122,10 @@ class ClientMachine(Attempts):
     def unanswered(self) -> int:
         """Requests sent and not answered."""
         return 0 if self._sender is None else self._sender.unanswered
+
+    def is_unanswered(self, number: int) -> bool:
+        """Tell whether a request was sent under this number and has no answer yet."""
+        return self._sender is not None and self._sender.is_unanswered(RequestNumber(number))
 
     # --- The application ----------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from gateway.core.client.types import Notice, SelectionsWithdrawn
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing
 from gateway.core.topics.selections import Selections
+from gateway.core.types import RequestNumber
 from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
 from gateway.core.wire.packets import (
     KEEP,
@@ -94,6 +95,10 @@ class RequestSender:
     def unanswered(self) -> int:
         """Requests sent and not answered."""
         return self._table.unanswered
+
+    def is_unanswered(self, number: RequestNumber) -> bool:
+        """Tell whether a request was sent and has no answer yet."""
+        return self._table.is_unanswered(number)
 
     # --- The application ----------------------------------------------------------------------------------------------
 
