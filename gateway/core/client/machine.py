@@ -19,7 +19,7 @@ or ``not_fetched``, within the time that the effect names. After ``Disconnect`` 
 The effects of one input are a list, and performing one may be an input itself: the machine is whole between any two.
 
 Times are seconds of any monotonic clock. States and transitions are those of ``transitions``; promises are cited by
-their numbers (docs/reference/promises.md): P2, P5, P7, P8, P12.
+their numbers: P2, P5, P7, P8, P12.
 """
 
 from __future__ import annotations

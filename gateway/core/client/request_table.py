@@ -75,7 +75,7 @@ def encode_within(ask: ClientAsk, message_bytes: int) -> bytes:
 
 
 class Answer(Protocol):
-    """Where a reply goes: ``asyncio.Future`` is one, and so is what a client without asyncio waits with."""
+    """Where a reply goes: ``request_sender`` makes an effect of it, and a future will do in tests."""
 
     def done(self) -> bool:
         """Tell whether it was answered, or nobody wants to know any more."""
