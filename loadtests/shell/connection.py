@@ -41,13 +41,16 @@ class Connection:
         self._lost = lost
         self._flush = flush
         self._over = False
+        self._woken = False
+        """Whether there is a writer."""
         self._writing = False
+        """Whether it has taken messages that it has not handed to the transport yet."""
         self._reader = spawn(self._read)
 
     def wake(self) -> None:
         """Have what the machine wants to write written in the next turn of the loop."""
-        if not self._writing and not self._over:
-            self._writing = True
+        if not self._woken and not self._over:
+            self._woken = True
             spawn(self._write)
 
     def cut(self) -> None:
@@ -78,14 +81,19 @@ class Connection:
     def _write(self) -> None:
         try:
             while not self._over and (messages := self._flush()):
+                self._writing = True
                 for message in messages:
                     self._transport.send(message)
+                self._writing = False
         except ConnectionError as error:
             # The reader knows better why, if the other side said so before it went.
             sleep(READ_GRACE)
             self._end(Ending(message=f"the connection was lost: {error}"))
             return
-        self._writing = False
+        except Exception as bug:
+            self._end(Ending(message=f"a bug of the load generator: {bug!r}"))
+            raise
+        self._woken = False
 
     def _end(self, ending: Ending) -> None:
         if not self._over:
