@@ -81,7 +81,7 @@ class Flag:
 
 
 class Outcome(Generic[_T]):
-    """A value, or an error, that will be there once; the first one counts. An ``Answer`` of the request table."""
+    """A value, or an error, that will be there once; the first one counts. An ``Answer`` of the shell."""
 
     __slots__ = ("_result",)
 

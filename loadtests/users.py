@@ -182,7 +182,7 @@ class PublisherUser(GatewayUser):
 
 
 class _Receipt:
-    """Waits for the answer to one publish, without a greenlet of its own; an ``Answer`` of the request table."""
+    """Waits for the answer to one publish, without a greenlet of its own; an ``Answer`` of the shell."""
 
     __slots__ = ("_done", "_due", "_recorder", "_sequence", "_watching")
 

@@ -18,7 +18,7 @@ from gateway.core.client.errors import SessionClosed, SessionEnded, SessionFaile
 from gateway.core.client.machine import ClientMachine
 from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_sender import PROMISES_RESTORED
-from gateway.core.client.request_table import Answer, ClientAsk
+from gateway.core.client.request_table import ClientAsk
 from gateway.core.client.types import Notice, Recovery, SessionState
 from gateway.core.wire.codes import OUT_OF_ORDER, PROTOCOL_ERROR
 from gateway.core.wire.packets import Reply, Update, Welcome
@@ -57,6 +57,16 @@ class Observer(Protocol):
 
     def ended(self, error: SessionEnded, gap_seconds: float) -> None:
         """The session is over though nobody closed it, *gap_seconds* after it was connected for the last time."""
+
+
+class Answer(Protocol):
+    """Where a reply goes; ``Outcome`` of ``loadtests.greenlets`` is one."""
+
+    def set_result(self, reply: Reply, /) -> None:
+        """Take the reply of a request that was executed."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the reason why there is no such reply."""
 
 
 class _Call:

@@ -384,7 +384,7 @@ class ClientMachine(Attempts):
             self._planned.advised(backoff)
 
     def _authenticate(self, secret: str, now: float) -> None:
-        def answered(outcome: Reply | Exception, now: float) -> None:
+        def answered(outcome: Reply | GatewayError, now: float) -> None:
             if not isinstance(outcome, SessionEnded):
                 self._refresher.answered(None if isinstance(outcome, Reply) else str(outcome), now)
 

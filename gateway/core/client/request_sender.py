@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.core.client.blame import Blame, Culprit
 from gateway.core.client.effects import Effect, Noticed, Rejected, RepairRefused, Resolved
@@ -32,32 +32,11 @@ PROMISES_RESTORED: Final = "promises_restored"
 """Code of the notice with which this client itself declares that a grid had forgotten what it had promised."""
 
 
-class _Call:
-    """Where the reply to a call goes: an ``Answer`` of the request table that makes an effect of it."""
-
-    __slots__ = ("_settle", "pending", "settled")
-
-    def __init__(self, settle: Callable[[Reply | Exception], None]) -> None:
-        self._settle = settle
-        self.settled = False
-        self.pending: PendingRequest | None = None
-
-    def done(self) -> bool:
-        """See ``Answer``."""
-        return self.settled
-
-    def set_result(self, reply: Reply, /) -> None:
-        """See ``Answer``."""
-        self.settled = True
-        self._settle(reply)
-
-    def set_exception(self, error: Exception, /) -> None:
-        """See ``Answer``."""
-        self.settled = True
-        self._settle(error)
+Settle: TypeAlias = Callable[[Reply | GatewayError], None]
+"""What becomes of a call when it is answered: what the request table knows it by."""
 
 
-def _nobody_waits(_: Reply | Exception) -> None:
+def _nobody_waits(_: Reply | GatewayError) -> None:
     """Take the answer of what the client asks beside the application."""
 
 
@@ -87,7 +66,7 @@ class RequestSender:
         self._promises = Promises(welcome.properties)
         self._now = 0.0
         """Time of the input at work."""
-        self._calls: dict[Hashable, _Call] = {}
+        self._calls: dict[Hashable, PendingRequest] = {}
         self.blame = Blame(self._table)
         self.properties = dict(welcome.properties)
 
@@ -119,46 +98,46 @@ class RequestSender:
         Returns:
             Whether it was ever sent, so that it may have been executed.
         """
-        withdrawn = self._calls.pop(call, None)
-        if withdrawn is None:
+        pending = self._calls.pop(call, None)
+        if pending is None:
             return True
-        withdrawn.settled = True
-        return withdrawn.pending is not None and withdrawn.pending.sent
+        pending.withdrawn = True
+        return pending.sent
 
-    def authenticate(self, ask: Authenticate, answered: Callable[[Reply | Exception, float], None], now: float) -> None:
+    def authenticate(
+        self, ask: Authenticate, answered: Callable[[Reply | GatewayError, float], None], now: float
+    ) -> None:
         """Show fresh credentials, which the client does by itself; *answered* is told what comes of it, and when."""
         self._begin(ask, lambda outcome: answered(outcome, self._now))
         self.pump(now)
 
-    def _begin(self, ask: ClientAsk, settle: Callable[[Reply | Exception], None]) -> _Call:
+    def _begin(self, ask: ClientAsk, settle: Settle) -> PendingRequest:
         keep: tuple[str, ...] = ()
         if isinstance(ask, Unsubscribe) and not self._keeps:
             # The node of the moment does not know what stays (protocol 6.3): it is asked for anew.
             keep, ask = ask.keep, replace(ask, keep=())
-        call = _Call(settle)
-        call.pending = self._table.add(ask, call)
+        pending = self._table.add(ask, settle)
         self._select(keep)
-        return call
+        return pending
 
     def _select(self, selectors: Iterable[str]) -> None:
         for selector in selectors:
-            self._table.add(Subscribe(UNNUMBERED, selector), _Call(_nobody_waits))
+            self._table.add(Subscribe(UNNUMBERED, selector), _nobody_waits)
 
-    def _settle(self, call: Hashable, outcome: Reply | Exception) -> None:
+    def _settle(self, call: Hashable, outcome: Reply | GatewayError) -> None:
         del self._calls[call]
-        if isinstance(outcome, Reply):
-            self._emit(Resolved(call, outcome))
-        else:
-            self._emit(Rejected(call, _own(outcome)))
+        self._emit(Resolved(call, outcome) if isinstance(outcome, Reply) else Rejected(call, outcome))
 
     # --- The network and the timer ------------------------------------------------------------------------------------
 
     def answered(self, reply: Reply, now: float) -> None:
         """Do what a reply means, before anything that follows it is looked at."""
         self._now = now
-        executed = self._table.answer(reply, now=now, random=self._random())
-        if executed is not None and not executed.repairs:
-            self._executed(executed.ask)
+        answered = self._table.answer(reply, now=now, random=self._random())
+        if answered is not None:
+            _tell(answered.pending, answered.error or reply)
+            if answered.error is None and not answered.pending.repairs:
+                self._executed(answered.pending.ask)
         self.pump(now)
 
     def _executed(self, ask: ClientAsk) -> None:
@@ -183,7 +162,7 @@ class RequestSender:
                     self._stream.submit(Outgoing(None, encode_within(ask, self._message_bytes)))
                 except RequestRefused as refused:
                     # The node of the moment accepts less than the one before (protocol 4.8.3).
-                    self._table.drop(ask.request, refused)
+                    _tell(self._table.drop(ask.request), refused)
 
     # --- The connection -----------------------------------------------------------------------------------------------
 
@@ -194,7 +173,7 @@ class RequestSender:
     def give_up(self, culprit: Culprit, now: float) -> None:
         """Reject the request for which a node has closed the connection, and do not send it again."""
         self._now = now
-        self._table.drop(culprit.request, culprit.error)
+        _tell(self._table.drop(culprit.request), culprit.error)
         # The others are asked again in a numbering of their own, as this one's packet is missing from now on.
         self._stream.forget_kept()
 
@@ -208,7 +187,8 @@ class RequestSender:
 
     def fail(self, error: SessionEnded) -> None:
         """The session is over: every caller gets the error."""
-        self._table.fail(error)
+        for pending in self._table.clear():
+            _tell(pending, error.again())
 
     # --- Promises -----------------------------------------------------------------------------------------------------
 
@@ -247,10 +227,10 @@ class RequestSender:
         """
         message = f"the grid had forgotten what it had promised to this session; {len(missing)} requests restore it"
         self._emit(Noticed(Notice(PROMISES_RESTORED, message), own=True))
-        self._table.add_repairs([(ask, _Call(self._repaired(ask, selections))) for ask in missing])
+        self._table.add_repairs([(ask, self._repaired(ask, selections)) for ask in missing])
 
-    def _repaired(self, ask: ClientAsk, selections: tuple[str, ...]) -> Callable[[Reply | Exception], None]:
-        def settle(outcome: Reply | Exception) -> None:
+    def _repaired(self, ask: ClientAsk, selections: tuple[str, ...]) -> Settle:
+        def settle(outcome: Reply | GatewayError) -> None:
             if isinstance(ask, Subscribe) and isinstance(outcome, Forbidden):
                 self._promises.forbidden(ask.selector, Selections.from_wire(selections))
                 code, message = NoticeCode.PERMISSIONS_WITHDRAWN, str(outcome)
@@ -261,7 +241,8 @@ class RequestSender:
         return settle
 
 
-def _own(error: Exception) -> GatewayError:
-    if not isinstance(error, GatewayError):
-        raise AssertionError(f"a request failed with {error!r}, which is no error of this protocol")  # noqa: TRY004
-    return error
+def _tell(pending: PendingRequest, outcome: Reply | GatewayError) -> None:
+    """Hand an answer to who waits for it, if there still is somebody."""
+    if not pending.withdrawn:
+        settle: Settle = pending.call
+        settle(outcome)

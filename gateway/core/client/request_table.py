@@ -25,9 +25,9 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from gateway.core.client.errors import InvalidProperties, RequestRefused, SessionEnded, ValueTooLarge, refusal
+from gateway.core.client.errors import InvalidProperties, RequestRefused, ValueTooLarge, refusal
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.codes import ERRORS, ErrorCode
@@ -74,45 +74,45 @@ def encode_within(ask: ClientAsk, message_bytes: int) -> bytes:
             raise RequestRefused(message, code=ErrorCode.MESSAGE_TOO_BIG)
 
 
-class Answer(Protocol):
-    """Where a reply goes: ``request_sender`` makes an effect of it, and a future will do in tests."""
-
-    def done(self) -> bool:
-        """Tell whether it was answered, or nobody wants to know any more."""
-
-    def set_result(self, reply: Reply, /) -> None:
-        """Take the reply of a request that was executed."""
-
-    def set_exception(self, error: Exception, /) -> None:
-        """Take the reason why there is no such reply."""
-
-
 class PendingRequest:
-    """One call of the application, over all the times it is sent.
+    """One call, over all the times it is sent.
 
     Args:
         ask: what is asked; its number and its ``resubmitted`` are set whenever it is sent.
         order: its place in the order of calls.
-        answer: where the reply goes. A cancelled one means that nobody wants to know: what was sent stays until it is
-            answered, what was not is never sent.
+        call: what the caller knows it by; means nothing here.
         repairs: it was not the application that asked, but the client, to restore what had been promised already.
 
     Attributes:
         ask: as last sent.
         sent: whether it was ever sent.
+        withdrawn: nobody wants to know the answer. What was sent stays until it is answered, other requests go.
     """
 
-    __slots__ = ("answer", "ask", "order", "repairs", "sent")
+    __slots__ = ("ask", "call", "order", "repairs", "sent", "withdrawn")
 
-    def __init__(self, ask: ClientAsk, order: int, answer: Answer, *, repairs: bool) -> None:
+    def __init__(self, ask: ClientAsk, order: int, call: Any, *, repairs: bool) -> None:
         self.ask = ask
         self.order = order
-        self.answer = answer
+        self.call = call
         self.repairs = repairs
         self.sent = False
+        self.withdrawn = False
 
     def __lt__(self, other: PendingRequest) -> bool:
         return self.order < other.order
+
+
+class Answered(NamedTuple):
+    """A request that will not be sent again.
+
+    Attributes:
+        pending: which.
+        error: why it was not executed; None if it was.
+    """
+
+    pending: PendingRequest
+    error: RequestRefused | None
 
 
 class RequestTable:
@@ -161,13 +161,12 @@ class RequestTable:
         """Tell whether a request was sent and has no answer yet."""
         return number in self._unanswered
 
-    def drop(self, number: RequestNumber, error: Exception) -> None:
-        """Ask a request no more; its caller gets the error."""
+    def drop(self, number: RequestNumber) -> PendingRequest:
+        """Ask a request no more, and return it."""
         pending = self._unanswered.pop(number)
         if pending in self._again:
             self._again.remove(pending)
-        if not pending.answer.done():
-            pending.answer.set_exception(error)
+        return pending
 
     def next_deadline(self) -> float | None:
         """Tell when ``ready`` will have something although nothing else happens; None for never."""
@@ -177,18 +176,18 @@ class RequestTable:
         probing = len(self._unanswered) > len(self._again)
         return None if probing or self._again else self._not_before
 
-    def add(self, ask: ClientAsk, answer: Answer) -> PendingRequest:
+    def add(self, ask: ClientAsk, call: object) -> PendingRequest:
         """Take a call in at the end of the order; ``ready`` hands it out when its time has come."""
-        pending = PendingRequest(ask, self._next_order, answer, repairs=False)
+        pending = PendingRequest(ask, self._next_order, call, repairs=False)
         self._next_order += 1
         heapq.heappush(self._waiting, pending)
         return pending
 
-    def add_repairs(self, repairs: Sequence[tuple[ClientAsk, Answer]]) -> None:
+    def add_repairs(self, repairs: Sequence[tuple[ClientAsk, object]]) -> None:
         """Take in what restores broken promises: in order, after what is unanswered and before all that waits."""
         self._first_order -= len(repairs)
-        for order, (ask, answer) in enumerate(repairs, self._first_order):
-            heapq.heappush(self._waiting, PendingRequest(ask, order, answer, repairs=True))
+        for order, (ask, call) in enumerate(repairs, self._first_order):
+            heapq.heappush(self._waiting, PendingRequest(ask, order, call, repairs=True))
 
     def ready(self, now: float) -> list[ClientAsk]:
         """Number the requests that may be sent now, and return them in order."""
@@ -208,7 +207,7 @@ class RequestTable:
         limit = 1 if self._refusals else self.limit
         while self._waiting and in_flight < limit:
             pending = heapq.heappop(self._waiting)
-            if pending.answer.done():
+            if pending.withdrawn:
                 continue
             number = RequestNumber(self._next_number)
             self._next_number += 1
@@ -219,7 +218,7 @@ class RequestTable:
             in_flight += 1
         return asks
 
-    def answer(self, reply: Reply, *, now: float, random: float) -> PendingRequest | None:
+    def answer(self, reply: Reply, *, now: float, random: float) -> Answered | None:
         """Take a reply in.
 
         Args:
@@ -228,7 +227,7 @@ class RequestTable:
             random: uniform between 0 and 1; spreads the retries of many clients.
 
         Returns:
-            The request if it has been executed; None if it was refused, or if the number is unknown.
+            The request, executed or refused for good; None if it was refused for now, or if the number is unknown.
         """
         pending = self._unanswered.get(reply.request)
         if pending is None:
@@ -244,15 +243,11 @@ class RequestTable:
         self._refusals = 0
         self._pause = RETRY_INITIAL
         if reply.error is not None:
-            if not pending.answer.done():
-                pending.answer.set_exception(refusal(reply.error, reply.message))
-            return None
-        if not pending.answer.done():
-            pending.answer.set_result(reply)
-        return pending
+            return Answered(pending, refusal(reply.error, reply.message))
+        return Answered(pending, None)
 
     def _refused(self, pending: PendingRequest, retry_after: float | None, now: float, random: float) -> None:
-        if not pending.answer.done():
+        if not pending.withdrawn:
             heapq.heappush(self._waiting, pending)
         if self._refusals and now < self._not_before:
             # One of a crowd that was under way when the first was refused: it says nothing new.
@@ -283,12 +278,11 @@ class RequestTable:
         if restarted:
             self._again = deque(self._unanswered[number] for number in sorted(self._unanswered))
 
-    def fail(self, error: SessionEnded) -> None:
-        """The session is over: every caller gets the error."""
-        for pending in (*self._unanswered.values(), *self._waiting):
-            if not pending.answer.done():
-                pending.answer.set_exception(error.again())
+    def clear(self) -> list[PendingRequest]:
+        """The session is over: forget all requests, and return them, those under way first."""
+        pending = [*self._unanswered.values(), *self._waiting]
         self._unanswered.clear()
         self._waiting.clear()
         self._again.clear()
         self._frozen = True
+        return pending

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from gateway.core.client.errors import Forbidden, SessionClosed
+from gateway.core.client.errors import Forbidden
 from gateway.core.client.request_table import (
     RETRY_INITIAL,
     RETRY_MAXIMUM,
     UNNUMBERED,
+    Answered,
     ClientAsk,
     PendingRequest,
     RequestTable,
@@ -31,25 +30,20 @@ class Table:
         self.table = RequestTable(limit)
         self.table.resume(limit=limit, restarted=False, now=0.0)
         self.now = 0.0
-        self.answers: list[asyncio.Future[Reply]] = []
 
     def call(self, *values: int) -> list[PendingRequest]:
-        pending = []
-        for value in values:
-            self.answers.append(asyncio.get_running_loop().create_future())
-            pending.append(self.table.add(ask(value), self.answers[-1]))
-        return pending
+        return [self.table.add(ask(value), f"call {value}") for value in values]
 
     def sent(self) -> list[tuple[int, int]]:
         """Return the number and value of each request that is sent now."""
         return [(each.request, int(_value(each))) for each in self.table.ready(self.now)]
 
-    def accept(self, number: int) -> PendingRequest | None:
+    def accept(self, number: int) -> Answered | None:
         return self.table.answer(Reply(request=RequestNumber(number)), now=self.now, random=0.0)
 
     def refuse(
         self, number: int, code: ErrorCode = ErrorCode.GRID_UNAVAILABLE, retry_after: float | None = None
-    ) -> PendingRequest | None:
+    ) -> Answered | None:
         reply = Reply(request=RequestNumber(number), error=code, message="no", retry_after=retry_after)
         return self.table.answer(reply, now=self.now, random=0.5)
 
@@ -59,33 +53,34 @@ def _value(each: ClientAsk) -> bytes:
     return each.value
 
 
-async def test_requests_are_numbered_when_they_are_sent() -> None:
+def test_requests_are_numbered_when_they_are_sent() -> None:
     table = Table(limit=2)
     table.call(10, 11, 12)
 
     assert table.sent() == [(1, 10), (2, 11)]
     assert table.sent() == []
     assert (table.table.unanswered, table.table.waiting) == (2, 1)
-    assert table.accept(2) is not None
+    answered = table.accept(2)
+    assert answered is not None
+    assert (answered.pending.call, answered.pending.sent, answered.error) == ("call 11", True, None)
     assert table.sent() == [(3, 12)]
-    assert table.answers[1].result().request == 2
 
 
-async def test_a_refusal_for_good_reaches_the_caller() -> None:
+def test_a_refusal_for_good_reaches_the_caller() -> None:
     table = Table()
     table.call(10)
     table.sent()
 
-    assert table.refuse(1, ErrorCode.FORBIDDEN) is None
-    with pytest.raises(Forbidden, match="no"):
-        table.answers[0].result()
+    answered = table.refuse(1, ErrorCode.FORBIDDEN)
+    assert answered is not None
+    assert (answered.pending.call, type(answered.error), str(answered.error)) == ("call 10", Forbidden, "no")
 
 
-async def test_an_answer_to_nothing_is_ignored() -> None:
+def test_an_answer_to_nothing_is_ignored() -> None:
     assert Table().accept(7) is None
 
 
-async def test_a_refused_request_is_sent_again_under_a_new_number_after_a_pause() -> None:
+def test_a_refused_request_is_sent_again_under_a_new_number_after_a_pause() -> None:
     table = Table()
     table.call(10)
     table.sent()
@@ -98,7 +93,7 @@ async def test_a_refused_request_is_sent_again_under_a_new_number_after_a_pause(
     assert table.table.next_deadline() is None, "nothing waits"
 
 
-async def test_the_pause_grows_with_refusals_in_a_row_and_not_with_a_crowd() -> None:
+def test_the_pause_grows_with_refusals_in_a_row_and_not_with_a_crowd() -> None:
     table = Table()
     table.call(*range(8))
     table.sent()
@@ -121,7 +116,7 @@ async def test_the_pause_grows_with_refusals_in_a_row_and_not_with_a_crowd() -> 
     assert pauses[-1] == pytest.approx(1.5 * RETRY_MAXIMUM)
 
 
-async def test_while_one_request_probes_no_time_brings_the_others_on() -> None:
+def test_while_one_request_probes_no_time_brings_the_others_on() -> None:
     table = Table()
     table.call(10, 11)
     table.sent()
@@ -134,7 +129,7 @@ async def test_while_one_request_probes_no_time_brings_the_others_on() -> None:
     assert table.table.next_deadline() is None, "a deadline in the past would be called for over and over"
 
 
-async def test_the_nodes_advice_goes_before_ours() -> None:
+def test_the_nodes_advice_goes_before_ours() -> None:
     table = Table()
     table.call(10)
     table.sent()
@@ -143,7 +138,7 @@ async def test_the_nodes_advice_goes_before_ours() -> None:
     assert table.table.next_deadline() == pytest.approx(3.0)
 
 
-async def test_an_advice_of_nothing_does_not_make_the_client_spin() -> None:
+def test_an_advice_of_nothing_does_not_make_the_client_spin() -> None:
     table = Table()
     table.call(10)
     table.sent()
@@ -152,7 +147,7 @@ async def test_an_advice_of_nothing_does_not_make_the_client_spin() -> None:
     assert table.table.next_deadline() == pytest.approx(1.5 * RETRY_INITIAL)
 
 
-async def test_later_advice_of_a_crowd_is_respected() -> None:
+def test_later_advice_of_a_crowd_is_respected() -> None:
     table = Table()
     table.call(10, 11)
     table.sent()
@@ -162,7 +157,7 @@ async def test_later_advice_of_a_crowd_is_respected() -> None:
     assert table.table.next_deadline() == pytest.approx(9.0)
 
 
-async def test_refused_requests_go_back_to_their_place_and_new_calls_wait_behind_them() -> None:
+def test_refused_requests_go_back_to_their_place_and_new_calls_wait_behind_them() -> None:
     table = Table()
     table.call(10, 11, 12)
     table.sent()
@@ -176,7 +171,7 @@ async def test_refused_requests_go_back_to_their_place_and_new_calls_wait_behind
     assert table.sent() == [(4, 11), (5, 12), (6, 13)], "the node has accepted one since"
 
 
-async def test_an_accepted_probe_opens_the_gate() -> None:
+def test_an_accepted_probe_opens_the_gate() -> None:
     table = Table()
     table.call(10, 11, 12)
     table.sent()
@@ -189,12 +184,11 @@ async def test_an_accepted_probe_opens_the_gate() -> None:
     assert table.sent() == [(5, 11), (6, 12)]
 
 
-async def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
     table = Table(limit=1)
-    table.call(10, 11, 12)
+    first, second, _ = table.call(10, 11, 12)
     table.sent()
-    table.answers[0].cancel()
-    table.answers[1].cancel()
+    first.withdrawn = second.withdrawn = True
 
     assert table.refuse(1) is None, "neither is it sent again"
     assert table.table.waiting == 2
@@ -202,7 +196,7 @@ async def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
     assert table.sent() == [(2, 12)]
 
 
-async def test_a_frozen_table_sends_nothing() -> None:
+def test_a_frozen_table_sends_nothing() -> None:
     table = Table()
     table.table.freeze()
     table.call(10)
@@ -212,7 +206,7 @@ async def test_a_frozen_table_sends_nothing() -> None:
     assert table.sent() == [(1, 10)]
 
 
-async def test_after_a_reattach_nothing_is_asked_again() -> None:
+def test_after_a_reattach_nothing_is_asked_again() -> None:
     table = Table()
     table.call(10)
     table.sent()
@@ -223,7 +217,7 @@ async def test_after_a_reattach_nothing_is_asked_again() -> None:
     assert [each.request for each in table.table.unanswered_asks()] == [1]
 
 
-async def test_after_a_failover_the_unanswered_comes_first_with_its_old_numbers() -> None:
+def test_after_a_failover_the_unanswered_comes_first_with_its_old_numbers() -> None:
     table = Table()
     table.call(10, 11, 12)
     table.sent()
@@ -240,7 +234,7 @@ async def test_after_a_failover_the_unanswered_comes_first_with_its_old_numbers(
     ]
 
 
-async def test_a_failover_to_a_node_that_allows_less_keeps_to_its_limit() -> None:
+def test_a_failover_to_a_node_that_allows_less_keeps_to_its_limit() -> None:
     table = Table()
     table.call(10, 11, 12)
     table.sent()
@@ -254,7 +248,7 @@ async def test_a_failover_to_a_node_that_allows_less_keeps_to_its_limit() -> Non
     assert table.sent() == [(4, 13)]
 
 
-async def test_a_second_failover_in_the_middle_of_the_first_forgets_nothing() -> None:
+def test_a_second_failover_in_the_middle_of_the_first_forgets_nothing() -> None:
     table = Table()
     table.call(10, 11, 12)
     table.sent()
@@ -265,7 +259,7 @@ async def test_a_second_failover_in_the_middle_of_the_first_forgets_nothing() ->
     assert table.sent() == [(1, 10), (2, 11), (3, 12)]
 
 
-async def test_a_late_answer_takes_a_request_out_of_the_ones_to_be_asked_again() -> None:
+def test_a_late_answer_takes_a_request_out_of_the_ones_to_be_asked_again() -> None:
     table = Table()
     table.call(10, 11)
     table.sent()
@@ -278,7 +272,7 @@ async def test_a_late_answer_takes_a_request_out_of_the_ones_to_be_asked_again()
     assert table.table.unanswered == 0
 
 
-async def test_a_new_connection_is_not_made_to_wait_for_the_old_ones_refusal() -> None:
+def test_a_new_connection_is_not_made_to_wait_for_the_old_ones_refusal() -> None:
     table = Table()
     table.call(10, 11)
     table.sent()
@@ -292,32 +286,37 @@ async def test_a_new_connection_is_not_made_to_wait_for_the_old_ones_refusal() -
     assert table.sent() == [(3, 10)]
 
 
-async def test_repairs_come_after_the_unanswered_and_before_all_that_waits() -> None:
+def test_repairs_come_after_the_unanswered_and_before_all_that_waits() -> None:
     table = Table()
     table.call(10)
     table.sent()
     table.table.freeze()
     table.call(11)
-    loop = asyncio.get_running_loop()
-    table.table.add_repairs([(ask(-2), loop.create_future()), (ask(-1), loop.create_future())])
+    table.table.add_repairs([(ask(-2), None), (ask(-1), None)])
     table.table.resume(limit=10, restarted=True, now=0.0)
 
     assert table.sent() == [(1, 10), (2, -2), (3, -1), (4, 11)]
     repaired = table.accept(2)
     assert repaired is not None
-    assert repaired.repairs
+    assert repaired.pending.repairs
 
 
-async def test_the_end_reaches_every_caller() -> None:
+def test_the_end_leaves_nothing_and_tells_whom_to_tell() -> None:
     table = Table(limit=1)
-    table.call(10, 11)
+    calls = table.call(10, 11)
     table.sent()
-    table.answers.pop(0).cancel()
-    table.table.fail(SessionClosed("closed"))
 
-    for answer in table.answers:
-        with pytest.raises(SessionClosed, match="closed"):
-            answer.result()
+    assert table.table.clear() == calls
     assert (table.table.unanswered, table.table.waiting) == (0, 0)
     assert table.sent() == []
     assert repr(table.table) == "<RequestTable waiting=0 unanswered=0>"
+
+
+def test_a_request_that_is_dropped_is_not_asked_again() -> None:
+    table = Table()
+    table.call(10, 11)
+    table.sent()
+    table.table.resume(limit=10, restarted=True, now=0.0)
+
+    assert table.table.drop(RequestNumber(1)).call == "call 10"
+    assert table.sent() == [(2, 11)]
