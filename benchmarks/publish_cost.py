@@ -61,7 +61,7 @@ async def publish(port: int) -> None:
     await grid.start()
     bounds: dict[str, Any] = {"most_topics": PARTITION_TOPICS, "most_bytes": PARTITION_BYTES}
     bounds = {name: bound for name, bound in bounds.items() if name in PublishCommand._fields}
-    right = Ownership(SessionId("publisher"), node, Epoch(1))
+    ownership = Ownership(SessionId("publisher"), node, Epoch(1))
     request = 0
 
     def command(kind: str, settled: RequestNumber) -> PublishCommand:
@@ -69,7 +69,7 @@ async def publish(port: int) -> None:
         request += 1
         size = VALUE_BYTES + (request % VARIED_BYTES if kind == GROWING else 0)
         topic = TopicPath(f"bench/{request % TOPICS}")
-        return PublishCommand(right, RequestNumber(request), settled, topic, b"1" * size, **bounds)
+        return PublishCommand(ownership, RequestNumber(request), settled, topic, b"1" * size, **bounds)
 
     while line := await asyncio.to_thread(sys.stdin.readline):
         at_once, _, kind = line.strip().partition(" ")

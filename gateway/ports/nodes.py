@@ -160,7 +160,7 @@ class NodeDirectory(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
+    async def tell_claimed(self, to: NodeRef, *ownerships: Ownership) -> None:
         """Tell a living former owner that sessions were claimed from it, so that it drops its copies now.
 
         At most once and best effort: fencing does not depend on it. Delivered by ``claimed_elsewhere``.

@@ -237,11 +237,11 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+    async def change(self, ownership: Ownership, changes: SessionChanges) -> None:
         """Change parts of a session.
 
         Raises:
-            Fenced: the stored owner or epoch differs from *right*.
+            Fenced: the stored owner or epoch differs from *ownership*.
             SessionGone: there is no such session.
             GridUnavailable: see the module.
         """
@@ -259,18 +259,18 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def disconnect(self, right: Ownership) -> None:
+    async def disconnect(self, ownership: Ownership) -> None:
         """Start the window: not connected, deadline = now by the grid's clock + window.
 
         Raises:
             Fenced, SessionGone, GridUnavailable: as for ``change``.
         """
 
-    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         """End a session and delete everything that belongs to it, its publish receipts included (P7).
 
         Args:
-            right: by which it is ended.
+            ownership: by which it is ended.
             reason: SESSION_CLOSED, SESSION_EXPIRED or REVOKED; later claims are refused with it for one window.
 
         Raises:

@@ -43,7 +43,7 @@ class PublishCommand(NamedTuple):
     """One publish of one session's request.
 
     Attributes:
-        right: for whom; an epoch older than one that published here before is refused.
+        ownership: for whom; an epoch older than one that published here before is refused.
         request: the request's number, the identity of the publish within its session.
         settled: every request up to this number has been answered and its answer acknowledged; receipts up to it may
             be forgotten.
@@ -57,7 +57,7 @@ class PublishCommand(NamedTuple):
             bytes of topics and values then, ``VALUE_BYTES`` for each included; 0 for no limit.
     """
 
-    right: Ownership
+    ownership: Ownership
     request: RequestNumber
     settled: RequestNumber
     topic: TopicPath

@@ -294,13 +294,13 @@ class Run:
         """Every node finds that the clock of Redis is right again."""
         wrong: list[Violation] = []
 
-        async def right() -> bool:
+        async def ownership() -> bool:
             nonlocal wrong
             possible = bases(self._target.clock_off, self.account.publishes.forgotten, self.now())
             wrong = judge_shifts(self.now(), await self._target.clock_shifts(), possible)
             return not wrong
 
-        if not await _in_time(right, HEALED):
+        if not await _in_time(ownership, HEALED):
             self.account.found += wrong
 
     async def _converge(self) -> None:

@@ -71,7 +71,7 @@ def session(
     )
 
 
-def right(record: SessionRecord, *, owner: NodeRef | None = None, epoch: int | None = None) -> Ownership:
+def ownership(record: SessionRecord, *, owner: NodeRef | None = None, epoch: int | None = None) -> Ownership:
     """Make the right by which the owner of *record* writes, or a changed one."""
     return Ownership(
         record.id, record.owner if owner is None else owner, record.epoch if epoch is None else Epoch(epoch)

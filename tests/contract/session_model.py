@@ -58,7 +58,7 @@ class Claim:
 class Change:
     """See the port."""
 
-    right: Ownership
+    ownership: Ownership
     changes: SessionChanges
 
 
@@ -66,14 +66,14 @@ class Change:
 class Disconnect:
     """See the port."""
 
-    right: Ownership
+    ownership: Ownership
 
 
 @dataclass(frozen=True)
 class End:
     """See the port."""
 
-    right: Ownership
+    ownership: Ownership
     reason: ErrorCode
 
 
@@ -113,12 +113,12 @@ async def perform(store: SessionStore, step: Step) -> Outcome:  # noqa: C901 - o
                 await store.create(record)
             case Claim(session, by, generation, attempt):
                 return await store.claim(session, by=by, generation=generation, attempt=attempt)
-            case Change(right, changes):
-                await store.change(right, changes)
-            case Disconnect(right):
-                await store.disconnect(right)
-            case End(right, reason):
-                await store.end(right, reason=reason)
+            case Change(ownership, changes):
+                await store.change(ownership, changes)
+            case Disconnect(ownership):
+                await store.disconnect(ownership)
+            case End(ownership, reason):
+                await store.end(ownership, reason=reason)
             case Restore(record, recreate):
                 return await store.restore([record], recreate=recreate)
             case Expire(partition):
@@ -157,12 +157,12 @@ class Model:
                 return self._create(record)
             case Claim():
                 return self._claim(step)
-            case Change(right, changes):
-                return self._change(right, changes)
-            case Disconnect(right):
-                return self._disconnect(right)
-            case End(right, reason):
-                return self._end(right, reason)
+            case Change(ownership, changes):
+                return self._change(ownership, changes)
+            case Disconnect(ownership):
+                return self._disconnect(ownership)
+            case End(ownership, reason):
+                return self._end(ownership, reason)
             case Restore(record, recreate):
                 return [self._restore(record, recreate=recreate)]
             case Expire(partition):
@@ -174,11 +174,11 @@ class Model:
         reason, until = self.remembered.get(session, (ErrorCode.SESSION_UNKNOWN, 0.0))
         return reason if self.now < until else ErrorCode.SESSION_UNKNOWN
 
-    def _may_not(self, right: Ownership) -> Outcome:
-        held = self.sessions.get(right.session)
+    def _may_not(self, ownership: Ownership) -> Outcome:
+        held = self.sessions.get(ownership.session)
         if held is None:
-            return ("gone", self._why_gone(right.session))
-        return "fenced" if (held.owner, held.epoch) != (right.owner, right.epoch) else None
+            return ("gone", self._why_gone(ownership.session))
+        return "fenced" if (held.owner, held.epoch) != (ownership.owner, ownership.epoch) else None
 
     def _put(self, record: SessionRecord) -> None:
         self.sessions[record.id] = record
@@ -227,10 +227,10 @@ class Model:
             )
         return Claimed(self.sessions[held.id], self.previous[held.id])
 
-    def _change(self, right: Ownership, changes: SessionChanges) -> Outcome:
-        if (refusal := self._may_not(right)) is not None:
+    def _change(self, ownership: Ownership, changes: SessionChanges) -> Outcome:
+        if (refusal := self._may_not(ownership)) is not None:
             return refusal
-        held = self.sessions[right.session]
+        held = self.sessions[ownership.session]
         if changes.properties is not None:
             held = replace(held, properties=changes.properties)
         if changes.selections is not None:
@@ -246,20 +246,20 @@ class Model:
         self.sessions[held.id] = held
         return None
 
-    def _disconnect(self, right: Ownership) -> Outcome:
-        if (refusal := self._may_not(right)) is not None:
+    def _disconnect(self, ownership: Ownership) -> Outcome:
+        if (refusal := self._may_not(ownership)) is not None:
             return refusal
-        held = self.sessions[right.session]
+        held = self.sessions[ownership.session]
         if held.connected:
             self._put(replace(held, connected=False))
         return None
 
-    def _end(self, right: Ownership, reason: ErrorCode) -> Outcome:
-        if right.session not in self.sessions:
+    def _end(self, ownership: Ownership, reason: ErrorCode) -> Outcome:
+        if ownership.session not in self.sessions:
             return None
-        if (refusal := self._may_not(right)) is not None:
+        if (refusal := self._may_not(ownership)) is not None:
             return refusal
-        self._bury(right.session, reason)
+        self._bury(ownership.session, reason)
         return None
 
     def _restore(self, record: SessionRecord, *, recreate: bool) -> Restored:
@@ -347,7 +347,7 @@ class Steps:
             added=_chosen(choose, ((), ("+a",), ("-a",), ("+c", "-b/**"))),
         )
         return Change(
-            self._right(choose),
+            self._ownership(choose),
             SessionChanges(
                 properties=_chosen(choose, (None, {}, {"a": "1"}, {"b": "2", "c": ""})),
                 selections=whole,
@@ -359,11 +359,11 @@ class Steps:
 
     def disconnect(self, choose: Choose[object]) -> Step:
         """Make a ``disconnect``."""
-        return Disconnect(self._right(choose))
+        return Disconnect(self._ownership(choose))
 
     def end(self, choose: Choose[object]) -> Step:
         """Make an ``end``."""
-        return End(self._right(choose), _chosen(choose, (ErrorCode.SESSION_CLOSED, ErrorCode.SESSION_EXPIRED)))
+        return End(self._ownership(choose), _chosen(choose, (ErrorCode.SESSION_CLOSED, ErrorCode.SESSION_EXPIRED)))
 
     def restore(self, choose: Choose[object]) -> Step:
         """Make a ``restore``."""
@@ -377,7 +377,7 @@ class Steps:
         """Make an ``orphan``."""
         return Orphan(_chosen(choose, self.nodes), session_partition(_chosen(choose, self.sessions)))
 
-    def _right(self, choose: Choose[object]) -> Ownership:
+    def _ownership(self, choose: Choose[object]) -> Ownership:
         session = _chosen(choose, self.sessions)
         held = self._model.sessions.get(session)
         if held is None or _chosen(choose, (False, False, False, True)):

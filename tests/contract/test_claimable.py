@@ -11,7 +11,7 @@ import pytest
 from gateway.core.types import Attempt, NodeRef, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import ClaimRefused, Grid, Identity, SessionRecord
-from tests.contract.examples import claim, right, session
+from tests.contract.examples import claim, ownership, session
 from tests.contract.harness import Harness, node
 
 N1, N2 = node("n1"), node("n2")
@@ -27,7 +27,7 @@ async def connected(_harness: Harness, grid: Grid) -> SessionRecord:
 
 async def disconnected(harness: Harness, grid: Grid) -> SessionRecord:
     record = await connected(harness, grid)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     return record
 
 
@@ -47,13 +47,13 @@ async def unknown(_harness: Harness, _grid: Grid) -> SessionRecord:
 
 async def closed(harness: Harness, grid: Grid) -> SessionRecord:
     record = await connected(harness, grid)
-    await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
     return record
 
 
 async def revoked(harness: Harness, grid: Grid) -> SessionRecord:
     record = await connected(harness, grid)
-    await grid.sessions.end(right(record), reason=ErrorCode.REVOKED)
+    await grid.sessions.end(ownership(record), reason=ErrorCode.REVOKED)
     return record
 
 
@@ -63,7 +63,7 @@ async def expired(harness: Harness, grid: Grid) -> SessionRecord:
         session(attempt=3, window=harness.short), generation=TokenGeneration(5), confirmed=TokenGeneration(4)
     )
     await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
     return record
 

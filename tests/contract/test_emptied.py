@@ -10,7 +10,7 @@ import pytest
 from gateway.core.types import FIRST_GENERATION, Attempt, GridGeneration, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Grid, GridChange, GridState, GridUnavailable, Restored, SessionChanges, SessionRecord
-from tests.contract.examples import claim, right, session
+from tests.contract.examples import claim, ownership, session
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
 
@@ -25,11 +25,11 @@ STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "look": lambda grid, record: grid.sessions.why_not_claimable(
         record.id, by=N1, generation=TokenGeneration(1), attempt=Attempt(1)
     ),
-    "change": lambda grid, record: grid.sessions.change(right(record), SessionChanges(properties={})),
-    "confirm": lambda grid, record: grid.sessions.confirm([(right(record), TokenGeneration(1))]),
-    "disconnect": lambda grid, record: grid.sessions.disconnect(right(record)),
-    "end": lambda grid, record: grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED),
-    "end all": lambda grid, record: grid.sessions.end_all([(right(record), ErrorCode.SESSION_CLOSED)]),
+    "change": lambda grid, record: grid.sessions.change(ownership(record), SessionChanges(properties={})),
+    "confirm": lambda grid, record: grid.sessions.confirm([(ownership(record), TokenGeneration(1))]),
+    "disconnect": lambda grid, record: grid.sessions.disconnect(ownership(record)),
+    "end": lambda grid, record: grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED),
+    "end all": lambda grid, record: grid.sessions.end_all([(ownership(record), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid, record: grid.sessions.restore([record], recreate=False),
     "restore anew": lambda grid, record: grid.sessions.restore([record], recreate=True),
     "join": lambda grid, _: grid.nodes.join(N1, lease=LONG),
@@ -54,7 +54,7 @@ async def test_an_emptied_grid_is_adopted_before_it_answers(fragile: Harness, st
     await grid.nodes.join(N1, lease=LONG)
     assert await grid.sessions.restore([record], recreate=True) == [Restored.WRITTEN]
     assert await grid.sessions.find(record.id) == record
-    await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
     assert await grid.sessions.restore([record], recreate=True) == [Restored.GONE], "what has ended stays so"
 
 
@@ -75,7 +75,7 @@ async def test_two_grids_of_one_number_are_told_apart(fragile: Harness) -> None:
     # Both may know their grid by the same number. A session of the one is not taken for ended in that of the other.
     if n1.generation == SECOND:  # on Redis nobody tells it
         with pytest.raises(GridUnavailable):
-            await n1.sessions.change(right(mine), SessionChanges(properties={}))
+            await n1.sessions.change(ownership(mine), SessionChanges(properties={}))
     await fragile.up(n1)
     assert n1.generation > SECOND
     assert await n1.sessions.restore([mine], recreate=True) == [Restored.WRITTEN]

@@ -23,7 +23,7 @@ from gateway.ports import (
     SessionChanges,
     TopicValue,
 )
-from tests.contract.examples import claim, claimed, publish, published, refused, right, session, topic_of, values_of
+from tests.contract.examples import claim, claimed, ownership, publish, published, refused, session, topic_of, values_of
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
@@ -46,10 +46,10 @@ async def read_values(grid: Grid) -> None:
 CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "create": lambda grid: grid.sessions.create(session()),
     "claim": lambda grid: claim(grid, session(), N1, generation=1, attempt=1),
-    "change": lambda grid: grid.sessions.change(right(session()), SessionChanges()),
-    "disconnect": lambda grid: grid.sessions.disconnect(right(session())),
-    "end": lambda grid: grid.sessions.end(right(session()), reason=ErrorCode.SESSION_CLOSED),
-    "end_all": lambda grid: grid.sessions.end_all([(right(session()), ErrorCode.SESSION_CLOSED)]),
+    "change": lambda grid: grid.sessions.change(ownership(session()), SessionChanges()),
+    "disconnect": lambda grid: grid.sessions.disconnect(ownership(session())),
+    "end": lambda grid: grid.sessions.end(ownership(session()), reason=ErrorCode.SESSION_CLOSED),
+    "end_all": lambda grid: grid.sessions.end_all([(ownership(session()), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid: grid.sessions.restore([session()], recreate=True),
     "expire": lambda grid: grid.sessions.expire(0, limit=1),
     "find": lambda grid: grid.sessions.find(session().id),
@@ -60,9 +60,9 @@ CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "leave": lambda grid: grid.nodes.leave(N1),
     "take_over": lambda grid: grid.nodes.take_over(N2, by=N1, within=LONG),
     "finish_takeover": lambda grid: grid.nodes.finish_takeover(N2, by=N1),
-    "tell_claimed": lambda grid: grid.nodes.tell_claimed(N2, right(session())),
+    "tell_claimed": lambda grid: grid.nodes.tell_claimed(N2, ownership(session())),
     "append": lambda grid: grid.journal.append([JournalBatch(0, 1, 1, b"{}")]),
-    "publish": lambda grid: grid.topics.publish([publish(right(session()), 1)]),
+    "publish": lambda grid: grid.topics.publish([publish(ownership(session()), 1)]),
     "position": lambda grid: grid.topics.position(PARTITION),
     "values": read_values,
     "restore_values": lambda grid: grid.topics.restore(
@@ -211,7 +211,7 @@ async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
     record = session(properties={"a": "1"})
     await n1.sessions.create(record)
-    (before,) = await published(n1, publish(right(record), 1, TOPIC))
+    (before,) = await published(n1, publish(ownership(record), 1, TOPIC))
     listeners = [n1.changes(), n2.changes()]
     for generation in (2, 3):
         await fragile.go_away()
@@ -265,7 +265,7 @@ async def test_a_newcomer_knows_how_long_ago_the_grid_lost_writes(fragile: Harne
 async def test_after_the_grid_was_emptied_everything_still_grows(fragile: Harness) -> None:
     """P6: versions never go back, not even when the grid lost data. / Event ids: ordered within a partition."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     receipts = await published(n1, *(publish(owner, number, TOPIC) for number in range(1, 6)))
     seen = [(each.version, order(each.event)) for each in receipts]
     for step in range(2):
@@ -273,7 +273,7 @@ async def test_after_the_grid_was_emptied_everything_still_grows(fragile: Harnes
         await fragile.come_back(emptied=True)
         assert await values_of(n1, PARTITION) == {}
         writer = (n1, n2)[step]
-        (receipt,) = await published(writer, publish(right(session()), 1, TOPIC))
+        (receipt,) = await published(writer, publish(ownership(session()), 1, TOPIC))
         assert n1.generation == n2.generation == step + 2
         seen.append((receipt.version, order(receipt.event)))
     versions, events = [each for each, _ in seen], [each for _, each in seen]
@@ -284,27 +284,27 @@ async def test_after_the_grid_was_emptied_everything_still_grows(fragile: Harnes
 async def test_an_emptied_grid_ends_every_position(fragile: Harness) -> None:
     """PositionLost: trimmed past it, or the grid changed. / P10: no node stays deaf."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(n2) as follower:
         await follower.follow_from_here(PARTITION)
         await published(n1, publish(owner, 1, TOPIC))
         await follower.has(PARTITION, 1)
         await fragile.go_away()
         await fragile.come_back(emptied=True)
-        await published(n1, publish(right(session()), 1, TOPIC, b"after"))
+        await published(n1, publish(ownership(session()), 1, TOPIC, b"after"))
         await follower.has_lost(PARTITION)
         assert len(follower.values[PARTITION]) == 1
         follower.lost.clear()
         await follower.follow_from_here(PARTITION)
         assert (await values_of(n2, PARTITION))[TOPIC].value == b"after"
-        await published(n1, publish(right(session()), 1, TOPIC, b"more"))
+        await published(n1, publish(ownership(session()), 1, TOPIC, b"more"))
         assert (await follower.has(PARTITION, 2))[1].value == b"more"
 
 
 async def test_a_position_that_the_grid_has_forgotten_is_lost(fragile: Harness) -> None:
     """PositionLost: […] the grid changed: it came back from before the position, and goes on differently."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(n2) as follower:
         await follower.follow_from_here(PARTITION)
         await published(n1, *(publish(owner, number, TOPIC) for number in range(1, 4)))
@@ -329,12 +329,12 @@ async def test_nodes_that_saw_different_runs_end_up_in_a_generation_of_their_own
     listeners = [n1.changes(), n2.changes()]
     await fragile.cut(n1)
     await fragile.restart(n2)
-    (before,) = await published(n2, publish(right(session()), 1, TOPIC))
+    (before,) = await published(n2, publish(ownership(session()), 1, TOPIC))
     await fragile.cut(n2)
     await fragile.restart(snapshot=snapshot)
     await fragile.mend(n1)
     await fragile.mend(n2)
-    (after,) = await published(n2, publish(right(session()), 1, TOPIC))
+    (after,) = await published(n2, publish(ownership(session()), 1, TOPIC))
     assert order(after.event) > order(before.event)
     assert after.version > before.version
 
@@ -356,7 +356,7 @@ async def test_nodes_that_saw_different_runs_end_up_in_a_generation_of_their_own
 async def test_a_reader_comes_through_a_restart_without_a_hole(fragile: Harness) -> None:
     """…yields ``PositionLost``, never a batch with a hole: what was missed is declared, or it was not missed."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(n2) as follower:
         await follower.follow_from_here(PARTITION)
         await published(n1, *(publish(owner, number, TOPIC) for number in range(1, 6)))
@@ -382,15 +382,15 @@ async def test_a_grid_from_an_older_state_is_repaired_by_those_who_know_better(f
     kept, moved, ended = session(), session(), session()
     for record in (kept, moved, ended):
         await n1.sessions.create(record)
-    await published(n1, *(publish(right(kept), number, TOPIC, b"old") for number in (1, 2)))
+    await published(n1, *(publish(ownership(kept), number, TOPIC, b"old") for number in (1, 2)))
     snapshot = await fragile.snapshot()
     # What the snapshot does not know: a claim, a new session, a publish, an end.
     mine = claimed(await claim(n2, moved, N2, generation=1, attempt=1)).record
     fresh = session(owner=N2)
     await n2.sessions.create(fresh)
-    (newest,) = await published(n1, publish(right(kept), 3, TOPIC, b"new"))
+    (newest,) = await published(n1, publish(ownership(kept), 3, TOPIC, b"new"))
     value = (await values_of(n1, PARTITION))[TOPIC]
-    await n1.sessions.end(right(ended), reason=ErrorCode.SESSION_CLOSED)
+    await n1.sessions.end(ownership(ended), reason=ErrorCode.SESSION_CLOSED)
 
     await fragile.go_away()
     await fragile.come_back(snapshot=snapshot)
@@ -409,7 +409,7 @@ async def test_a_grid_from_an_older_state_is_repaired_by_those_who_know_better(f
     restored = (await values_of(n1, PARTITION))[TOPIC]
     assert restored == value._replace(version=restored.version)
     assert restored.version > rolled_back.version + 1, "it is later, and no successor"
-    (after,) = await published(n1, publish(right(kept), 4, TOPIC, b"newer"))
+    (after,) = await published(n1, publish(ownership(kept), 4, TOPIC, b"newer"))
     assert after.version > newest.version
     assert order(after.event) > order(newest.event)
     assert await n2.topics.restore([value]) == 0
@@ -418,7 +418,7 @@ async def test_a_grid_from_an_older_state_is_repaired_by_those_who_know_better(f
 async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harness) -> None:
     """Version floor: values restored into a later generation do not pull versions back."""
     grid = await fragile.grid()
-    owner = right(session())
+    owner = ownership(session())
     (first,) = await published(grid, publish(owner, 1, TOPIC))
     old = (await values_of(grid, PARTITION))[TOPIC]
     await fragile.go_away()
@@ -435,7 +435,7 @@ async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harne
 async def test_no_value_is_shown_below_what_was_seen_in_a_generation_before(fragile: Harness) -> None:
     """P6: a node that never knew a topic shows it above all versions that others have shown before the loss."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     await published(n1, publish(owner, 1, TOPIC, b"old"), publish(owner, 2, "prices/quiet", b"quiet"))
     snapshot = await fragile.snapshot()
     lost = [(await published(n1, publish(owner, request, TOPIC, b"lost")))[0] for request in (3, 4, 5)]
@@ -450,7 +450,7 @@ async def test_no_value_is_shown_below_what_was_seen_in_a_generation_before(frag
     assert shown[TOPIC] == read
     assert read.value == b"old"
     assert all(each.version > lost[-1].version for each in shown.values())
-    (after,) = await published(n2, publish(right(session()), 1, TOPIC, b"new"))
+    (after,) = await published(n2, publish(ownership(session()), 1, TOPIC, b"new"))
     assert after.version == read.version + 1, "what is published now is the successor of what is shown"
 
 
@@ -491,7 +491,7 @@ async def test_windows_go_on_over_a_restart(fragile: Harness) -> None:
     short, long = session(window=fragile.short), session(window=LONG)
     for record in (short, long):
         await grid.sessions.create(record)
-        await grid.sessions.disconnect(right(record))
+        await grid.sessions.disconnect(ownership(record))
     await fragile.go_away()
     await fragile.come_back(restarted=True)
     await fragile.advance(fragile.short)

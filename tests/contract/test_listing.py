@@ -12,10 +12,10 @@ from gateway.ports import Grid, NodeEntry, NodeReport, SessionPage
 from tests.contract.examples import (
     expire_all,
     ids_in_one_partition,
+    ownership,
     partition_of,
     publish,
     published,
-    right,
     session,
     topic_of,
 )
@@ -118,8 +118,8 @@ async def test_a_session_stays_in_its_place_whatever_becomes_of_its_connection(h
     partition = partition_of(first)
 
     before = await grid.sessions.page(partition, after=None, limit=2)
-    await grid.sessions.disconnect(right(third))
-    await grid.sessions.end(right(second), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.disconnect(ownership(third))
+    await grid.sessions.end(ownership(second), reason=ErrorCode.SESSION_CLOSED)
     after = await grid.sessions.page(partition, after=before.last, limit=2)
 
     assert [record.id for record in before.sessions] == [first.id, second.id]
@@ -133,8 +133,8 @@ async def test_a_session_that_ended_is_in_no_page_and_leaves_nothing(harness: Ha
     closed, expired = (session(session_id=each, window=harness.short) for each in ids_in_one_partition(2))
     for record in (closed, expired):
         await grid.sessions.create(record)
-    await grid.sessions.end(right(closed), reason=ErrorCode.SESSION_CLOSED)
-    await grid.sessions.disconnect(right(expired))
+    await grid.sessions.end(ownership(closed), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.disconnect(ownership(expired))
     await harness.advance(harness.short)
     await expire_all(grid)
 
@@ -169,7 +169,7 @@ async def test_any_text_can_be_the_place_after_which_a_page_begins(harness: Harn
 async def test_scanning_finds_every_topic_of_a_partition(harness: Harness) -> None:
     """A topic that exists from the first page to the last is in one of them at least."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     topics = {f"prices/{number}": b'"%b"' % (b"x" * 100) for number in range(1, 301)}
     commands = [publish(owner, number, topic, value) for number, (topic, value) in enumerate(topics.items(), 1)]
     await published(grid, *commands)
@@ -202,7 +202,7 @@ async def test_a_step_that_is_from_no_page_is_refused_or_harmless(harness: Harne
 async def test_single_topics_are_read(harness: Harness) -> None:
     """None for those that have none."""
     grid = await harness.grid()
-    (receipt,) = await published(grid, publish(right(session()), 1, "prices/ACME", b"1"))
+    (receipt,) = await published(grid, publish(ownership(session()), 1, "prices/ACME", b"1"))
 
     value, nothing = await grid.topics.read([TopicPath("prices/ACME"), TopicPath("elsewhere/ACME")])
 

@@ -11,7 +11,17 @@ from gateway.adapters.memory.connection import MAILBOX_LENGTH
 from gateway.adapters.memory.topic_table import RECEIPT_LIFE
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import GridState, GridUnavailable, Published, SessionChanges
-from tests.contract.examples import claim, claimed, expire_all, publish, published, refused, right, session, topic_of
+from tests.contract.examples import (
+    claim,
+    claimed,
+    expire_all,
+    ownership,
+    publish,
+    published,
+    refused,
+    session,
+    topic_of,
+)
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, STREAM_LENGTH, MemoryHarness, node
 from tests.support.clock import eventually
@@ -54,8 +64,8 @@ async def test_what_waits_for_a_stalled_server_is_answered_in_order(harness: Mem
     harness.server.stall()
     started = [
         asyncio.create_task(grid.sessions.create(record)),
-        asyncio.create_task(grid.sessions.change(right(record), SessionChanges(selections=("+a",)))),
-        asyncio.create_task(grid.sessions.disconnect(right(record))),
+        asyncio.create_task(grid.sessions.change(ownership(record), SessionChanges(selections=("+a",)))),
+        asyncio.create_task(grid.sessions.disconnect(ownership(record))),
     ]
     await asyncio.sleep(0)
     assert not any(each.done() for each in started)
@@ -108,7 +118,7 @@ async def test_a_cut_between_execution_and_answer(harness: MemoryHarness) -> Non
 async def test_lost_answers_are_counted(harness: MemoryHarness) -> None:
     """lose_answers: execute the next *calls* calls and lose their answers."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     harness.server.lose_answers(2, publishes=3)
     commands = [publish(owner, number) for number in range(1, 11)]
     for _ in range(2):
@@ -178,14 +188,14 @@ async def test_a_year_of_sessions_leaves_nothing(harness: MemoryHarness) -> None
     for number in range(300):
         record = session(window=harness.short)
         await grid.sessions.create(record)
-        await published(grid, publish(right(record), 1, f"prices/{number % 3}"))
+        await published(grid, publish(ownership(record), 1, f"prices/{number % 3}"))
         for attempt in (1, 2):
-            await grid.sessions.disconnect(right(record))
+            await grid.sessions.disconnect(ownership(record))
             record = claimed(await claim(grid, record, N1, generation=attempt, attempt=attempt)).record
         if number % 2:
-            await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+            await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
         else:
-            await grid.sessions.disconnect(right(record))
+            await grid.sessions.disconnect(ownership(record))
         await harness.advance(1)
         await expire_all(grid)
         assert len(await harness.inventory()) < 200, "bounded by what a window holds"
@@ -201,7 +211,7 @@ async def test_tombstones_go_without_a_reaper(harness: MemoryHarness) -> None:
     for _ in range(500):
         record = session(window=harness.short)
         await grid.sessions.create(record)
-        await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+        await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
         await harness.advance(harness.short)
     kept = [name for partition in harness.server._data.sessions._partitions for name in partition.tombstones]
     assert len(kept) < 128
@@ -212,13 +222,13 @@ async def test_receipts_of_sessions_that_are_not_replicated_are_forgotten(harnes
     grid = await harness.grid()
     held = session()
     await grid.sessions.create(held)
-    (first,) = await published(grid, publish(right(held), 1))
+    (first,) = await published(grid, publish(ownership(held), 1))
     for _ in range(50):
-        await published(grid, publish(right(session()), 1))
+        await published(grid, publish(ownership(session()), 1))
         await harness.advance(RECEIPT_LIFE / 20)
     assert len([name for name in await harness.inventory() if name.startswith("receipts")]) < 25
     # Those of a session in the grid live as long as it does.
-    assert await grid.topics.publish([publish(right(held), 1)]) == [
+    assert await grid.topics.publish([publish(ownership(held), 1)]) == [
         Published(first.version, first.event, duplicate=True)
     ]
 
@@ -227,10 +237,10 @@ async def test_a_mailbox_that_nobody_reads_is_bounded(harness: MemoryHarness) ->
     """tell_claimed: at most once and best effort."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     messages = n1.nodes.claimed_elsewhere(N1)
-    rights = [right(session()) for _ in range(MAILBOX_LENGTH + 10)]
-    for each in rights:
+    ownerships = [ownership(session()) for _ in range(MAILBOX_LENGTH + 10)]
+    for each in ownerships:
         await n2.nodes.tell_claimed(N1, each)
-    assert [await anext(messages) for _ in range(MAILBOX_LENGTH)] == rights[10:]
+    assert [await anext(messages) for _ in range(MAILBOX_LENGTH)] == ownerships[10:]
 
 
 async def test_opening_a_mailbox_again_ends_the_earlier_one(harness: MemoryHarness) -> None:
@@ -238,7 +248,7 @@ async def test_opening_a_mailbox_again_ends_the_earlier_one(harness: MemoryHarne
     grid = await harness.grid()
     earlier = grid.nodes.claimed_elsewhere(N1)
     later = grid.nodes.claimed_elsewhere(N1)
-    own = right(session())
+    own = ownership(session())
     await grid.nodes.tell_claimed(N1, own)
     assert [each async for each in earlier] == []
     assert await anext(later) == own
@@ -261,7 +271,7 @@ async def test_a_snapshot_is_a_copy(harness: MemoryHarness) -> None:
     await grid.sessions.create(record)
     snapshot = harness.server.snapshot()
     for _ in range(2):
-        await grid.sessions.change(right(record), SessionChanges(properties={"later": "yes"}))
+        await grid.sessions.change(ownership(record), SessionChanges(properties={"later": "yes"}))
         harness.server.come_back(snapshot=snapshot)
         await eventually(lambda: grid.state is GridState.UP)
         assert await grid.sessions.find(record.id) == record
@@ -273,7 +283,7 @@ async def test_a_reader_far_behind_catches_up_in_several_batches() -> None:
     grid = MemoryGrid(server, node=N1)
     await grid.start()
     start = await grid.topics.position(topic_of("prices/ACME"))
-    owner = right(session())
+    owner = ownership(session())
     receipts = await published(grid, *(publish(owner, number) for number in range(1, 2502)))
     async with Follower(grid) as follower:
         follower.follow(topic_of("prices/ACME"), start)
@@ -288,7 +298,7 @@ async def test_a_stream_over_many_generations_stays_bounded(harness: MemoryHarne
     partition = topic_of("prices/ACME")
     positions = []
     for generation in range(1, 4 * STREAM_LENGTH):
-        await published(grid, publish(right(session()), 1), publish(right(session()), 1))
+        await published(grid, publish(ownership(session()), 1), publish(ownership(session()), 1))
         positions.append(await grid.topics.position(partition))
         assert positions[-1].generation == generation
         harness.server.come_back(restarted=True)

@@ -272,25 +272,25 @@ async def test_a_former_owner_is_told(harness: Harness) -> None:
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=LONG)
     await n2.nodes.join(N2, lease=LONG)
-    rights = [Ownership(new_id(), N1, Epoch(number)) for number in range(1, 6)]
+    ownerships = [Ownership(new_id(), N1, Epoch(number)) for number in range(1, 6)]
     async with listening(n1) as told:
-        for each in rights:
+        for each in ownerships:
             await n2.nodes.tell_claimed(N1, each)
             await n2.nodes.tell_claimed(N2, each)
-        await eventually(lambda: len(told) >= len(rights))
-        assert told == rights
+        await eventually(lambda: len(told) >= len(ownerships))
+        assert told == ownerships
 
 
 async def test_a_former_owner_is_told_of_many_claims_at_once(harness: Harness) -> None:
     """tell_claimed: sessions were claimed from it. / In order."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=LONG)
-    rights = [Ownership(new_id(), N1, Epoch(number)) for number in range(1, 301)]
+    ownerships = [Ownership(new_id(), N1, Epoch(number)) for number in range(1, 301)]
     async with listening(n1) as told:
-        await n2.nodes.tell_claimed(N1, *rights)
+        await n2.nodes.tell_claimed(N1, *ownerships)
         await n2.nodes.tell_claimed(N1)
-        await eventually(lambda: len(told) >= len(rights))
-        assert told == rights
+        await eventually(lambda: len(told) >= len(ownerships))
+        assert told == ownerships
 
 
 async def test_telling_a_node_that_is_not_there_is_no_error(harness: Harness) -> None:

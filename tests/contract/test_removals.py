@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.types import EventId, TopicPath, Version
 from gateway.ports import Grid, GridUnavailable, TopicValue
-from tests.contract.examples import publish, published, right, session, topic_of, values_of
+from tests.contract.examples import ownership, publish, published, session, topic_of, values_of
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, Harness
 
@@ -22,7 +22,7 @@ def value(version: int, text: bytes, topic: TopicPath = TOPIC) -> TopicValue:
 
 async def publish_once(grid: Grid, topic: str = TOPIC, text: bytes = b"1") -> int:
     """Publish as a session that nobody knows; returns the version."""
-    (receipt,) = await published(grid, publish(right(session()), 1, topic, text))
+    (receipt,) = await published(grid, publish(ownership(session()), 1, topic, text))
     return receipt.version
 
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.core.types import Attempt, Epoch, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Identity, Restored, SessionChanges
-from tests.contract.examples import claim, claimed, refused, right, session
+from tests.contract.examples import claim, claimed, ownership, refused, session
 from tests.contract.harness import Harness, node
 
 N1, N2 = node("n1"), node("n2")
@@ -116,7 +116,7 @@ async def test_a_change_replaces_all_that_credentials_gave_and_nothing_else(harn
     record = session(properties={"colour": "blue"}, selections=("+a/**",)).shows(FIRST)
     await grid.sessions.create(record)
 
-    await grid.sessions.change(right(record), SessionChanges(identity=SECOND))
+    await grid.sessions.change(ownership(record), SessionChanges(identity=SECOND))
 
     assert await grid.sessions.find(record.id) == record.shows(SECOND)
 
@@ -126,8 +126,8 @@ async def test_other_changes_leave_it(harness: Harness) -> None:
     record = session().shows(FIRST)
     await grid.sessions.create(record)
 
-    await grid.sessions.change(right(record), SessionChanges(properties={"colour": "red"}))
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.change(ownership(record), SessionChanges(properties={"colour": "red"}))
+    await grid.sessions.disconnect(ownership(record))
 
     assert await grid.sessions.find(record.id) == replace(record, properties={"colour": "red"}, connected=False)
 

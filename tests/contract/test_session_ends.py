@@ -15,11 +15,11 @@ from tests.contract.examples import (
     expire_all,
     ids_in_one_partition,
     orphan_all,
+    ownership,
     partition_of,
     publish,
     published,
     refused,
-    right,
     session,
     topic_of,
 )
@@ -52,8 +52,8 @@ async def test_expire_ends_what_is_due_and_nothing_else(harness: Harness) -> Non
     due, waiting, alive = session(window=harness.short), session(window=LONG), session(window=harness.short)
     for record in (due, waiting, alive):
         await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(due))
-    await grid.sessions.disconnect(right(waiting))
+    await grid.sessions.disconnect(ownership(due))
+    await grid.sessions.disconnect(ownership(waiting))
     await harness.advance(harness.short)
     assert [(each.session, each.owner) for each in await expire_all(grid)] == [(due.id, N1)]
     assert await grid.sessions.find(due.id) is None
@@ -66,7 +66,7 @@ async def test_nothing_ends_before_its_window_is_over(harness: Harness) -> None:
     grid = await harness.grid()
     record = session(window=harness.roomy)
     await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.roomy / 2)
     assert await grid.sessions.expire(partition_of(record), limit=10) == []
     claimed(await claim(grid, record, N1, generation=1, attempt=1))
@@ -77,7 +77,7 @@ async def test_expire_looks_at_one_partition_only(harness: Harness) -> None:
     grid = await harness.grid()
     record = session(window=harness.short)
     await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
     other = (partition_of(record) + 1) % 64
     assert await grid.sessions.expire(other, limit=10) == []
@@ -113,9 +113,9 @@ async def test_an_expired_session_takes_its_receipts_with_it(harness: Harness) -
     topic = "prices/ACME"
     record = session(window=harness.short, partitions=frozenset({topic_of(topic)}))
     await grid.sessions.create(record)
-    await published(grid, publish(right(record), 1, topic))
+    await published(grid, publish(ownership(record), 1, topic))
     assert any(record.id in name for name in await harness.inventory())
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
     assert [each.session for each in await expire_all(grid)] == [record.id]
     await harness.advance(harness.short)
@@ -146,12 +146,12 @@ async def test_after_its_end_nothing_of_a_session_is_left(harness: Harness) -> N
         partitions=frozenset(map(topic_of, topics)),
     )
     await n1.sessions.create(record)
-    await published(n1, *(publish(right(record), number, topic) for number, topic in enumerate(topics, 1)))
+    await published(n1, *(publish(ownership(record), number, topic) for number, topic in enumerate(topics, 1)))
     moved = claimed(await claim(n2, record, N2, generation=1, attempt=1)).record
-    await n2.sessions.disconnect(right(moved))
+    await n2.sessions.disconnect(ownership(moved))
     moved = claimed(await claim(n1, record, N1, generation=2, attempt=2)).record
-    await published(n1, publish(right(moved), 4, topics[0]))
-    await n1.sessions.end(right(moved), reason=ErrorCode.SESSION_CLOSED)
+    await published(n1, publish(ownership(moved), 4, topics[0]))
+    await n1.sessions.end(ownership(moved), reason=ErrorCode.SESSION_CLOSED)
     # Only the reason is remembered, for one window.
     await harness.advance(harness.short)
     await expire_all(n2)
@@ -164,10 +164,10 @@ async def test_a_publish_that_arrives_after_the_end_leaves_nothing(harness: Harn
     topic = "prices/ACME"
     record = session(window=harness.short, partitions=frozenset({topic_of(topic)}))
     await grid.sessions.create(record)
-    await published(grid, publish(right(record), 1, topic))
-    await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+    await published(grid, publish(ownership(record), 1, topic))
+    await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
     for request in (1, 2):
-        (result,) = await grid.topics.publish([publish(right(record), request, topic)])
+        (result,) = await grid.topics.publish([publish(ownership(record), request, topic)])
         assert isinstance(result, Fenced)
     await harness.advance(harness.short)
     await expire_all(grid)
@@ -180,7 +180,7 @@ async def test_nodes_that_left_leave_nothing(harness: Harness) -> None:
     record = session(window=harness.short)
     await n1.sessions.create(record)
     await lapse(harness, n1, n2)
-    await n2.nodes.tell_claimed(N2, right(record))
+    await n2.nodes.tell_claimed(N2, ownership(record))
     await orphan_all(n2, N1)
     await n2.nodes.finish_takeover(N1, by=N2)
     await n2.nodes.leave(N2)
@@ -202,8 +202,8 @@ async def test_owned_lists_the_connected_sessions_of_one_node(harness: Harness) 
     others = session(session_id=ids[4], owner=N2), session(session_id=ids[5], owner=node("n1", "first more"))
     for record in (kept, ended, absent, moved, *others):
         await n1.sessions.create(record)
-    await n1.sessions.end(right(ended), reason=ErrorCode.SESSION_CLOSED)
-    await n1.sessions.disconnect(right(absent))
+    await n1.sessions.end(ownership(ended), reason=ErrorCode.SESSION_CLOSED)
+    await n1.sessions.disconnect(ownership(absent))
     claimed(await claim(n2, moved, N2, generation=1, attempt=1))
 
     partition = partition_of(kept)
@@ -228,10 +228,10 @@ async def test_owners_are_listed_once_each_and_only_while_they_have_connected_se
     partition = partition_of(records[0])
     assert sorted(await n2.sessions.owners(partition)) == sorted({N1, N2, longer, run})
     assert list(await n2.sessions.owners(partition + 1)) == []
-    await n1.sessions.disconnect(right(records[0]))
-    await n1.sessions.disconnect(right(records[2]))
+    await n1.sessions.disconnect(ownership(records[0]))
+    await n1.sessions.disconnect(ownership(records[2]))
     assert sorted(await n2.sessions.owners(partition)) == sorted({N1, longer, run})
-    await n1.sessions.end(right(records[1]), reason=ErrorCode.SESSION_CLOSED)
+    await n1.sessions.end(ownership(records[1]), reason=ErrorCode.SESSION_CLOSED)
     assert sorted(await n2.sessions.owners(partition)) == sorted({longer, run})
 
 
@@ -272,7 +272,7 @@ async def test_orphan_leaves_windows_that_run_already(harness: Harness) -> None:
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session(window=harness.short)
     await n1.sessions.create(record)
-    await n1.sessions.disconnect(right(record))
+    await n1.sessions.disconnect(ownership(record))
     await lapse(harness, n1, n2)
     await orphan_all(n2, N1)
     assert [each.session for each in await expire_all(n2)] == [record.id]
@@ -298,7 +298,7 @@ async def test_orphan_asked_again_answers_the_same_and_does_not_lengthen_windows
     for each in (record, moved, ended):
         await n1.sessions.create(each)
     claimed(await claim(n2, moved, N2, generation=1, attempt=1))
-    await n1.sessions.end(right(ended), reason=ErrorCode.SESSION_CLOSED)
+    await n1.sessions.end(ownership(ended), reason=ErrorCode.SESSION_CLOSED)
     await lapse(harness, n1, n2)
     asked = [record.id, moved.id, ended.id]
     assert await harness.asked_again(n2, lambda: n2.sessions.orphan(N1, asked)) == [record.epoch, None, None]
@@ -355,7 +355,7 @@ async def test_restore_does_not_raise_the_dead(harness: Harness, *, recreate: bo
     grid = await harness.grid()
     record = session()
     await grid.sessions.create(record)
-    await grid.sessions.end(right(record), reason=reason)
+    await grid.sessions.end(ownership(record), reason=reason)
     assert await grid.sessions.restore([record], recreate=recreate) == [Restored.GONE]
     assert await grid.sessions.find(record.id) is None
     assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == reason
@@ -443,7 +443,7 @@ async def test_restore_answers_record_by_record(harness: Harness) -> None:
     await grid.sessions.create(replace(taken, epoch=Epoch(2), owner=N3))
     closed = session()
     await grid.sessions.create(closed)
-    await grid.sessions.end(right(closed), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership(closed), reason=ErrorCode.SESSION_CLOSED)
     records = [lost, taken, lower, closed]
     expected = [Restored.WRITTEN, Restored.FENCED, Restored.WRITTEN, Restored.GONE]
     assert await grid.sessions.restore(records, recreate=True) == expected
@@ -467,5 +467,5 @@ async def test_whoever_claims_after_a_restore_goes_on_from_there(harness: Harnes
     await n1.sessions.create(old)
     await n2.sessions.restore([mine], recreate=False)
     with pytest.raises(Fenced):
-        await n1.sessions.change(right(old), SessionChanges(properties={"late": "yes"}))
+        await n1.sessions.change(ownership(old), SessionChanges(properties={"late": "yes"}))
     assert claimed(await claim(n1, mine, N1, generation=1, attempt=5)).record.epoch == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.core.types import Epoch, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ownership
-from tests.contract.examples import claim, claimed, new_id, refused, right, session
+from tests.contract.examples import claim, claimed, new_id, ownership, refused, session
 from tests.contract.harness import Harness, node
 
 N1, N2 = node("n1"), node("n2")
@@ -18,7 +18,7 @@ async def test_older_tokens_are_refused_from_then_on(harness: Harness) -> None:
     for record in records:
         await grid.sessions.create(record)
         claimed(await claim(grid, record, N2, generation=1, attempt=1))
-    proofs = [(right(record, owner=N2, epoch=2), TokenGeneration(2)) for record in records]
+    proofs = [(ownership(record, owner=N2, epoch=2), TokenGeneration(2)) for record in records]
 
     assert await grid.sessions.confirm(proofs) == [True] * len(records)
 
@@ -36,7 +36,7 @@ async def test_a_proof_never_revives_an_older_token(harness: Harness) -> None:
     claimed(await claim(grid, record, N2, generation=1, attempt=1))
 
     for proved in (2, 1):
-        assert await grid.sessions.confirm([(right(record, owner=N2, epoch=2), TokenGeneration(proved))]) == [True]
+        assert await grid.sessions.confirm([(ownership(record, owner=N2, epoch=2), TokenGeneration(proved))]) == [True]
 
     found = await grid.sessions.find(record.id)
     assert found is not None
@@ -51,12 +51,12 @@ async def test_a_session_that_is_not_the_writers_is_told_apart_and_keeps_no_othe
     mine, taken = session(), session()
     for record in (mine, taken):
         await grid.sessions.create(record)
-    old = right(taken)
+    old = ownership(taken)
     claimed(await claim(grid, taken, N2, generation=1, attempt=1))
     unknown = Ownership(new_id(), N1, Epoch(1))
 
     written = await grid.sessions.confirm(
-        [(old, TokenGeneration(7)), (right(mine), TokenGeneration(1)), (unknown, TokenGeneration(1))]
+        [(old, TokenGeneration(7)), (ownership(mine), TokenGeneration(1)), (unknown, TokenGeneration(1))]
     )
 
     assert written == [False, True, False]

@@ -7,7 +7,7 @@ import random
 
 from gateway.core.types import NodeRef
 from gateway.ports import Claimed, ClaimRefused, Fenced, Ownership, SessionChanges, SessionRecord
-from tests.contract.examples import claim, ids_in_one_partition, right, session
+from tests.contract.examples import claim, ids_in_one_partition, ownership, session
 from tests.contract.harness import Harness, node
 
 NODES = ("n1", "n2", "n3")
@@ -74,7 +74,7 @@ async def test_steps_of_one_node_happen_in_the_order_in_which_they_were_started(
     await grid.sessions.create(record)
     await asyncio.gather(
         *(
-            grid.sessions.change(right(record), SessionChanges(selections=(f"+{number}",)))
+            grid.sessions.change(ownership(record), SessionChanges(selections=(f"+{number}",)))
             for number in range(last + 1)
         ),
     )
@@ -91,7 +91,7 @@ async def test_a_claim_and_a_write_of_the_former_owner_never_mix(harness: Harnes
         await n1.sessions.create(record)
         changes = SessionChanges(selections=("+written/before/the/claim",))
         written, taken = await asyncio.gather(
-            n1.sessions.change(right(record), changes),
+            n1.sessions.change(ownership(record), changes),
             claim(n2, record, node("n2"), generation=1, attempt=1),
             return_exceptions=True,
         )
@@ -124,7 +124,7 @@ async def test_a_session_is_either_claimed_or_expired(harness: Harness) -> None:
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     records = [session(session_id=each, window=harness.short / 2) for each in ids_in_one_partition(30)]
     await asyncio.gather(*(n1.sessions.create(record) for record in records))
-    await asyncio.gather(*(n1.sessions.disconnect(right(record)) for record in records))
+    await asyncio.gather(*(n1.sessions.disconnect(ownership(record)) for record in records))
     ended: set[str] = set()
     served: set[str] = set()
 

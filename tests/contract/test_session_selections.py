@@ -10,14 +10,14 @@ import pytest
 
 from gateway.core.topics.topics import session_partition
 from gateway.ports import Claimed, Fenced, Grid, SelectionChanges, SessionChanges, SessionRecord
-from tests.contract.examples import claim, right, session
+from tests.contract.examples import claim, ownership, session
 from tests.contract.harness import Harness, node
 
 
 async def change(
     grid: Grid, record: SessionRecord, *, removed: tuple[str, ...] = (), added: tuple[str, ...] = ()
 ) -> None:
-    await grid.sessions.change(right(record), SessionChanges(selection_changes=SelectionChanges(removed, added)))
+    await grid.sessions.change(ownership(record), SessionChanges(selection_changes=SelectionChanges(removed, added)))
 
 
 async def stored(grid: Grid, record: SessionRecord) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ async def test_the_whole_list_and_its_entries_are_the_same_list(harness: Harness
     record = session(selections=("+old",))
     await grid.sessions.create(record)
     await change(grid, record, added=("+a", "+b"))
-    await grid.sessions.change(right(record), SessionChanges(selections=("+b", "+x")))
+    await grid.sessions.change(ownership(record), SessionChanges(selections=("+b", "+x")))
     await change(grid, record, removed=("b",), added=("+y",))
     assert await stored(grid, record) == ("+x", "+y")
     assert list(await grid.sessions.restore([replace(record, selections=("+y", "+q"))], recreate=False))
@@ -90,7 +90,7 @@ async def test_a_long_list_is_written_and_read(harness: Harness) -> None:
     record = session(selections=wanted)
     await grid.sessions.create(record)
     assert await stored(grid, record) == wanted
-    await grid.sessions.change(right(record), SessionChanges(selections=wanted[::-1]))
+    await grid.sessions.change(ownership(record), SessionChanges(selections=wanted[::-1]))
     await change(grid, record, removed=tuple(each[1:] for each in wanted[:8999]), added=wanted[:4500])
     assert await stored(grid, record) == (wanted[8999], *wanted[:4500])
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.core.types import Attempt, Epoch, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
-from tests.contract.examples import claim, claimed, expire_all, new_id, refused, right, session
+from tests.contract.examples import claim, claimed, expire_all, new_id, ownership, refused, session
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
 
@@ -58,7 +58,7 @@ async def test_create_again_has_no_further_effect(harness: Harness) -> None:
     grid = await harness.grid()
     record = session()
     await grid.sessions.create(record)
-    await grid.sessions.change(right(record), SessionChanges(selections=("+a",)))
+    await grid.sessions.change(ownership(record), SessionChanges(selections=("+a",)))
     await grid.sessions.create(record)
     assert await grid.sessions.find(record.id) == replace(record, selections=("+a",))
 
@@ -114,7 +114,7 @@ async def test_a_claim_takes_a_session_off_the_clock(harness: Harness) -> None:
     grid = await harness.grid()
     record = session(window=harness.roomy)
     await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     result = claimed(await claim(grid, record, N1, generation=1, attempt=1))
     assert result.record.connected
     await harness.advance(harness.roomy)
@@ -132,7 +132,7 @@ async def test_the_owner_claims_its_own_session_like_any_other(harness: Harness)
     result = claimed(await claim(grid, record, N1, generation=1, attempt=1))
     assert (result.record.epoch, result.record.owner, result.previous) == (2, N1, N1)
     with pytest.raises(Fenced):
-        await grid.sessions.disconnect(right(record))
+        await grid.sessions.disconnect(ownership(record))
 
 
 async def test_generations_follow_the_presented_tokens(harness: Harness) -> None:
@@ -169,7 +169,7 @@ async def test_a_delayed_claim_cannot_steal_a_session_back(harness: Harness, att
     result = claimed(await claim(n2, record, N2, generation=1, attempt=5))
     assert refused(await claim(n1, record, N1, generation=1, attempt=attempt)) == ErrorCode.STALE_ATTEMPT
     assert await n1.sessions.find(record.id) == result.record
-    await n2.sessions.change(right(result.record), SessionChanges(selections=("+still/mine",)))
+    await n2.sessions.change(ownership(result.record), SessionChanges(selections=("+still/mine",)))
 
 
 async def test_another_incarnation_of_the_owner_is_another_owner(harness: Harness) -> None:
@@ -209,7 +209,7 @@ async def test_a_claim_asked_again_takes_the_session_off_the_clock_again(harness
     record = session()
     await n1.sessions.create(record)
     first = claimed(await claim(n2, record, N2, generation=1, attempt=1))
-    await n1.sessions.disconnect(right(first.record))
+    await n1.sessions.disconnect(ownership(first.record))
     assert await claim(n2, record, N2, generation=1, attempt=1) == first
     found = await n1.sessions.find(record.id)
     assert found is not None
@@ -221,7 +221,7 @@ async def test_a_claim_within_the_window_succeeds(harness: Harness) -> None:
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session(window=LONG)
     await n1.sessions.create(record)
-    await n1.sessions.disconnect(right(record))
+    await n1.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
     assert await expire_all(n2) == []
     claimed(await claim(n2, record, N2, generation=1, attempt=1))
@@ -232,7 +232,7 @@ async def test_a_claim_after_the_window_is_refused_though_nobody_reaped(harness:
     grid = await harness.grid()
     record = session(window=harness.short)
     await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
     assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
     assert [each.session for each in await expire_all(grid)] == [record.id]
@@ -265,7 +265,7 @@ async def test_change_changes_what_is_named_and_leaves_the_rest(harness: Harness
     await grid.sessions.create(record)
 
     async def after(changes: SessionChanges) -> object:
-        await grid.sessions.change(right(record), changes)
+        await grid.sessions.change(ownership(record), changes)
         return await grid.sessions.find(record.id)
 
     expected = replace(record, properties={"b": "2"})
@@ -288,7 +288,7 @@ async def test_confirmed_never_falls(harness: Harness) -> None:
     record = replace(session(), generation=TokenGeneration(12), confirmed=TokenGeneration(9))
     await grid.sessions.create(record)
     for confirmed, expected in ((10, 10), (9, 10), (2, 10)):
-        await grid.sessions.change(right(record), SessionChanges(confirmed=TokenGeneration(confirmed)))
+        await grid.sessions.change(ownership(record), SessionChanges(confirmed=TokenGeneration(confirmed)))
         found = await grid.sessions.find(record.id)
         assert found is not None
         assert found.confirmed == expected
@@ -299,8 +299,8 @@ async def test_a_disconnected_session_can_be_changed_and_stays_on_the_clock(harn
     grid = await harness.grid()
     record = session(window=harness.short)
     await grid.sessions.create(record)
-    await grid.sessions.disconnect(right(record))
-    await grid.sessions.change(right(record), SessionChanges(properties={"a": "1"}))
+    await grid.sessions.disconnect(ownership(record))
+    await grid.sessions.change(ownership(record), SessionChanges(properties={"a": "1"}))
     assert await grid.sessions.find(record.id) == replace(record, connected=False, properties={"a": "1"})
     await harness.advance(harness.short)
     assert [each.session for each in await expire_all(grid)] == [record.id]
@@ -312,7 +312,7 @@ async def test_change_asked_again_after_its_answer_was_lost(harness: Harness) ->
     record = session()
     await grid.sessions.create(record)
     changes = SessionChanges(selections=("+a", "+b"))
-    await harness.asked_again(grid, lambda: grid.sessions.change(right(record), changes))
+    await harness.asked_again(grid, lambda: grid.sessions.change(ownership(record), changes))
     assert await grid.sessions.find(record.id) == replace(record, selections=("+a", "+b"))
 
 
@@ -341,13 +341,13 @@ async def write(harness: Harness, name: str, owner: str, by: object) -> None:
 async def test_only_the_owner_of_the_current_epoch_writes(
     harness: Harness, name: str, owner: object, epoch: int
 ) -> None:
-    """Fenced: the stored owner or epoch differs from *right* (P3). / Every other error means: nothing was changed."""
+    """Fenced: the stored owner or epoch differs from *ownership*; all other errors: nothing was changed (P3)."""
     n1 = await harness.grid("n1")
     record = session()
     await n1.sessions.create(record)
     now = claimed(await claim(await harness.grid("n2"), record, N2, generation=1, attempt=1)).record
     with pytest.raises(Fenced):
-        await write(harness, name, "n3", right(record, owner=owner, epoch=epoch))  # type: ignore[arg-type]
+        await write(harness, name, "n3", ownership(record, owner=owner, epoch=epoch))  # type: ignore[arg-type]
     assert await n1.sessions.find(record.id) == now
 
 
@@ -359,9 +359,9 @@ async def test_a_session_that_is_gone_says_why(harness: Harness, name: str, reas
     record = session()
     if reason is not ErrorCode.SESSION_UNKNOWN:
         await grid.sessions.create(record)
-        await grid.sessions.end(right(record), reason=reason)
+        await grid.sessions.end(ownership(record), reason=reason)
     with pytest.raises(SessionGone) as gone:
-        await write(harness, name, "n1", right(record))
+        await write(harness, name, "n1", ownership(record))
     assert gone.value.reason == reason
 
 
@@ -375,7 +375,7 @@ async def test_disconnect_starts_the_window(harness: Harness) -> None:
     await grid.sessions.create(record)
     await harness.advance(harness.short)
     assert await expire_all(grid) == [], "a connected session has no deadline"
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     assert await grid.sessions.find(record.id) == replace(record, connected=False)
     await harness.advance(harness.short)
     assert [(each.session, each.owner) for each in await expire_all(grid)] == [(record.id, N1)]
@@ -386,9 +386,9 @@ async def test_disconnect_asked_again_does_not_lengthen_the_window(harness: Harn
     grid = await harness.grid()
     record = session(window=harness.short)
     await grid.sessions.create(record)
-    await harness.asked_again(grid, lambda: grid.sessions.disconnect(right(record)))
+    await harness.asked_again(grid, lambda: grid.sessions.disconnect(ownership(record)))
     await harness.advance(0.6 * harness.short)
-    await grid.sessions.disconnect(right(record))
+    await grid.sessions.disconnect(ownership(record))
     await harness.advance(0.5 * harness.short)
     assert [each.session for each in await expire_all(grid)] == [record.id]
 
@@ -402,7 +402,7 @@ async def test_after_the_end_claims_are_refused_with_its_reason(harness: Harness
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
     await n1.sessions.create(record)
-    await n1.sessions.end(right(record), reason=reason)
+    await n1.sessions.end(ownership(record), reason=reason)
     assert await n1.sessions.find(record.id) is None
     for _ in range(2):
         assert refused(await claim(n2, record, N2, generation=1, attempt=1)) == reason
@@ -413,7 +413,7 @@ async def test_the_reason_is_forgotten_after_a_window(harness: Harness) -> None:
     grid = await harness.grid()
     record = session(window=harness.short)
     await grid.sessions.create(record)
-    await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
     await harness.advance(harness.short)
 
     async def forgotten() -> bool:
@@ -429,11 +429,11 @@ async def test_end_asked_again_is_no_error(harness: Harness, *, connected: bool)
     record = session()
     await grid.sessions.create(record)
     if not connected:
-        await grid.sessions.disconnect(right(record))
-    await harness.asked_again(grid, lambda: grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED))
+        await grid.sessions.disconnect(ownership(record))
+    await harness.asked_again(grid, lambda: grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED))
     assert await grid.sessions.find(record.id) is None
-    await grid.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
-    await grid.sessions.end(right(session()), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership(session()), reason=ErrorCode.SESSION_CLOSED)
     assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
 
 
@@ -445,9 +445,9 @@ async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness
     for record in records[:-1]:  # the last one was never there
         await grid.sessions.create(record)
     now = claimed(await claim(await harness.grid("n2"), moved, N2, generation=1, attempt=1)).record
-    await grid.sessions.end(right(gone), reason=ErrorCode.SESSION_EXPIRED)
+    await grid.sessions.end(ownership(gone), reason=ErrorCode.SESSION_EXPIRED)
     ends = [
-        (right(record), ErrorCode.REVOKED if each % 2 else ErrorCode.SESSION_CLOSED)
+        (ownership(record), ErrorCode.REVOKED if each % 2 else ErrorCode.SESSION_CLOSED)
         for each, record in enumerate(records)
     ]
 
@@ -469,8 +469,8 @@ async def test_a_session_is_gone_for_everyone_once_its_end_began(harness: Harnes
     await n1.sessions.create(record)
     await harness.lose_next_answer(n1)
     with pytest.raises(GridUnavailable):
-        await n1.sessions.end(right(record), reason=ErrorCode.SESSION_CLOSED)
+        await n1.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
     assert refused(await claim(n2, record, N2, generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
     assert await n2.sessions.find(record.id) is None
     with pytest.raises(SessionGone):
-        await n2.sessions.change(right(record), SessionChanges(selections=()))
+        await n2.sessions.change(ownership(record), SessionChanges(selections=()))

@@ -11,7 +11,7 @@ import pytest
 from gateway.adapters.redis import readers
 from gateway.core.types import EventId, TopicPath, Version
 from gateway.ports import Grid, Ownership, PublishCommand, TopicValue
-from tests.contract.examples import publish, published, right, session, topic_of, values_of
+from tests.contract.examples import ownership, publish, published, session, topic_of, values_of
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, STREAM_LENGTH, TRIMMED_AFTER, Harness
 from tests.support.clock import eventually
@@ -28,7 +28,7 @@ def numbered(owner: Ownership, first: int, last: int, topic: str = TOPIC) -> lis
 async def test_a_followed_partition_brings_every_publish_in_order(harness: Harness) -> None:
     """Entries of one topic partition, in order and without a hole. / position: of the last of them."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(n2) as follower:
         await follower.follow_from_here(PARTITION)
         receipts = []
@@ -44,7 +44,7 @@ async def test_a_followed_partition_brings_every_publish_in_order(harness: Harne
 async def test_only_what_comes_after_the_position_is_read(harness: Harness) -> None:
     """Read *partition* from after *position* on."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     await published(grid, *numbered(owner, 1, 5))
     middle = await grid.topics.position(PARTITION)
     await published(grid, *numbered(owner, 6, 10))
@@ -56,7 +56,7 @@ async def test_only_what_comes_after_the_position_is_read(harness: Harness) -> N
 async def test_other_partitions_are_not_read(harness: Harness) -> None:
     """The streams of the partitions a node has interest in."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(grid) as follower:
         await follower.follow_from_here(PARTITION)
         await published(grid, publish(owner, 1, "rates/EUR"), publish(owner, 2, TOPIC))
@@ -68,7 +68,7 @@ async def test_interest_takes_effect_while_a_read_waits(harness: Harness, monkey
     """follow: does not wait; takes effect at once."""
     monkeypatch.setattr(readers, "BLOCK", LONG)  # nobody waits for the end of a read
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(grid) as follower:
         await follower.follow_from_here(topic_of("quiet/topic"))
         for request, topic in enumerate(("prices/A", "rates/A", "news/A"), 1):
@@ -80,7 +80,7 @@ async def test_interest_takes_effect_while_a_read_waits(harness: Harness, monkey
 async def test_after_unfollow_nothing_new_comes_until_it_is_followed_again(harness: Harness) -> None:
     """Stop reading *partition*; entries already under way may still come."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     other = topic_of("rates/EUR")
     async with Follower(grid) as follower:
         await follower.follow_from_here(PARTITION, other)
@@ -100,7 +100,7 @@ async def test_after_unfollow_nothing_new_comes_until_it_is_followed_again(harne
 async def test_a_paused_partition_brings_nothing_and_goes_on_where_it_was_left(harness: Harness) -> None:
     """pause: read nothing more of a followed partition until ``resume``; other partitions are not concerned."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     other = topic_of("rates/EUR")
     async with Follower(grid) as follower:
         await follower.follow_from_here(PARTITION, other)
@@ -125,7 +125,7 @@ async def test_a_paused_partition_brings_nothing_and_goes_on_where_it_was_left(h
 async def test_a_pause_ends_when_the_partition_is_followed_anew(harness: Harness) -> None:
     """``follow`` ends a pause. No effect on a partition that is not followed."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(grid) as follower:
         grid.tail.pause(PARTITION)
         grid.tail.resume(PARTITION)
@@ -150,7 +150,7 @@ async def test_a_pause_takes_effect_while_a_read_waits(harness: Harness, monkeyp
     """What was published meanwhile comes without waiting for the end of a read."""
     monkeypatch.setattr(readers, "BLOCK", LONG)  # nobody waits for the end of a read
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(grid) as follower:
         await follower.follow_from_here(PARTITION, topic_of("quiet/topic"))
         for request in range(1, 6):
@@ -164,7 +164,7 @@ async def test_a_pause_takes_effect_while_a_read_waits(harness: Harness, monkeyp
 async def test_what_is_trimmed_during_a_pause_is_a_lost_position(harness: Harness) -> None:
     """It may be lost meanwhile, if the stream is trimmed past it."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(grid) as follower:
         await follower.follow_from_here(PARTITION)
         await published(grid, *numbered(owner, 1, 1))
@@ -188,7 +188,7 @@ async def test_no_hole_and_no_duplicate_while_interest_changes_under_traffic(har
     written: defaultdict[int, list[str]] = defaultdict(list)
 
     async def write(grid: Grid, seed: int) -> None:
-        owner = right(session())
+        owner = ownership(session())
         pick = random.Random(seed)
         request = 0
         # Fewer per partition than streams keep, so that no position is lost.
@@ -227,7 +227,7 @@ async def test_no_hole_and_no_duplicate_while_interest_changes_under_traffic(har
 async def test_position_then_follow_then_values_misses_nothing(harness: Harness) -> None:
     """values: take the ``position`` before and follow from there, and nothing is missed."""
     writer, reader = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     await published(writer, *(publish(owner, number, f"prices/{number % 30}") for number in range(1, 1001)))
 
     async def write() -> None:
@@ -252,7 +252,7 @@ async def test_position_then_follow_then_values_misses_nothing(harness: Harness)
 async def test_a_large_gap_within_the_stream_is_read_whole(harness: Harness) -> None:
     """Without a hole: however far behind the reader is, as long as the stream goes back that far."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     await published(n1, publish(owner, 1, TOPIC, b"1"))
     async with Follower(n2) as follower:
         position = await n2.topics.position(PARTITION)
@@ -268,7 +268,7 @@ async def test_a_large_gap_within_the_stream_is_read_whole(harness: Harness) -> 
 async def test_a_position_that_was_trimmed_past_is_lost(harness: Harness) -> None:
     """A followed partition whose stream does not continue contiguously […] yields ``PositionLost``, never a hole."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     await published(n1, publish(owner, 1, TOPIC))
     position = await n2.topics.position(PARTITION)
     await published(n1, *numbered(owner, 2, TRIMMED_AFTER))
@@ -293,7 +293,7 @@ async def test_a_position_before_the_first_entry_is_lost_when_entries_are_gone(h
     """A position is "everything up to and including it has been seen"; what was trimmed has not been."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     empty = await n2.topics.position(PARTITION)
-    await published(n1, *numbered(right(session()), 1, TRIMMED_AFTER))
+    await published(n1, *numbered(ownership(session()), 1, TRIMMED_AFTER))
     async with Follower(n2) as follower:
         follower.follow(PARTITION, empty)
         await follower.has_lost(PARTITION)
@@ -303,7 +303,7 @@ async def test_a_position_before_the_first_entry_continues_with_it(harness: Harn
     """Read *partition* from after *position* on, also if nobody had published there yet."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     empty = await n2.topics.position(PARTITION)
-    await published(n1, *numbered(right(session()), 1, 5))
+    await published(n1, *numbered(ownership(session()), 1, 5))
     async with Follower(n2) as follower:
         follower.follow(PARTITION, empty)
         assert [each.value for each in await follower.has(PARTITION, 5)] == [b"1", b"2", b"3", b"4", b"5"]
@@ -321,7 +321,7 @@ async def test_restored_values_come_to_every_follower(harness: Harness) -> None:
         await n1.topics.restore(kept)
         # The event is that of the publish, which clients may know.
         assert await follower.has(PARTITION, 3) == kept
-        await published(n1, publish(right(session()), 1, "prices/1"))
+        await published(n1, publish(ownership(session()), 1, "prices/1"))
         assert (await follower.has(PARTITION, 4))[3].version == 2
 
 
@@ -331,7 +331,7 @@ async def test_restored_values_come_to_every_follower(harness: Harness) -> None:
 async def test_a_reader_that_was_cut_off_goes_on_where_it_was(harness: Harness) -> None:
     """While the grid is away it waits; then it goes on where it was, without hole and duplicate."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(n2) as follower:
         await follower.follow_from_here(PARTITION)
         await published(n1, *numbered(owner, 1, 10))
@@ -347,7 +347,7 @@ async def test_a_reader_that_was_cut_off_goes_on_where_it_was(harness: Harness) 
 async def test_a_reader_that_was_cut_off_for_too_long_is_told(harness: Harness) -> None:
     """PositionLost: trimmed past it."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     async with Follower(n2) as follower:
         await follower.follow_from_here(PARTITION)
         await published(n1, publish(owner, 1, TOPIC))
@@ -362,7 +362,7 @@ async def test_a_reader_that_was_cut_off_for_too_long_is_told(harness: Harness) 
 async def test_interest_may_be_changed_while_the_grid_is_away(harness: Harness) -> None:
     """Both follow and unfollow do not wait, whatever the state of the grid."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     other = topic_of("rates/EUR")
     position = await n2.topics.position(other)
     async with Follower(n2) as follower:

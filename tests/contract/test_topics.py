@@ -19,7 +19,7 @@ from gateway.ports import (
     Published,
     TopicValue,
 )
-from tests.contract.examples import publish, published, right, session, topic_of, values_of
+from tests.contract.examples import ownership, publish, published, session, topic_of, values_of
 from tests.contract.following import Follower
 from tests.contract.harness import STREAM_BYTES, Harness, node
 
@@ -36,7 +36,7 @@ def sequence(event: str) -> int:
 async def test_a_publish_is_stored_and_has_a_receipt(harness: Harness) -> None:
     """Raise the version, store the value. / Published: version of the value, id of the event."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    (receipt,) = await published(n1, publish(right(session()), 1, TOPIC, b'{"bid":1}'))
+    (receipt,) = await published(n1, publish(ownership(session()), 1, TOPIC, b'{"bid":1}'))
     assert not receipt.duplicate
     assert receipt.version == 1
     partition, generation, _ = receipt.event.split("-")
@@ -48,7 +48,7 @@ async def test_a_publish_is_stored_and_has_a_receipt(harness: Harness) -> None:
 async def test_any_json_text_and_any_topic_come_back_as_they_were(harness: Harness) -> None:
     """value: JSON text."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     texts = [b"null", b'""', b'"\\u0000"', '"日本 \\n"'.encode(), b"[1,2]", b"-0.5e-7", b'{"a b":" "}', b"x" * 70_000]
     topics = ["odd/a b", "odd/é", "odd/'\"\\", "odd/-", "odd/1 2 3", "odd/%s", "odd/🙂", "odd/{x}"]
     commands = [publish(owner, number, topics[number - 1], texts[number - 1]) for number in range(1, 9)]
@@ -61,7 +61,7 @@ async def test_any_json_text_and_any_topic_come_back_as_they_were(harness: Harne
 async def test_versions_grow_by_topic_and_events_by_partition(harness: Harness) -> None:
     """P6: per topic, versions grow. / Event id: ordered within a partition."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     paths = ["prices/A", "prices/B", "prices/A", "prices/A", "prices/B"]
     receipts = await published(grid, *(publish(owner, number, path) for number, path in enumerate(paths, 1)))
     assert [each.version for each in receipts] == [1, 1, 2, 3, 2]
@@ -72,7 +72,7 @@ async def test_versions_grow_by_topic_and_events_by_partition(harness: Harness) 
 async def test_publishes_of_one_call_are_executed_in_order(harness: Harness) -> None:
     """Execute publishes in order; one answer per command."""
     grid = await harness.grid()
-    alice, bob = right(session()), right(session())
+    alice, bob = ownership(session()), ownership(session())
     commands = [
         publish(owner, number, TOPIC, str(number).encode()) for number in range(1, 31) for owner in (alice, bob)
     ]
@@ -85,7 +85,7 @@ async def test_publishes_of_one_call_are_executed_in_order(harness: Harness) -> 
 async def test_calls_that_were_started_one_after_the_other_are_executed_in_that_order(harness: Harness) -> None:
     """All parts share one ordered command stream."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     answers = await asyncio.gather(*(published(grid, publish(owner, number, TOPIC)) for number in range(1, 101)))
     assert [receipt.version for (receipt,) in answers] == list(range(1, 101))
 
@@ -100,7 +100,7 @@ def bounded(command: PublishCommand, most: int) -> PublishCommand:
 async def test_a_partition_takes_no_more_new_topics_than_it_may_hold(harness: Harness) -> None:
     """A topic that does not exist is created only if its partition holds fewer than so many."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     results = await grid.topics.publish(
         [bounded(publish(owner, number, f"prices/{number}"), 3) for number in range(1, 6)]
         + [bounded(publish(owner, 6, "prices/1", b"2"), 3)]
@@ -115,7 +115,7 @@ async def test_a_partition_takes_no_more_new_topics_than_it_may_hold(harness: Ha
 async def test_no_topic_is_created_for_who_may_create_none(harness: Harness) -> None:
     """NO_NEW_TOPICS: a topic that does not exist is not created."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     await published(grid, publish(owner, 1))
     known, new = await grid.topics.publish(
         [bounded(publish(owner, 2), NO_NEW_TOPICS), bounded(publish(owner, 3, "prices/NEW"), NO_NEW_TOPICS)]
@@ -128,11 +128,11 @@ async def test_a_refusal_to_create_is_for_good(harness: Harness) -> None:
     """A command with the same request has the same answer, also when there is room again, and after a failover."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
-    asked = bounded(publish(right(record), 1), NO_NEW_TOPICS)
+    asked = bounded(publish(ownership(record), 1), NO_NEW_TOPICS)
     assert await n1.topics.publish([asked]) == [NotCreated(duplicate=False)]
     assert await n1.topics.publish([asked._replace(most_topics=0)]) == [NotCreated(duplicate=True)]
-    elsewhere = right(record, owner=N2, epoch=2)
-    assert await n2.topics.publish([asked._replace(right=elsewhere, most_topics=0)]) == [NotCreated(duplicate=True)]
+    elsewhere = ownership(record, owner=N2, epoch=2)
+    assert await n2.topics.publish([asked._replace(ownership=elsewhere, most_topics=0)]) == [NotCreated(duplicate=True)]
     (receipt,) = await published(n2, publish(elsewhere, 2))
     assert receipt.version == 1
 
@@ -150,7 +150,7 @@ def weighed(command: PublishCommand, most: int) -> PublishCommand:
 async def test_a_partition_takes_no_more_bytes_than_it_may_hold(harness: Harness) -> None:
     """P20: a publish that makes a partition grow is executed only if it holds no more than so many bytes then."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     topics = [f"prices/{name}" for name in ("AAAA", "BBBB", "CCCC")]
     asked = [weighed(publish(owner, number, topic, LARGE), 2 * ONE_LARGE) for number, topic in enumerate(topics, 1)]
     first, second, third = await grid.topics.publish(asked)
@@ -176,7 +176,7 @@ async def test_a_partition_takes_no_more_bytes_than_it_may_hold(harness: Harness
 async def test_a_value_that_grows_no_larger_is_taken_whatever_the_partition_holds(harness: Harness) -> None:
     """P20: what shrinks or keeps its size is never refused."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     await published(grid, publish(owner, 1, TOPIC, LARGE))
     same, smaller, larger = await grid.topics.publish(
         [
@@ -194,11 +194,11 @@ async def test_a_refusal_to_store_is_for_good(harness: Harness) -> None:
     """A command with the same request has the same answer, also when there is room again, and after a failover."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
-    asked = weighed(publish(right(record), 1), 1)
+    asked = weighed(publish(ownership(record), 1), 1)
     assert await n1.topics.publish([asked]) == [NotStored(duplicate=False)]
     assert await n1.topics.publish([asked._replace(most_bytes=0)]) == [NotStored(duplicate=True)]
-    elsewhere = right(record, owner=N2, epoch=2)
-    assert await n2.topics.publish([asked._replace(right=elsewhere, most_bytes=0)]) == [NotStored(duplicate=True)]
+    elsewhere = ownership(record, owner=N2, epoch=2)
+    assert await n2.topics.publish([asked._replace(ownership=elsewhere, most_bytes=0)]) == [NotStored(duplicate=True)]
     (receipt,) = await published(n2, publish(elsewhere, 2))
     assert receipt.version == 1
 
@@ -206,7 +206,7 @@ async def test_a_refusal_to_store_is_for_good(harness: Harness) -> None:
 async def test_removing_and_restoring_change_what_a_partition_holds(harness: Harness) -> None:
     """P20: a removal makes room for what the value had; what is restored counts."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     other = "prices/OTHR"
     (receipt,) = await published(grid, publish(owner, 1, TOPIC, LARGE))
     (refused,) = await grid.topics.publish([weighed(publish(owner, 2, other, LARGE), 2 * ONE_LARGE - 1)])
@@ -230,7 +230,7 @@ async def test_removing_and_restoring_change_what_a_partition_holds(harness: Har
 async def test_a_stream_keeps_no_more_bytes_than_it_may(harness: Harness) -> None:
     """P20: whoever follows from before what a stream keeps has lost its position, though it has few entries."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     value = b"x" * (STREAM_BYTES // 20)
     positions = []
     for number in range(1, 41):
@@ -251,7 +251,7 @@ async def test_a_stream_keeps_no_more_bytes_than_it_may(harness: Harness) -> Non
 async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harness) -> None:
     """Refuse a duplicate (answering with the first execution's receipt)."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     first, second = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
     again = await published(grid, publish(owner, 1), publish(owner, 2, value=b"2"))
     assert again == [first._replace(duplicate=True, created=False), second._replace(duplicate=True, created=False)]
@@ -262,7 +262,7 @@ async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harn
 async def test_a_publish_asked_again_after_its_answer_was_lost(harness: Harness) -> None:
     """P5: a publish acknowledged is in the grid exactly once, however often the client had to resend it."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     commands = [publish(owner, number, TOPIC, str(number).encode()) for number in range(1, 6)]
     receipts = await harness.asked_again(grid, lambda: published(grid, *commands))
     assert [each.version for each in receipts] == [1, 2, 3, 4, 5]
@@ -285,12 +285,12 @@ async def test_publishes_cut_in_the_middle_are_executed_once(harness: Harness, *
         await follower.follow_from_here(*partitions)
         await harness.cut_next_publish(n1)
         with pytest.raises(GridUnavailable):
-            await n1.topics.publish(commands(right(record)))
+            await n1.topics.publish(commands(ownership(record)))
         await harness.up(n1)
         if failed_over:
-            receipts = await published(n2, *commands(right(record, owner=N2, epoch=2)))
+            receipts = await published(n2, *commands(ownership(record, owner=N2, epoch=2)))
         else:
-            receipts = await published(n1, *commands(right(record)))
+            receipts = await published(n1, *commands(ownership(record)))
         executed = [each.duplicate for each in receipts]
         assert any(executed)
         assert not all(executed)
@@ -307,8 +307,8 @@ async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> N
     """…then each is executed exactly once, whichever nodes send it how often (also across failover)."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
-    before = await published(n1, *(publish(right(record), number, TOPIC) for number in range(1, 4)))
-    owner = right(record, owner=N2, epoch=2)
+    before = await published(n1, *(publish(ownership(record), number, TOPIC) for number in range(1, 4)))
+    owner = ownership(record, owner=N2, epoch=2)
     after = await published(n2, *(publish(owner, number, TOPIC) for number in range(2, 6)))
     assert after[:2] == [each._replace(duplicate=True, created=False) for each in before[1:]]
     assert [(each.version, each.duplicate) for each in after[2:]] == [(4, False), (5, False)]
@@ -317,7 +317,7 @@ async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> N
 async def test_two_nodes_that_send_the_same_at_the_same_time_execute_it_once(harness: Harness) -> None:
     """Each command is one atomic step."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     commands = [publish(owner, number, TOPIC) for number in range(1, 51)]
     first, second = await asyncio.gather(published(n1, *commands), published(n2, *commands))
     for one, other in zip(first, second, strict=True):
@@ -329,7 +329,7 @@ async def test_two_nodes_that_send_the_same_at_the_same_time_execute_it_once(har
 async def test_requests_of_several_partitions_are_told_apart(harness: Harness) -> None:
     """request: the identity of the publish within its session; topics of other partitions lie between."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     paths = ["prices/A", "rates/B", "prices/A", "news/C", "rates/B", "prices/A"]
     assert len({topic_of(path) for path in paths}) == 3
     commands = [publish(owner, number, path) for number, path in enumerate(paths, 1)]
@@ -341,14 +341,14 @@ async def test_requests_of_several_partitions_are_told_apart(harness: Harness) -
 async def test_sessions_are_told_apart(harness: Harness) -> None:
     """request: identity of the publish *within its session*."""
     grid = await harness.grid()
-    receipts = [(await published(grid, publish(right(session()), 1, TOPIC)))[0] for _ in range(3)]
+    receipts = [(await published(grid, publish(ownership(session()), 1, TOPIC)))[0] for _ in range(3)]
     assert [(each.version, each.duplicate) for each in receipts] == [(1, False), (2, False), (3, False)]
 
 
 async def test_receipts_are_kept_until_they_are_settled(harness: Harness) -> None:
     """settled: receipts up to it may be forgotten; others must not be, however many there are."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     count = 200
     receipts = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(1, count + 1)))
     again = await published(grid, *(publish(owner, number, TOPIC, settled=20) for number in range(21, count + 1)))
@@ -358,7 +358,7 @@ async def test_receipts_are_kept_until_they_are_settled(harness: Harness) -> Non
 async def test_a_settled_duplicate_is_still_not_executed(harness: Harness) -> None:
     """version: 0 if it was executed before and its receipt is settled; event: empty likewise."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     count = 60
     await published(grid, *(publish(owner, number, TOPIC, settled=number - 1) for number in range(1, count + 1)))
     again = await published(grid, *(publish(owner, number, TOPIC, settled=count - 1) for number in range(1, count)))
@@ -369,7 +369,7 @@ async def test_a_settled_duplicate_is_still_not_executed(harness: Harness) -> No
 async def test_a_settled_session_keeps_few_receipts(harness: Harness) -> None:
     """Receipts up to it may be forgotten: a session that publishes for a year costs what one of a minute costs."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     for start in range(0, 1000, 100):
         await published(
             grid, *(publish(owner, start + number, TOPIC, settled=start + number - 1) for number in range(1, 101))
@@ -383,10 +383,10 @@ async def test_a_settled_session_keeps_few_receipts(harness: Harness) -> None:
 
 
 async def test_an_older_epoch_is_fenced(harness: Harness) -> None:
-    """right: an epoch older than one that published here before is refused."""
+    """ownership: an epoch older than one that published here before is refused."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
-    old, new = right(record), right(record, owner=N2, epoch=2)
+    old, new = ownership(record), ownership(record, owner=N2, epoch=2)
     await published(n1, publish(old, 1, TOPIC, b"1"))
     await published(n2, publish(new, 2, TOPIC, b"2"))
     results = await n1.topics.publish([publish(old, 3, TOPIC, b"late"), publish(old, 2, TOPIC, b"2")])
@@ -403,11 +403,11 @@ async def test_a_fenced_publish_does_not_hurt_others(harness: Harness) -> None:
     """Publish: one answer per command."""
     grid = await harness.grid()
     record, other = session(), session()
-    await published(grid, publish(right(record, epoch=2), 1, TOPIC))
+    await published(grid, publish(ownership(record, epoch=2), 1, TOPIC))
     commands = [
-        publish(right(other), 1, TOPIC),
-        publish(right(record), 2, TOPIC),
-        publish(right(other), 2, TOPIC),
+        publish(ownership(other), 1, TOPIC),
+        publish(ownership(record), 2, TOPIC),
+        publish(ownership(other), 2, TOPIC),
     ]
     first, second, third = await grid.topics.publish(commands)
     assert isinstance(first, Published)
@@ -422,7 +422,7 @@ async def test_a_fenced_publish_does_not_hurt_others(harness: Harness) -> None:
 async def test_all_values_of_a_partition_are_read_in_pages(harness: Harness) -> None:
     """Read all values of a partition, in pages and without blocking the grid."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     count = 2500
     await published(
         grid, *(publish(owner, number, f"prices/{number}", str(number).encode()) for number in range(1, count + 1))
@@ -437,7 +437,7 @@ async def test_all_values_of_a_partition_are_read_in_pages(harness: Harness) -> 
 async def test_reading_values_starts_again_when_the_grid_was_away(harness: Harness) -> None:
     """GridUnavailable: see the module; the read has to start again."""
     grid = await harness.grid()
-    owner = right(session())
+    owner = ownership(session())
     await published(grid, *(publish(owner, number, f"prices/{number}") for number in range(1, 2501)))
 
     async def read() -> None:
@@ -453,7 +453,7 @@ async def test_reading_values_starts_again_when_the_grid_was_away(harness: Harne
 async def test_the_position_is_that_of_the_last_event(harness: Harness) -> None:
     """Tell the end of a partition's stream. / sequence: contiguous within a generation."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    owner = right(session())
+    owner = ownership(session())
     for request in (1, 2, 3):
         (receipt,) = await published(n1, publish(owner, request, TOPIC))
         position = await n2.topics.position(PARTITION)
@@ -482,7 +482,7 @@ async def test_versions_go_on_above_a_restored_one(harness: Harness) -> None:
     """P6: per topic, a client sees versions grow and never go back."""
     grid = await harness.grid()
     await grid.topics.restore([value(41)])
-    (receipt,) = await published(grid, publish(right(session()), 1, TOPIC))
+    (receipt,) = await published(grid, publish(ownership(session()), 1, TOPIC))
     assert receipt.version == 42
 
 

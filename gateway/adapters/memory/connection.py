@@ -221,10 +221,10 @@ class Connection:
         if self._up:
             self._on_news(partitions)
 
-    def told(self, to: NodeRef, right: Ownership) -> None:
+    def told(self, to: NodeRef, ownership: Ownership) -> None:
         """See ``Client``."""
         if self._up and (mailbox := self._mailboxes.get(to)) is not None:
-            mailbox.put(right)
+            mailbox.put(ownership)
 
     def revoked(self) -> None:
         """See ``Client``."""

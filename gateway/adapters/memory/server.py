@@ -55,7 +55,7 @@ class Client(Protocol):
     def news(self, partitions: set[int]) -> None:
         """Topic partitions got new entries."""
 
-    def told(self, to: NodeRef, right: Ownership) -> None:
+    def told(self, to: NodeRef, ownership: Ownership) -> None:
         """A message for one node."""
 
     def revoked(self) -> None:
@@ -270,10 +270,10 @@ class MemoryGridServer:
             return min(count, self._publishes_before_loss)
         return count
 
-    def tell(self, to: NodeRef, right: Ownership) -> None:
+    def tell(self, to: NodeRef, ownership: Ownership) -> None:
         """Pass a message on to whoever listens for *to* now."""
         for client in tuple(self._clients):
-            client.told(to, right)
+            client.told(to, ownership)
 
     def after(
         self, partition: int, position: StreamPosition, limit: int

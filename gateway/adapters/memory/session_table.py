@@ -196,9 +196,9 @@ class SessionTable:
             return ErrorCode.STALE_ATTEMPT
         return None
 
-    def change(self, right: Ownership, changes: SessionChanges, now: float) -> None:
+    def change(self, ownership: Ownership, changes: SessionChanges, now: float) -> None:
         """See ``SessionStore.change``."""
-        stored = self._owned(right, now)
+        stored = self._owned(ownership, now)
         record = stored.record
         if changes.selections is not None:
             stored.selections = _by_selector(changes.selections)
@@ -219,26 +219,26 @@ class SessionTable:
             confirmed=record.confirmed if changes.confirmed is None else max(record.confirmed, changes.confirmed),
         )
 
-    def confirm(self, right: Ownership, proved: TokenGeneration, now: float) -> bool:
+    def confirm(self, ownership: Ownership, proved: TokenGeneration, now: float) -> bool:
         """See ``SessionStore.confirm``, for one session."""
         try:
-            self.change(right, SessionChanges(confirmed=proved), now)
+            self.change(ownership, SessionChanges(confirmed=proved), now)
         except (Fenced, SessionGone):
             return False
         return True
 
-    def disconnect(self, right: Ownership, now: float) -> None:
+    def disconnect(self, ownership: Ownership, now: float) -> None:
         """See ``SessionStore.disconnect``; asked again, the window that runs already is not extended."""
-        stored = self._owned(right, now)
+        stored = self._owned(ownership, now)
         if stored.deadline is None:
             self._start_window(stored, now)
 
-    def end(self, right: Ownership, reason: ErrorCode, now: float) -> None:
+    def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
         """See ``SessionStore.end``; the receipts are deleted by the caller in the same step."""
-        partition = self._partition_of(right.session, now)
-        if right.session in partition.sessions:
-            self._owned(right, now)
-            partition.bury(right.session, reason, now)
+        partition = self._partition_of(ownership.session, now)
+        if ownership.session in partition.sessions:
+            self._owned(ownership, now)
+            partition.bury(ownership.session, reason, now)
 
     def restore(self, record: SessionRecord, now: float, *, recreate: bool) -> Restored:
         """See ``SessionStore.restore``, for one session."""
@@ -319,12 +319,12 @@ class SessionTable:
         partition.sweep(now)
         return partition
 
-    def _owned(self, right: Ownership, now: float) -> _Stored:
-        stored = self._partition_of(right.session, now).sessions.get(right.session)
+    def _owned(self, ownership: Ownership, now: float) -> _Stored:
+        stored = self._partition_of(ownership.session, now).sessions.get(ownership.session)
         if stored is None:
-            raise SessionGone(self._why_gone(right.session, now))
-        if (stored.record.owner, stored.record.epoch) != (right.owner, right.epoch):
-            raise Fenced(f"session {right.session} belongs to {stored.record.owner} in epoch {stored.record.epoch}")
+            raise SessionGone(self._why_gone(ownership.session, now))
+        if (stored.record.owner, stored.record.epoch) != (ownership.owner, ownership.epoch):
+            raise Fenced(f"session {ownership.session} belongs to {stored.record.owner} in epoch {stored.record.epoch}")
         return stored
 
     def _why_gone(self, session: SessionId, now: float) -> ErrorCode:

@@ -97,7 +97,7 @@ class GridData:
         """
         return [
             Fenced(f"session {each.right.session} has ended")
-            if self.sessions.has_ended(each.right.session, now)
+            if self.sessions.has_ended(each.ownership.session, now)
             else self.topics.publish(each, self._generation, now, held=self.sessions.__contains__)
             for each in commands
         ]
@@ -110,17 +110,17 @@ class GridData:
         """Remove a topic; see ``TopicStore.remove``."""
         return self.topics.remove(topic, self._generation, keep, now)
 
-    def end(self, right: Ownership, reason: ErrorCode, now: float) -> None:
+    def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
         """End a session; its receipts go with it, also those that it left behind when it ended before."""
-        self.sessions.end(right, reason, now)
-        self.topics.forget(right.session)
+        self.sessions.end(ownership, reason, now)
+        self.topics.forget(ownership.session)
 
     def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]], now: float) -> list[bool]:
-        """End sessions, each one atomic step; tells for each whether its right was accepted."""
+        """End sessions, each one atomic step; tells for each whether its ownership was accepted."""
         ended = []
-        for right, reason in ends:
+        for ownership, reason in ends:
             try:
-                self.end(right, reason, now)
+                self.end(ownership, reason, now)
             except Fenced:
                 ended.append(False)
             else:

@@ -74,23 +74,23 @@ class MemorySessionStore:
             lambda grid, now: grid.sessions.why_not_claimable(session, by, generation, attempt, now)
         )
 
-    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+    async def change(self, ownership: Ownership, changes: SessionChanges) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.sessions.change(right, changes, now))
+        await self._connection.run(lambda grid, now: grid.sessions.change(ownership, changes, now))
 
     async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
         """See the port."""
         return await self._connection.run(
-            lambda grid, now: [grid.sessions.confirm(right, proved, now) for right, proved in proofs]
+            lambda grid, now: [grid.sessions.confirm(ownership, proved, now) for ownership, proved in proofs]
         )
 
-    async def disconnect(self, right: Ownership) -> None:
+    async def disconnect(self, ownership: Ownership) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.sessions.disconnect(right, now))
+        await self._connection.run(lambda grid, now: grid.sessions.disconnect(ownership, now))
 
-    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.end(right, reason, now))
+        await self._connection.run(lambda grid, now: grid.end(ownership, reason, now))
 
     async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
         """See the port."""
@@ -165,12 +165,12 @@ class MemoryNodeDirectory:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.leases.entries(now))
 
-    async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
+    async def tell_claimed(self, to: NodeRef, *ownerships: Ownership) -> None:
         """See the port."""
 
         def tell(_grid: object, _now: float) -> None:
-            for right in rights:
-                self._connection.server.tell(to, right)
+            for ownership in ownerships:
+                self._connection.server.tell(to, ownership)
 
         await self._connection.run(tell)
 

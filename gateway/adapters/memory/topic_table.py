@@ -215,13 +215,13 @@ class Topics:
         number = topic_partition(command.topic, self._depth)
         partition = self._partitions[number]
         self._forget_oldest(partition, now, held)
-        right = command.right
-        receipts = partition.receipts.setdefault(right.session, _Receipts(right.epoch))
-        if right.epoch < receipts.epoch:
-            return Fenced(f"session {right.session} has published in epoch {receipts.epoch} already")
-        receipts.epoch = right.epoch
+        ownership = command.ownership
+        receipts = partition.receipts.setdefault(ownership.session, _Receipts(ownership.epoch))
+        if ownership.epoch < receipts.epoch:
+            return Fenced(f"session {ownership.session} has published in epoch {receipts.epoch} already")
+        receipts.epoch = ownership.epoch
         receipts.used = now
-        partition.receipts.move_to_end(right.session)
+        partition.receipts.move_to_end(ownership.session)
         answers = receipts.answers
         while answers and next(iter(answers)) <= command.settled:
             answers.popitem(last=False)

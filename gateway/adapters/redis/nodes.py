@@ -197,13 +197,13 @@ class RedisNodes:
             key=lambda entry: entry.node,
         )
 
-    async def tell_claimed(self, to: NodeRef, *rights: Ownership) -> None:
+    async def tell_claimed(self, to: NodeRef, *ownerships: Ownership) -> None:
         """See ``NodeDirectory.tell_claimed``."""
         await self._batcher.call(
             scripts.NODE_TELL(
                 *(self._keys.leases, self._keys.inbox(to), self._clock.argument()),
                 *(str(to), INBOX_MESSAGES),
-                *(f"{each.session} {each.epoch} {each.owner}" for each in rights),
+                *(f"{each.session} {each.epoch} {each.owner}" for each in ownerships),
             )
         )
 

@@ -138,7 +138,7 @@ class RedisSessions:
         self._see_to(reply)
         return None if reply == b"claimable" else ErrorCode(reply[1].decode())
 
-    async def change(self, right: Ownership, changes: SessionChanges) -> None:
+    async def change(self, ownership: Ownership, changes: SessionChanges) -> None:
         """See ``SessionStore.change``."""
         fields: list[Argument] = []
         if changes.properties is not None:
@@ -148,54 +148,54 @@ class RedisSessions:
         if changes.identity is not None:
             fields += _shown(changes.identity)
         confirmed = "" if changes.confirmed is None else changes.confirmed
-        session = right.session
+        session = ownership.session
         grown = (changes.properties, changes.selections, changes.selection_changes, changes.publish_partitions)
         grows = any(each is not None for each in grown)
         change = scripts.SESSION_CHANGE if grows else scripts.SESSION_KEEP
         reply = await self._batcher.call(
             change(
                 *self._keys_to_change(session),
-                *(str(right.owner), right.epoch, short_hash(session), confirmed),
+                *(str(ownership.owner), ownership.epoch, short_hash(session), confirmed),
                 *_list_changes(changes),
                 *fields,
             ),
             gated=True,
         )
-        self._check(reply, right)
+        self._check(reply, ownership)
 
     async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
         """See ``SessionStore.confirm``."""
         replies = await self._batcher.call_all(
             [
                 scripts.SESSION_KEEP(
-                    *self._keys_to_change(right.session),
-                    *(str(right.owner), right.epoch, "", proved),
+                    *self._keys_to_change(ownership.session),
+                    *(str(ownership.owner), ownership.epoch, "", proved),
                     *_NO_LIST_CHANGES,
                 )
-                for right, proved in proofs
+                for ownership, proved in proofs
             ],
             gated=True,
         )
         self._see_to(*replies)
         return [reply == b"ok" for reply in replies]
 
-    async def disconnect(self, right: Ownership) -> None:
+    async def disconnect(self, ownership: Ownership) -> None:
         """See ``SessionStore.disconnect``."""
-        session = right.session
+        session = ownership.session
         reply = await self._batcher.call(
             scripts.SESSION_DISCONNECT(
                 *(*self._all_keys(session), self._opened(session), *self._timed()),
-                *(session, str(right.owner), right.epoch, short_hash(session)),
+                *(session, str(ownership.owner), ownership.epoch, short_hash(session)),
             ),
             gated=True,
         )
-        self._check(reply, right)
+        self._check(reply, ownership)
 
-    async def end(self, right: Ownership, *, reason: ErrorCode) -> None:
+    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         """See ``SessionStore.end``."""
-        (ended,) = await self.end_all([(right, reason)])
+        (ended,) = await self.end_all([(ownership, reason)])
         if not ended:
-            raise _fenced(right)
+            raise _fenced(ownership)
 
     async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
         """See ``SessionStore.end_all``.
@@ -206,18 +206,18 @@ class RedisSessions:
         replies = await self._batcher.call_all(
             [
                 scripts.SESSION_END(
-                    *(*self._all_keys(right.session)[:3], self._opened(right.session), *self._timed()),
-                    *(right.session, str(right.owner), right.epoch, reason.value, ENDING_GRACE_MS),
+                    *(*self._all_keys(ownership.session)[:3], self._opened(ownership.session), *self._timed()),
+                    *(ownership.session, str(ownership.owner), ownership.epoch, reason.value, ENDING_GRACE_MS),
                 )
-                for right, reason in ends
+                for ownership, reason in ends
             ],
             gated=True,
         )
         self._see_to(*replies)
         await self._delete(
             [
-                (right.session, *reply[1:3])
-                for (right, _), reply in zip(ends, replies, strict=True)
+                (ownership.session, *reply[1:3])
+                for (ownership, _), reply in zip(ends, replies, strict=True)
                 if reply not in (b"fenced", b"gone")
             ]
         )
@@ -389,10 +389,10 @@ class RedisSessions:
         if b"stale" in replies:
             raise self._grid.stale()
 
-    def _check(self, reply: Any, right: Ownership) -> None:
+    def _check(self, reply: Any, ownership: Ownership) -> None:
         self._see_to(reply)
         if reply == b"fenced":
-            raise _fenced(right)
+            raise _fenced(ownership)
         if reply != b"ok":
             raise SessionGone(ErrorCode(reply[1].decode()))
 
@@ -521,8 +521,8 @@ def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str
     )
 
 
-def _fenced(right: Ownership) -> Fenced:
-    return Fenced(f"{right.owner} with epoch {right.epoch} does not own session {right.session} any more")
+def _fenced(ownership: Ownership) -> Fenced:
+    return Fenced(f"{ownership.owner} with epoch {ownership.epoch} does not own session {ownership.session} any more")
 
 
 def _join(partitions: frozenset[int]) -> str:

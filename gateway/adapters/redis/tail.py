@@ -107,13 +107,13 @@ class _Inbox:
         for number, fields in entries:
             self.after = number.decode()
             try:
-                _, right_text = fields
-                session, epoch, owner = right_text.decode().split(" ")
-                right = Ownership(SessionId(session), NodeRef.parse(owner), Epoch(int(epoch)))
+                _, ownership_text = fields
+                session, epoch, owner = ownership_text.decode().split(" ")
+                ownership = Ownership(SessionId(session), NodeRef.parse(owner), Epoch(int(epoch)))
             except ValueError as error:
                 self._foreign.skipped(self.key, self.after, error)
             else:
-                self.messages.put_nowait(right)
+                self.messages.put_nowait(ownership)
 
     def lose(self) -> None:
         """See ``OtherReading``. What others will tell comes by a new stream; what they told is learnt by fencing."""

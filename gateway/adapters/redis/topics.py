@@ -149,7 +149,7 @@ def _have_in_common(first: PublishCommand, other: PublishCommand) -> bool:
     """Tell whether two publishes have in common what a step says once."""
     return (
         other.settled == first.settled
-        and (other.right is first.right or other.right == first.right)
+        and (other.ownership is first.ownership or other.ownership == first.ownership)
         and other.stored is first.stored
         and other.most_topics == first.most_topics
         and other.most_bytes == first.most_bytes
@@ -328,7 +328,7 @@ class RedisTopics:
 
     def _publish(self, step: _Step) -> Command:
         first = step.parts[0].command
-        session = first.right.session
+        session = first.ownership.session
         keys: list[Argument] = []
         publishes: list[Argument] = []
         values, stream, closed, receipts = self._keys.values, self._keys.stream, self._keys.closed, self._keys.receipts
@@ -347,7 +347,7 @@ class RedisTopics:
         return scripts.TOPIC_PUBLISH.across(
             len(step.parts),
             *keys,
-            first.right.epoch,
+            first.ownership.epoch,
             first.settled,
             self._grid.generation,
             self._grid.stream_length,
@@ -374,7 +374,7 @@ class RedisTopics:
 
     def _arrived(self, parts: Sequence[_Part]) -> None:
         for part in parts:
-            place = (part.partition, part.command.right.session)
+            place = (part.partition, part.command.ownership.session)
             if self._on_the_way.get(place) == part.last:
                 del self._on_the_way[place]
 
@@ -382,8 +382,8 @@ class RedisTopics:
         if type(reply) is list:
             return _receipts(reply, part.partition)
         if reply == b"fenced":
-            right = part.command.right
-            why = f"session {right.session} has a newer owner than epoch {right.epoch}"
+            ownership = part.command.ownership
+            why = f"session {ownership.session} has a newer owner than epoch {ownership.epoch}"
             return [Fenced(why) for _ in part.places]
         raise GridUnavailable("an earlier request of the session did not reach the grid")
 

@@ -123,14 +123,14 @@ class Recovery:
             ][:RESTORE_BATCH]
             if not batch:
                 break
-            rights = [session.right for session in batch]
+            ownerships = [session.ownership for session in batch]
             try:
                 results = await self._persistence.restore(batch)
             except GridUnavailable:
                 await asyncio.sleep(RETRY)
                 continue
             written += results.count(Restored.WRITTEN)
-            fenced += self._drop_refused(batch, rights, results)
+            fenced += self._drop_refused(batch, ownerships, results)
             await asyncio.sleep(len(batch) / self._policy.restore_rate)
         if written or fenced:
             self._log.emit(
@@ -167,12 +167,14 @@ class Recovery:
             self._journal.strayed(session, record.epoch)
 
     def _drop_refused(
-        self, sessions: Sequence[Session], rights: Sequence[Ownership], results: Sequence[Restored]
+        self, sessions: Sequence[Session], ownerships: Sequence[Ownership], results: Sequence[Restored]
     ) -> int:
         dropped = 0
-        for session, right, result in zip(sessions, rights, results, strict=True):
+        for session, ownership, result in zip(sessions, ownerships, results, strict=True):
             if result is Restored.FENCED:
-                dropped += self._sessions.let_go(session, right, Fenced("the grid holds a newer owner of the session"))
+                dropped += self._sessions.let_go(
+                    session, ownership, Fenced("the grid holds a newer owner of the session")
+                )
             elif result is Restored.GONE:
-                dropped += self._sessions.let_go(session, right, SessionGone(ErrorCode.SESSION_EXPIRED))
+                dropped += self._sessions.let_go(session, ownership, SessionGone(ErrorCode.SESSION_EXPIRED))
         return dropped

@@ -208,15 +208,15 @@ class Claims:
 
     async def _tell_former_owners(self, claimed: dict[Ownership, None]) -> None:
         by_owner: dict[NodeRef, list[Ownership]] = {}
-        for right in claimed:
-            by_owner.setdefault(right.owner, []).append(right)
-        for former, rights in by_owner.items():
-            await self._tell_former_owner(former, rights)
+        for ownership in claimed:
+            by_owner.setdefault(ownership.owner, []).append(ownership)
+        for former, ownerships in by_owner.items():
+            await self._tell_former_owner(former, ownerships)
 
-    async def _tell_former_owner(self, former: NodeRef, rights: Sequence[Ownership]) -> None:
+    async def _tell_former_owner(self, former: NodeRef, ownerships: Sequence[Ownership]) -> None:
         while True:
             try:
-                await self._grid.nodes.tell_claimed(former, *rights)
+                await self._grid.nodes.tell_claimed(former, *ownerships)
             except GridUnavailable:  # it may have been told; to hear it twice does no harm
                 await self._persistence.until_available()
                 continue

@@ -160,7 +160,7 @@ class Conversations:
         if not session.proved:
             session.proved = True
             if self._persistence.replicated:
-                self._proofs.put(session, (session.right, session.generation))
+                self._proofs.put(session, (session.ownership, session.generation))
             session.confirmed = session.generation
         machine = session.machine
         due = machine.next_deadline()
@@ -190,13 +190,13 @@ class Conversations:
         for session in await self._persistence.confirm(proofs):
             await self._confirm_again(session, *proofs[session])
 
-    async def _confirm_again(self, session: Session, right: Ownership, proved: TokenGeneration) -> None:
+    async def _confirm_again(self, session: Session, ownership: Ownership, proved: TokenGeneration) -> None:
         try:
             await self._persistence.change(session, SessionChanges(confirmed=proved))
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone) as why:
-            self._sessions.let_go(session, right, why)
+            self._sessions.let_go(session, ownership, why)
 
 
 class Conversation:

@@ -129,7 +129,7 @@ class HelloHandler:
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
         if self._authorities.revocations.refuses(session):
             self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
-            self._authorities.enforcement.end_claimed(session.right)
+            self._authorities.enforcement.end_claimed(session.ownership)
             raise refusal(ErrorCode.REVOKED)
         self._authorities.authorisation.enforce(session)
         self._sessions.add(session)

@@ -28,7 +28,7 @@ class SystemPublisher:
     def __init__(self, context: Context) -> None:
         self._store = context.grid.topics
         # The incarnation is in it: another run counts its requests from 1 again.
-        self._right = Ownership(SessionId(f"{NAME_PREFIX}{context.me}"), context.me, Epoch(1))
+        self._ownership = Ownership(SessionId(f"{NAME_PREFIX}{context.me}"), context.me, Epoch(1))
         self._next = 1
         self._unanswered: set[int] = set()
 
@@ -50,7 +50,7 @@ class SystemPublisher:
         try:
             results = await self._store.publish(
                 [
-                    PublishCommand(self._right, RequestNumber(number), settled, topic, value, stored=False)
+                    PublishCommand(self._ownership, RequestNumber(number), settled, topic, value, stored=False)
                     for number, (topic, value) in zip(numbers, values, strict=True)
                 ]
             )

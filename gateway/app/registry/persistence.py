@@ -140,7 +140,7 @@ class Persistence:
             Fenced, SessionGone: the session is not this node's any more.
             GridUnavailable: it may have been written.
         """
-        await self._write(session, lambda right: self._grid.sessions.change(right, changes))
+        await self._write(session, lambda ownership: self._grid.sessions.change(ownership, changes))
 
     async def select(self, session: Session, selections: Selections) -> None:
         """Write a list of selections that a reply is going to promise; the caller holds ``session.selecting``.
@@ -152,16 +152,16 @@ class Persistence:
             Fenced, SessionGone: the session is not this node's any more.
             GridUnavailable: it may have been written.
         """
-        if await self._write(session, lambda right: self._select(session, right, selections)):
+        if await self._write(session, lambda ownership: self._select(session, ownership, selections)):
             session.written = selections
 
-    async def _select(self, session: Session, right: Ownership, selections: Selections) -> None:
+    async def _select(self, session: Session, ownership: Ownership, selections: Selections) -> None:
         # A grid that may have gone back may hold any list.
         written = None if self.must_restore(session) else session.written
         session.written = None  # until there is an answer
         changes = None if written is None else selections.changes_since(written)
         await self._grid.sessions.change(
-            right,
+            ownership,
             SessionChanges(selections=selections.to_wire())
             if changes is None
             else SessionChanges(selection_changes=SelectionChanges(changes.removed, tuple(map(str, changes.added)))),
@@ -190,12 +190,12 @@ class Persistence:
         Raises:
             GridUnavailable: nobody knows.
         """
-        asked = [(session, session.right) for session in sessions if not self.must_restore(session)]
-        answers = await self._grid.sessions.confirm([(right, session.confirmed) for session, right in asked])
+        asked = [(session, session.ownership) for session in sessions if not self.must_restore(session)]
+        answers = await self._grid.sessions.confirm([(ownership, session.confirmed) for session, ownership in asked])
         return [
             session
-            for (session, right), accepted in zip(asked, answers, strict=True)
-            if not accepted and session.right == right and not self.must_restore(session)
+            for (session, ownership), accepted in zip(asked, answers, strict=True)
+            if not accepted and session.ownership == ownership and not self.must_restore(session)
         ]
 
     async def disconnect(self, session: Session) -> None:
@@ -230,15 +230,15 @@ class Persistence:
             self._ends.put(ended, reason)
             return
         while True:
-            right = ended.right
+            ownership = ended.ownership
             try:
                 if self.must_restore(ended):
                     await self._restore_one(ended)
-                await self._grid.sessions.end(right, reason=reason)
+                await self._grid.sessions.end(ownership, reason=reason)
             except SessionGone:
                 return
             except Fenced:
-                if ended.right == right:
+                if ended.ownership == ownership:
                     self._metrics.add(catalogue.FENCED_WRITES)
                     raise
             else:
@@ -315,17 +315,17 @@ class Persistence:
         """
         if not self.replicated:
             return True
-        right = session.right
+        ownership = session.ownership
         restores = session.restores
         try:
             try:
-                await step(right)
+                await step(ownership)
             except (Fenced, SessionGone):
                 if not self.must_restore(session):
                     raise
                 await self._restore_one(session)
                 restores = session.restores
-                await step(right)
+                await step(ownership)
             if session.restores != restores:
                 # Written again meanwhile, as it was before this step, and perhaps behind it.
                 session.unsaved = True

@@ -168,15 +168,15 @@ class Sessions:
                 self._background.once(self._save_disconnect(session), "save-disconnect")
 
     async def _save_disconnect(self, session: Session) -> None:
-        right = session.right
+        ownership = session.ownership
         try:
             await self._persistence.disconnect(session)
-            session.on_clock = not session.connected and session.right == right
+            session.on_clock = not session.connected and session.ownership == ownership
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone) as why:
             if not session.connected:
-                self.let_go(session, right, why)
+                self.let_go(session, ownership, why)
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
@@ -212,8 +212,8 @@ class Sessions:
         self._journal.fenced(session)
         self.drop(session, FENCED)
 
-    def let_go(self, session: Session, right: Ownership, why: Fenced | SessionGone) -> bool:
-        """The grid has refused what was written by *right*, and not because it has lost the session: drop it here.
+    def let_go(self, session: Session, ownership: Ownership, why: Fenced | SessionGone) -> bool:
+        """The grid has refused what was written by *ownership*, and not because it has lost the session: drop it here.
 
         Nothing is dropped that this very node has claimed meanwhile, for a client that came back, or that it is ending,
         which takes several steps: from the first on the grid refuses everything else.
@@ -221,7 +221,7 @@ class Sessions:
         Returns:
             Whether it was dropped.
         """
-        if session.dropped or session.ending or session.right != right:
+        if session.dropped or session.ending or session.ownership != ownership:
             return False
         if isinstance(why, Fenced):
             self.fence(session)

@@ -90,9 +90,9 @@ class StaleSessionSweeper:
                 return
 
     async def _let_go(self, session: Session) -> None:
-        right = session.right
+        ownership = session.ownership
         try:
             await self._persistence.change(session, SessionChanges())
         except (Fenced, SessionGone) as why:
             if session in self._since:  # else its client is back
-                self._refused(session, right, why)
+                self._refused(session, ownership, why)

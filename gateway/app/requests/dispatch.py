@@ -206,7 +206,7 @@ class Requests:
     async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
         failed = 0
         while not session.dropped:
-            right = session.right
+            ownership = session.ownership
             try:
                 await self._step(session, run)
             except GridRefused:
@@ -225,7 +225,7 @@ class Requests:
                 run = [_maybe_executed(work) for work in run]
             except (Fenced, SessionGone):
                 # A claim by this very node, for the client that came back meanwhile, is no reason to drop the session.
-                if session.right == right:
+                if session.ownership == ownership:
                     raise
                 run = [_maybe_executed(work) for work in run]
             else:

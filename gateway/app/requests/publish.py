@@ -101,7 +101,7 @@ class Publishing:
     ) -> list[PublishCommand]:
         """Make the commands of a run, and note what cannot be published and which partitions the rest is for."""
         commands: list[PublishCommand] = []
-        settled, right, stored = session.settled(), session.right, self._persistence.replicated
+        settled, ownership, stored = session.settled(), session.ownership, self._persistence.replicated
         largest, place = self._policy.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
         most, most_bytes = self._limits.most_topics(session), self._policy.partition_bytes
@@ -118,7 +118,7 @@ class Publishing:
             else:
                 touched.add(partition)
                 commands.append(
-                    PublishCommand(right, request.request, settled, topic, request.value, stored, most, most_bytes)
+                    PublishCommand(ownership, request.request, settled, topic, request.value, stored, most, most_bytes)
                 )
         return commands
 

@@ -202,13 +202,13 @@ class Authorisation:
         async with session.selecting:
             if session.dropped:
                 return
-            right = session.right
+            ownership = session.ownership
             try:
                 await self._persistence.select(session, session.selections)
             except GridUnavailable:
                 return  # marked as unsaved; written when the grid is back
             except (Fenced, SessionGone) as why:
-                self._sessions.let_go(session, right, why)
+                self._sessions.let_go(session, ownership, why)
 
     # --- A new policy -------------------------------------------------------------------------------------------------
 

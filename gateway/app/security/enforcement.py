@@ -81,12 +81,12 @@ class Enforcement:
         if concerned:
             self._background.once(self._close(concerned), "close-revoked")
 
-    def end_claimed(self, right: Ownership) -> None:
+    def end_claimed(self, ownership: Ownership) -> None:
         """End a session that this node has claimed and found to be revoked."""
         self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
-        self._log.emit(events.SESSION_ENDED, session=right.session, reason=ErrorCode.REVOKED.value)
-        self._journal.ended_elsewhere(right.session, right.epoch, ErrorCode.REVOKED)
-        self._background.once(self._end([right]), "end-revoked")
+        self._log.emit(events.SESSION_ENDED, session=ownership.session, reason=ErrorCode.REVOKED.value)
+        self._journal.ended_elsewhere(ownership.session, ownership.epoch, ErrorCode.REVOKED)
+        self._background.once(self._end([ownership]), "end-revoked")
 
     def end_held(self, session: Session) -> None:
         """End a session that is held here and was found to be revoked."""

@@ -261,7 +261,7 @@ class Session:
         return self.link is not None
 
     @property
-    def right(self) -> Ownership:
+    def ownership(self) -> Ownership:
         """By which right this node writes for it."""
         return Ownership(self.id, self.owner, self.epoch)
 

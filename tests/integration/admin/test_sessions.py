@@ -165,7 +165,7 @@ async def test_a_node_that_was_not_told_of_the_end_of_a_session_does_not_show_it
     await client.cut()
     await eventually(lambda: not any(each.connected for each in pair.n1.gateway.node.sessions))
     (held,) = pair.n1.gateway.node.sessions
-    await pair.n2.gateway.node._context.grid.sessions.end(held.right, reason=ErrorCode.SESSION_CLOSED)
+    await pair.n2.gateway.node._context.grid.sessions.end(held.ownership, reason=ErrorCode.SESSION_CLOSED)
 
     answers = [await pair.asker.ask(pair.n1, method, f"/v1/sessions/{session}") for method in ("GET", "DELETE")]
 

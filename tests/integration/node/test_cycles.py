@@ -120,11 +120,11 @@ async def test_what_was_claimed_elsewhere_is_gone_without_the_collector() -> Non
             await client.send(publish(1))
             assert "error" not in await client.expect("reply")
             await grid.sessions.claim(session, by=ELSEWHERE, generation=TokenGeneration(1), attempt=Attempt(1))
-            right, topic = Ownership(session, ELSEWHERE, Epoch(2)), TopicPath("a/b")
-            await grid.topics.publish([PublishCommand(right, RequestNumber(9), RequestNumber(0), topic, b"1")])
+            ownership, topic = Ownership(session, ELSEWHERE, Epoch(2)), TopicPath("a/b")
+            await grid.topics.publish([PublishCommand(ownership, RequestNumber(9), RequestNumber(0), topic, b"1")])
             await client.send(publish(2))
             assert await client.closed() == FENCED.code
-            await grid.sessions.end(right, reason=ErrorCode.SESSION_CLOSED)
+            await grid.sessions.end(ownership, reason=ErrorCode.SESSION_CLOSED)
 
         assert not await left_by(node, is_fenced)
 

@@ -253,9 +253,9 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         persistence: Any = cluster.n1.gateway.node._persistence
         end = persistence._grid.sessions.end
 
-        async def end_and_take_over(right: Any, *, reason: ErrorCode) -> None:
+        async def end_and_take_over(ownership: Any, *, reason: ErrorCode) -> None:
             held.take_over(claimed.record, saved=persistence.saved)
-            await end(right, reason=reason)
+            await end(ownership, reason=reason)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(persistence._grid.sessions, "end", end_and_take_over)

@@ -57,7 +57,7 @@ async def test_a_late_resume_waits_until_the_node_knows_its_lease_and_is_refused
 ) -> None:
     """A suspended node wakes up with the gate of its lease shut: that is no reason to serve without the grid."""
 
-    async def in_vain(to: NodeRef, right: Ownership) -> None:
+    async def in_vain(to: NodeRef, ownership: Ownership) -> None:
         """Do not tell the former owner, which sleeps."""
 
     settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease_renew": 0.3}

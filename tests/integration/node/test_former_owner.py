@@ -37,7 +37,7 @@ def sessions_at(node: TestNode) -> list[str]:
     return [session.id for session in node.gateway.node.sessions]
 
 
-async def tell_nobody(to: NodeRef, *rights: Ownership) -> None:
+async def tell_nobody(to: NodeRef, *ownerships: Ownership) -> None:
     """Be a message that is lost."""
 
 
@@ -66,11 +66,11 @@ async def test_a_former_owner_is_told_when_the_grid_is_back(monkeypatch: pytest.
         nodes = n2.gateway.node._context.grid.nodes
         tell, told = nodes.tell_claimed, list[NodeRef]()
 
-        async def tell_in_the_end(to: NodeRef, *rights: Ownership) -> None:
+        async def tell_in_the_end(to: NodeRef, *ownerships: Ownership) -> None:
             told.append(to)
             if len(told) < 3:
                 raise GridUnavailable("away for a moment")
-            await tell(to, *rights)
+            await tell(to, *ownerships)
 
         monkeypatch.setattr(nodes, "tell_claimed", tell_in_the_end)
         welcome = await here.hello()

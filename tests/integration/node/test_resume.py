@@ -356,9 +356,9 @@ async def test_a_client_that_is_back_at_once_costs_the_grid_no_word_of_its_absen
     told: list[str] = []
     disconnect = store.disconnect
 
-    async def noting(right: Any) -> None:
-        await disconnect(right)
-        told.append(right.session)
+    async def noting(ownership: Any) -> None:
+        await disconnect(ownership)
+        told.append(ownership.session)
 
     monkeypatch.setattr(store, "disconnect", noting)
     raw, welcome = await opened(n1)
@@ -396,12 +396,12 @@ async def test_a_goodbye_is_answered_although_the_proof_of_the_token_comes_too_l
     async def refuse_proofs(_: MemorySessionStore, proofs: Sequence[object]) -> list[bool]:
         return [False] * len(proofs)
 
-    async def refuse_change(_: MemorySessionStore, right: Ownership, changes: SessionChanges) -> None:
+    async def refuse_change(_: MemorySessionStore, ownership: Ownership, changes: SessionChanges) -> None:
         refused.set()
         raise SessionGone(ErrorCode.SESSION_CLOSED)
 
-    async def end_slowly(store: MemorySessionStore, right: Ownership, *, reason: ErrorCode) -> None:
-        await end(store, right, reason=reason)
+    async def end_slowly(store: MemorySessionStore, ownership: Ownership, *, reason: ErrorCode) -> None:
+        await end(store, ownership, reason=reason)
         await refused.wait()
         await asyncio.sleep(0)
 

@@ -150,9 +150,9 @@ async def test_a_request_that_meets_the_claim_of_its_own_node_is_executed(n1: Te
     change = store.change
     claimed = asyncio.Event()
 
-    async def late(right: Any, changes: SessionChanges) -> None:
+    async def late(ownership: Any, changes: SessionChanges) -> None:
         await claimed.wait()
-        await change(right, changes)
+        await change(ownership, changes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "change", late)

@@ -183,7 +183,7 @@ async def test_a_session_whose_credential_was_changed_elsewhere_is_judged_by_the
         grid = MemoryGrid(memory, node=NodeRef(NodeId("n9"), Incarnation("first")))
         await grid.start()
         refreshed = Identity(principal="alice", credential="a-newer-token")
-        await grid.sessions.change(held.right, SessionChanges(identity=refreshed))
+        await grid.sessions.change(held.ownership, SessionChanges(identity=refreshed))
         await grid.close()
         await revoke(n2, CREDENTIAL, "a-newer-token")
         await eventually(lambda: n1.gateway.node.revocations.find(CREDENTIAL, "a-newer-token") is not None)

@@ -109,9 +109,9 @@ async def test_one_entry_of_a_long_list_is_written_alone() -> None:
         store: Any = node.gateway.node._context.grid.sessions
         change = store.change
 
-        async def noting(right: Ownership, changes: SessionChanges) -> None:
+        async def noting(ownership: Ownership, changes: SessionChanges) -> None:
             written.append(changes)
-            await change(right, changes)
+            await change(ownership, changes)
 
         store.change = noting
         for number in range(100):

@@ -147,7 +147,7 @@ def session_record(number: str | None = None, **parts: Any) -> SessionRecord:
     return SessionRecord(**arguments | parts)
 
 
-def right_of(record: SessionRecord) -> Ownership:
+def ownership_of(record: SessionRecord) -> Ownership:
     return Ownership(record.id, record.owner, record.epoch)
 
 
@@ -158,7 +158,7 @@ class Publisher:
         self, grid: RedisGrid, *, session: str = "publisher", epoch: int = 1, topic: TopicPath = TOPIC
     ) -> None:
         self.grid = grid
-        self.right = Ownership(SessionId(session), N1, Epoch(epoch))
+        self.ownership = Ownership(SessionId(session), N1, Epoch(epoch))
         self.topic = topic
         self.settled = 0
         self.sent_again = 0
@@ -167,7 +167,7 @@ class Publisher:
 
     def command(self, request: int, *, settled: int | None = None) -> PublishCommand:
         return PublishCommand(
-            self.right,
+            self.ownership,
             RequestNumber(request),
             RequestNumber(self.settled if settled is None else settled),
             self.topic,

@@ -14,7 +14,7 @@ from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, Fenced, GridUnavailable, LeaseLost, LeaseTable, SessionChanges
-from tests.integration.redis.support import N1, N2, PARTITION, Bench, Publisher, right_of, session_record
+from tests.integration.redis.support import N1, N2, PARTITION, Bench, Publisher, ownership_of, session_record
 from tests.support.clock import eventually
 from tests.support.redis_clock import ClockedRedis
 
@@ -74,7 +74,7 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
     await n2.join()
     away = session_record(window=WINDOW)
     await n1.grid.sessions.create(away)
-    await n1.grid.sessions.disconnect(right_of(away))
+    await n1.grid.sessions.disconnect(ownership_of(away))
     redis.set_clock(step)
     # Before anybody has found out.
     assert await n2.expired() == []
@@ -92,7 +92,7 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
     none, long = session_record(window=0.0), session_record(window=WINDOW)
     for each in (none, long):
         await n1.grid.sessions.create(each)
-        await n1.grid.sessions.disconnect(right_of(each))
+        await n1.grid.sessions.disconnect(ownership_of(each))
     assert await n2.expired() == [none.id]
     # It is set right again.
     redis.set_clock(0)
@@ -111,10 +111,10 @@ async def test_a_publish_that_was_under_way_is_not_executed_again_once_its_sessi
     await n2.join()
     record = session_record(window=1.0)
     await n1.grid.sessions.create(record)
-    await n1.grid.sessions.change(right_of(record), SessionChanges(publish_partitions=frozenset({PARTITION})))
+    await n1.grid.sessions.change(ownership_of(record), SessionChanges(publish_partitions=frozenset({PARTITION})))
     publisher = Publisher(n1.grid, session=record.id)
     await publisher.publish(1)
-    await n2.grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED)
+    await n2.grid.sessions.end(ownership_of(record), reason=ErrorCode.SESSION_CLOSED)
     for step in (0, STEP):
         redis.set_clock(step)
         (late,) = await n1.grid.topics.publish([publisher.command(1)])
@@ -164,7 +164,7 @@ async def test_a_newcomer_that_has_not_seen_it_contradicts_nobody(
     await n1.join()
     away = session_record(window=WINDOW)
     await n1.grid.sessions.create(away)
-    await n1.grid.sessions.disconnect(right_of(away))
+    await n1.grid.sessions.disconnect(ownership_of(away))
     redis.set_clock(step)
     await newcomer.join()
     assert newcomer.shift == 0, "it knows nothing else"

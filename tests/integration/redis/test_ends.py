@@ -16,7 +16,7 @@ from gateway.core.topics.topics import session_partition
 from gateway.core.types import SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import SessionChanges
-from tests.integration.redis.support import PARTITION, Bench, Publisher, right_of, session_record
+from tests.integration.redis.support import PARTITION, Bench, Publisher, ownership_of, session_record
 
 LASTING = frozenset({"grid", "renewed", "opened", "values", "sizes", "stream", "deadlines", "owned", "ids"})
 """Last parts of the names of keys that stay; the last three are indexes, empty and so gone with their last session."""
@@ -53,7 +53,7 @@ class Ending:
     async def begin(self) -> None:
         await self._grid.sessions.create(self._record)
         changes = SessionChanges(publish_partitions=frozenset({PARTITION}))
-        await self._grid.sessions.change(right_of(self._record), changes)
+        await self._grid.sessions.change(ownership_of(self._record), changes)
         await self._publisher.publish(1)
         call = self._bench.server.call
         self._replica = await call("DUMP", self._receipts), await call("PTTL", self._receipts)
@@ -62,11 +62,13 @@ class Ending:
         await self._grid.topics.publish([self._publisher.command(2, settled=1)])
 
     async def mark(self) -> None:
-        session, right = self._record.id, right_of(self._record)
+        session, ownership = self._record.id, ownership_of(self._record)
         reason = ErrorCode.SESSION_CLOSED.value
         store = self._grid.sessions
         keys = (*self._indexes, store._opened(session))
-        await self._call(scripts.SESSION_END(*keys, *store._timed(), session, str(right.owner), right.epoch, reason, 0))
+        await self._call(
+            scripts.SESSION_END(*keys, *store._timed(), session, str(ownership.owner), ownership.epoch, reason, 0)
+        )
 
     async def forget(self) -> None:
         clock, short = self._grid._connection.clock.argument(), short_hash(self._record.id)

@@ -25,7 +25,7 @@ from tests.integration.redis.support import (
     Publisher,
     Reader,
     keep_trying,
-    right_of,
+    ownership_of,
     session_record,
     until_up,
 )
@@ -185,9 +185,9 @@ async def test_a_foreign_message_to_a_node_hides_none_that_follows(
     messages = grid.nodes.claimed_elsewhere(N1)
     first = asyncio.ensure_future(anext(messages))
     await bench.server.call("XADD", key(bench, f"inbox:{N1}"), "*", *message)
-    right = Ownership(SessionId("s1"), N2, Epoch(2))
-    await grid.nodes.tell_claimed(N1, right)
-    assert await first == right
+    ownership = Ownership(SessionId("s1"), N2, Epoch(2))
+    await grid.nodes.tell_claimed(N1, ownership)
+    assert await first == ownership
     assert skipped(metrics) == 1
 
 
@@ -202,9 +202,9 @@ async def test_a_replaced_inbox_silences_no_topic_and_is_begun_anew(bench: Bench
     await Publisher(grid).publish(3)
     await eventually(lambda: len(reader.texts) == 3, message="topics go on")
     await eventually(lambda: skipped(metrics) >= 1, message="it is counted")
-    right = Ownership(SessionId("s1"), N2, Epoch(2))
-    await grid.nodes.tell_claimed(N1, right)
-    assert await first == right
+    ownership = Ownership(SessionId("s1"), N2, Epoch(2))
+    await grid.nodes.tell_claimed(N1, ownership)
+    assert await first == ownership
     await reader.close()
 
 
@@ -226,9 +226,9 @@ async def test_a_redis_cluster_silences_nobody_either() -> None:
             await eventually(lambda: skipped(metrics) >= 1, message="it is counted")
             await Publisher(grid).publish(2)
             await eventually(lambda: len(reader.texts) == 2, message="topics go on")
-            right = Ownership(SessionId("s1"), N2, Epoch(2))
-            await grid.nodes.tell_claimed(N1, right)
-            assert await first == right
+            ownership = Ownership(SessionId("s1"), N2, Epoch(2))
+            await grid.nodes.tell_claimed(N1, ownership)
+            assert await first == ownership
             other.set(f"{prefix}:{{t{PARTITION}}}:stream", "x")
             await eventually(lambda: reader.lost == [PARTITION], message="the loss is declared")
             await keep_trying(lambda: grid.state is GridState.UP, message="the grid is adopted anew")
@@ -340,7 +340,7 @@ async def test_what_is_broken_on_the_clock_keeps_no_session_from_its_end(bench: 
     partition = session_partition(good.id)
     deadlines = key(bench, "deadlines", f"s{partition}")
     await grid.sessions.create(good)
-    await grid.sessions.disconnect(right_of(good))
+    await grid.sessions.disconnect(ownership_of(good))
     of_partition = (name for name in map(str, range(100_000)) if session_partition(SessionId(name)) == partition)
     hashed, text, nothing = (next(of_partition) for _ in range(3))
     foreign = (b"\xff", "of-another-partition", hashed, text, nothing)

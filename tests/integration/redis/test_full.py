@@ -10,7 +10,17 @@ from gateway.adapters.redis import RedisGrid, scripts
 from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, TopicPath, Version
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, GridRefused, GridState, Identity, Published, SessionChanges, TopicValue
-from tests.integration.redis.support import N1, N2, PARTITION, TOPIC, Bench, Publisher, Reader, right_of, session_record
+from tests.integration.redis.support import (
+    N1,
+    N2,
+    PARTITION,
+    TOPIC,
+    Bench,
+    Publisher,
+    Reader,
+    ownership_of,
+    session_record,
+)
 from tests.support.clock import eventually
 from tests.support.redis_server import RedisServer
 
@@ -67,7 +77,7 @@ async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Ben
     # What stores more for a client.
     refused: list[Callable[[], Awaitable[object]]] = [
         lambda: grid.sessions.create(session_record()),
-        lambda: grid.sessions.change(right_of(resumed), SessionChanges(selections=("+a/**",))),
+        lambda: grid.sessions.change(ownership_of(resumed), SessionChanges(selections=("+a/**",))),
         lambda: grid.topics.restore(
             [TopicValue(TOPIC, Version(9), EventId(f"{PARTITION}-{grid.generation}-9"), b"x" * 9000)]
         ),
@@ -80,13 +90,13 @@ async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Ben
     await grid.nodes.renew(N1, lease=300)
     claimed = await grid.sessions.claim(resumed.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(claimed, Claimed)
-    right = right_of(claimed.record)
-    assert await grid.sessions.confirm([(right, TokenGeneration(2))]) == [True]
+    ownership = ownership_of(claimed.record)
+    assert await grid.sessions.confirm([(ownership, TokenGeneration(2))]) == [True]
     identity = Identity(principal="alice", roles=frozenset({"reader"}), credential="c2")
-    await grid.sessions.change(right, SessionChanges(identity=identity))
-    await grid.sessions.disconnect(right)
+    await grid.sessions.change(ownership, SessionChanges(identity=identity))
+    await grid.sessions.disconnect(ownership)
     await grid.sessions.restore([lost], recreate=True)
-    await grid.sessions.end(right_of(closed), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership_of(closed), reason=ErrorCode.SESSION_CLOSED)
     assert await grid.sessions.find(closed.id) is None
     # Also the takeover of a node, and its own return.
     assert await grid.sessions.owners(0) is not None

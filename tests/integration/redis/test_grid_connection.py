@@ -25,7 +25,7 @@ from tests.integration.redis.support import (
     Reader,
     changes_of,
     keep_trying,
-    right_of,
+    ownership_of,
     session_record,
     stream_of,
     until_away,
@@ -135,7 +135,7 @@ async def test_a_suspended_redis_is_away_after_the_time_limit_and_back_without_l
         forgetful.server.suspend()
         started = time.monotonic()
         with pytest.raises(GridUnavailable):
-            await grid.sessions.change(right_of(record), SessionChanges(selections=("+late",)))
+            await grid.sessions.change(ownership_of(record), SessionChanges(selections=("+late",)))
         assert 0.4 < time.monotonic() - started < scaled(3.0)
         assert grid.state is GridState.AWAY
         forgetful.server.resume()
@@ -149,13 +149,13 @@ async def test_commands_of_a_given_up_connection_never_run_after_newer_ones(forg
     grid = await forgetful.grid(timeout=0.3)
     record = session_record()
     await grid.sessions.create(record)
-    right = right_of(record)
+    ownership = ownership_of(record)
     for turn in range(3):
         forgetful.server.suspend()
         # More than Redis reads at once from one socket, so that old and new commands would interleave.
         stale = [
             asyncio.create_task(
-                grid.sessions.change(right, SessionChanges(properties={"stale": f"{turn} " + "x" * 9000}))
+                grid.sessions.change(ownership, SessionChanges(properties={"stale": f"{turn} " + "x" * 9000}))
             )
             for _ in range(50)
         ]
@@ -163,7 +163,7 @@ async def test_commands_of_a_given_up_connection_never_run_after_newer_ones(forg
         assert all(isinstance(each, GridUnavailable) for each in results)
         forgetful.server.resume()
         await until_up(grid)
-        await grid.sessions.change(right, SessionChanges(properties={"fresh": str(turn)}))
+        await grid.sessions.change(ownership, SessionChanges(properties={"fresh": str(turn)}))
         for _ in range(20):
             found = await grid.sessions.find(record.id)
             assert found is not None
@@ -237,8 +237,8 @@ async def test_out_of_memory_refuses_the_write_alone(forgetful: Bench) -> None:
     await grid.nodes.renew(N1, lease=30)
     result = await grid.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(result, Claimed)
-    await grid.sessions.disconnect(right_of(result.record))
-    await grid.sessions.end(right_of(result.record), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.disconnect(ownership_of(result.record))
+    await grid.sessions.end(ownership_of(result.record), reason=ErrorCode.SESSION_CLOSED)
     assert await grid.sessions.find(record.id) is None
     await forgetful.server.call("CONFIG", "SET", "maxmemory", "0")
     await grid.sessions.create(session_record())

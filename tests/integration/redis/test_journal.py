@@ -14,7 +14,7 @@ from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.local.proxy import FaultProxy, Way
 from gateway.ports import Appended, GridRefused, GridState, JournalBatch, SessionChanges
-from tests.integration.redis.support import Bench, right_of, session_record
+from tests.integration.redis.support import Bench, ownership_of, session_record
 from tests.support.times import scaled
 
 SLOW: Final = 512 * 1024
@@ -104,7 +104,7 @@ async def test_a_storm_of_events_on_a_slow_link_leaves_the_grid_to_the_sessions(
         appending = asyncio.ensure_future(grid.journal.append(storm))
         changes = 0
         while not appending.done():
-            await grid.sessions.change(right_of(record), SessionChanges(properties={"changes": str(changes)}))
+            await grid.sessions.change(ownership_of(record), SessionChanges(properties={"changes": str(changes)}))
             changes += 1
         assert await appending == [Appended()] * JOURNAL_PARTITIONS
         assert changes > 1, "they passed between the batches"

@@ -35,7 +35,7 @@ from tests.integration.redis.support import (
     Bench,
     Publisher,
     keep_trying,
-    right_of,
+    ownership_of,
     session_record,
 )
 from tests.support.clock import VirtualClock, eventually
@@ -55,7 +55,7 @@ async def test_nothing_is_left_of_sessions_that_ended(bench: Bench) -> None:
     for number in range(60):
         record = session_record(window=0.05, publish_partitions=frozenset({PARTITION}))
         await n1.sessions.create(record)
-        command = PublishCommand(right_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")
+        command = PublishCommand(ownership_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")
         assert isinstance((await n1.topics.publish([command]))[0], Published)
         if number % 3 == 0:
             claimed = await n2.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
@@ -64,9 +64,9 @@ async def test_nothing_is_left_of_sessions_that_ended(bench: Bench) -> None:
         (closed if number % 2 else expired).append(record)
     assert len(await bench.session_keys()) > 60
     for record in closed:
-        await n1.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED)
+        await n1.sessions.end(ownership_of(record), reason=ErrorCode.SESSION_CLOSED)
     for record in expired:
-        await n1.sessions.disconnect(right_of(record))
+        await n1.sessions.disconnect(ownership_of(record))
     ended: list[Ended] = []
 
     async def all_expired() -> bool:
@@ -102,7 +102,7 @@ async def test_a_session_that_an_older_node_wrote_is_read_claimed_and_refreshed(
     assert claimed.record.roles == frozenset()
     assert claimed.record.credential_expires is None
     fresh = Identity(principal=record.principal, roles=frozenset({"trader"}), expires=1_795_249_260.0)
-    await n2.sessions.change(right_of(claimed.record), SessionChanges(identity=fresh))
+    await n2.sessions.change(ownership_of(claimed.record), SessionChanges(identity=fresh))
     assert await n1.sessions.find(record.id) == claimed.record.shows(fresh)
 
 
@@ -113,7 +113,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
     grid = await bench.grid()
     record = session_record(publish_partitions=frozenset({PARTITION, (PARTITION + 1) % 64}))
     await grid.sessions.create(record)
-    await grid.topics.publish([PublishCommand(right_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")])
+    await grid.topics.publish([PublishCommand(ownership_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")])
     partition = session_partition(record.id)
     # The node dies after the first of the three steps.
     await grid._connection.batcher.call(
@@ -127,7 +127,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
     assert await grid.sessions.find(record.id) is None
     assert await grid.sessions.restore([record], recreate=True) == [Restored.GONE]
     with pytest.raises(Exception, match="session_closed"):
-        await grid.sessions.change(right_of(record), SessionChanges(selections=()))
+        await grid.sessions.change(ownership_of(record), SessionChanges(selections=()))
 
     async def nothing_left() -> bool:
         # It was closed, not expired, so no answer names it.
@@ -143,9 +143,9 @@ async def test_a_publish_that_arrives_after_the_end_is_fenced_and_leaves_nothing
     grid = await bench.grid()
     record = session_record(publish_partitions=frozenset({PARTITION}))
     await grid.sessions.create(record)
-    command = PublishCommand(right_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")
+    command = PublishCommand(ownership_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")
     await grid.topics.publish([command])
-    await grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED)
+    await grid.sessions.end(ownership_of(record), reason=ErrorCode.SESSION_CLOSED)
     results = await grid.topics.publish([command, command._replace(request=RequestNumber(2))])
     assert [type(each) for each in results] == [Fenced, Fenced]
     assert await bench.session_keys() == set()
@@ -157,7 +157,7 @@ async def test_what_is_remembered_of_ended_sessions_is_bounded(bench: Bench, mon
     here = [record for record in (session_record() for _ in range(2000)) if session_partition(record.id) == 0][:10]
     for record in here:
         await grid.sessions.create(record)
-        await grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED)
+        await grid.sessions.end(ownership_of(record), reason=ErrorCode.SESSION_CLOSED)
     assert await bench.server.call("ZCARD", f"{bench.prefix}:{{s0}}:ended") == 3
 
 
@@ -220,14 +220,14 @@ async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_ve
     publisher = Publisher(grid)
     await grid.sessions.create(record)  # a node that never joined is not gated
     await grid.nodes.join(N1, lease=10)
-    await grid.sessions.change(right_of(record), SessionChanges(selections=("+a",)))
+    await grid.sessions.change(ownership_of(record), SessionChanges(selections=("+a",)))
     clock.advance(10.0)
     attempts = [
         grid.sessions.create(session_record()),
         grid.sessions.claim(record.id, by=N1, generation=TokenGeneration(1), attempt=Attempt(1)),
-        grid.sessions.change(right_of(record), SessionChanges(selections=("+b",))),
-        grid.sessions.disconnect(right_of(record)),
-        grid.sessions.end(right_of(record), reason=ErrorCode.SESSION_CLOSED),
+        grid.sessions.change(ownership_of(record), SessionChanges(selections=("+b",))),
+        grid.sessions.disconnect(ownership_of(record)),
+        grid.sessions.end(ownership_of(record), reason=ErrorCode.SESSION_CLOSED),
         grid.sessions.orphan(N2, [record.id]),
         grid.topics.publish([publisher.command(1)]),
     ]
@@ -237,7 +237,7 @@ async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_ve
     assert await grid.sessions.find(record.id) == replace(record, selections=("+a",))
     assert (await grid.topics.position(PARTITION)).sequence == 0
     await grid.nodes.renew(N1, lease=10)
-    await grid.sessions.change(right_of(record), SessionChanges(selections=("+b",)))
+    await grid.sessions.change(ownership_of(record), SessionChanges(selections=("+b",)))
     await publisher.publish(1)
     # Another node's lease, managed over the same connection, opens and shuts nothing.
     clock.advance(10.0)
@@ -269,7 +269,7 @@ async def test_steps_of_one_session_happen_in_the_order_in_which_they_were_start
     record = session_record()
     await grid.sessions.create(record)
     steps = [
-        grid.sessions.change(right_of(record), SessionChanges(selections=tuple(f"+t{n}" for n in range(number))))
+        grid.sessions.change(ownership_of(record), SessionChanges(selections=tuple(f"+t{n}" for n in range(number))))
         for number in range(500)
     ]
     await asyncio.gather(*steps)
@@ -328,7 +328,7 @@ async def test_ten_thousand_sessions_are_restored_into_an_emptied_grid(forgetful
     assert await grid.sessions.restore(stale, recreate=True) == [Restored.FENCED] * 10
     assert await grid.sessions.find(records[-1].id) == records[-1]
     assert await grid.sessions.restore([session_record()], recreate=False) == [Restored.GONE]
-    assert isinstance(right_of(records[0]), Ownership)
+    assert isinstance(ownership_of(records[0]), Ownership)
 
 
 async def test_sessions_restored_into_an_emptied_grid_can_be_orphaned(
@@ -366,7 +366,7 @@ async def test_what_was_acknowledged_is_there_after_the_grid_was_gone(harmed: Be
         for number in range(1, 100_000):
             asked[record.id] = number
             try:
-                await grid.sessions.change(right_of(record), SessionChanges(properties={"number": str(number)}))
+                await grid.sessions.change(ownership_of(record), SessionChanges(properties={"number": str(number)}))
             except GridUnavailable:
                 return
             acknowledged[record.id] = number
@@ -403,13 +403,13 @@ async def test_a_list_that_a_node_of_the_first_release_wrote_is_read_and_becomes
     assert claimed.record.selections == ("+a/**", "-a/b", "+c")
     changes = SessionChanges(selection_changes=SelectionChanges(removed=("a/b",), added=("+d",)))
     for _ in range(2):
-        await n2.sessions.change(right_of(claimed.record), changes)
+        await n2.sessions.change(ownership_of(claimed.record), changes)
         found = await n1.sessions.find(record.id)
         assert found is not None
         assert found.selections == ("+a/**", "+c", "+d")
     assert await bench.server.call("HEXISTS", key, "selections") == 0
     await bench.server.call("HSET", key, "selections", '["+q"]')
-    await n2.sessions.change(right_of(claimed.record), SessionChanges(selections=("+r", "+q")))
+    await n2.sessions.change(ownership_of(claimed.record), SessionChanges(selections=("+r", "+q")))
     found = await n1.sessions.find(record.id)
     assert found is not None
     assert found.selections == ("+r", "+q")

@@ -236,23 +236,23 @@ async def test_claims_are_told_to_the_former_owner(bench: Bench) -> None:
     told: list[Ownership] = []
 
     async def listen() -> None:
-        async for right in n1.nodes.claimed_elsewhere(N1):
-            told.append(right)  # noqa: PERF401 - each is to be seen as it comes
+        async for ownership in n1.nodes.claimed_elsewhere(N1):
+            told.append(ownership)  # noqa: PERF401 - each is to be seen as it comes
 
     task = asyncio.create_task(listen())
-    rights = [Ownership(SessionId(f"s-{number}"), N2, Epoch(number)) for number in range(5)]
-    await n2.nodes.tell_claimed(N1, rights[0])
+    ownerships = [Ownership(SessionId(f"s-{number}"), N2, Epoch(number)) for number in range(5)]
+    await n2.nodes.tell_claimed(N1, ownerships[0])
     await keep_trying(lambda: len(told) == 1, message="told")
     await bench.kill_clients(reader=True)
-    for right in rights[1:]:
-        await n2.nodes.tell_claimed(N1, right)
+    for ownership in ownerships[1:]:
+        await n2.nodes.tell_claimed(N1, ownership)
     await keep_trying(lambda: len(told) == 5, message="told after a cut")
-    assert told == rights
+    assert told == ownerships
     assert f"{{nodes}}:inbox:{N1}" in await bench.keys()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await n1.nodes.leave(N1)
-    await n2.nodes.tell_claimed(N1, rights[0])
+    await n2.nodes.tell_claimed(N1, ownerships[0])
     await n2.nodes.leave(N2)
     left = {key for key in await bench.keys() if key.startswith("{nodes}")}
     assert left == {"{nodes}:grid", "{nodes}:renewed"}

@@ -137,8 +137,8 @@ async def test_each_partition_of_one_step_has_its_own_answer(bench: Bench) -> No
     )
     assert again[:40] == [each._replace(duplicate=True, created=False) for each in first if isinstance(each, Published)]
     assert [each.version for each in again[40:] if isinstance(each, Published) and not each.duplicate] == [2] * 40
-    newer = Publisher(n1, epoch=2).right
-    await n1.topics.publish([publisher.command(81)._replace(topic=topics[0], right=newer)])
+    newer = Publisher(n1, epoch=2).ownership
+    await n1.topics.publish([publisher.command(81)._replace(topic=topics[0], ownership=newer)])
     mixed = await n1.topics.publish([each._replace(request=RequestNumber(each.request + 81)) for each in commands])
     fenced = [place == places[0] for place in places]
     assert [is_fenced(each) for each in mixed] == fenced

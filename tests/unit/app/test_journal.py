@@ -365,8 +365,8 @@ def test_an_event_larger_than_a_batch_has_one_of_its_own() -> None:
 
 
 def published(topic: str, *, duplicate: bool = False) -> tuple[PublishCommand, Published]:
-    right = Ownership(SessionId("s"), ME, Epoch(1))
-    command = PublishCommand(right, RequestNumber(1), RequestNumber(0), TopicPath(topic), b"1")
+    ownership = Ownership(SessionId("s"), ME, Epoch(1))
+    command = PublishCommand(ownership, RequestNumber(1), RequestNumber(0), TopicPath(topic), b"1")
     return command, Published(Version(1), EventId("1-1-1"), duplicate=duplicate)
 
 

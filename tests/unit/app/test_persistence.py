@@ -90,13 +90,13 @@ class Ends:
         self._called(len(records))
         return [self._answers.get(record.id, Restored.WRITTEN) for record in records]
 
-    async def _end(self, right: Ownership, *, reason: ErrorCode) -> None:
+    async def _end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         self._called(1)
-        self.ended[right.session] = reason
+        self.ended[ownership.session] = reason
 
     async def _end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
         self._called(len(ends))
-        self.ended |= {right.session: reason for right, reason in ends}
+        self.ended |= {ownership.session: reason for ownership, reason in ends}
         return [True] * len(ends)
 
 
@@ -160,7 +160,7 @@ async def test_a_change_that_meets_a_restore_has_the_session_written_again() -> 
     """The restore may have been executed behind the change, with what the session was before it (P4)."""
     grid, persistence, session = bench()
 
-    async def change(_right: object, _changes: object) -> None:
+    async def change(_ownership: object, _changes: object) -> None:
         await persistence.restore([session])
 
     stores: Any = grid
@@ -233,7 +233,7 @@ class Changes:
         stores: Any = grid
         stores.change = self._change
 
-    async def _change(self, _right: object, changes: SessionChanges) -> None:
+    async def _change(self, _ownership: object, changes: SessionChanges) -> None:
         self.written.append(changes)
         if self.meanwhile is not None:
             await self.meanwhile()

@@ -10,7 +10,7 @@ from gateway.ports import Ownership, SessionRecord
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
 
 
-def right(number: int) -> Ownership:
+def ownership(number: int) -> Ownership:
     return Ownership(SessionId(f"s{number}"), ME, Epoch(1))
 
 
@@ -18,9 +18,9 @@ def test_ends_are_remembered_for_a_time_in_their_order() -> None:
     now = 0.0
     ends = RecentEnds(lambda: now)
     for number in range(3):
-        ends.put(right(number), ErrorCode.SESSION_CLOSED)
+        ends.put(ownership(number), ErrorCode.SESSION_CLOSED)
         now += AGE / 2
-    assert [each.session for each in ends] == [right(1), right(2)]
+    assert [each.session for each in ends] == [ownership(1), ownership(2)]
     now += AGE
     assert list(ends) == []
 
@@ -28,9 +28,9 @@ def test_ends_are_remembered_for_a_time_in_their_order() -> None:
 def test_only_so_many_are_remembered() -> None:
     ends = RecentEnds(lambda: 0.0)
     for number in range(MOST + 2):
-        ends.put(right(number), ErrorCode.SESSION_CLOSED)
+        ends.put(ownership(number), ErrorCode.SESSION_CLOSED)
     assert len(list(ends)) == MOST
-    assert next(iter(ends)).session == right(2)
+    assert next(iter(ends)).session == ownership(2)
 
 
 def test_what_takes_room_is_left_out() -> None:

@@ -49,9 +49,9 @@ class Bench:
         await self.stale_sessions.look()
         return sum(self.asked)
 
-    def let_go(self, session: Session, right: object, why: Fenced | SessionGone) -> None:
+    def let_go(self, session: Session, ownership: object, why: Fenced | SessionGone) -> None:
         """What ``Sessions`` does."""
-        if session.ending or session.right is not right:
+        if session.ending or session.ownership is not ownership:
             return
         if isinstance(why, Fenced):
             self.fenced.append(session)
@@ -75,7 +75,7 @@ class _Session:
     """As much of a session as is looked at."""
 
     def __init__(self) -> None:
-        self.right = object()
+        self.ownership = object()
         self.ending = False
 
 
@@ -123,7 +123,7 @@ async def test_what_happens_meanwhile_counts(why: Exception, meanwhile: str) -> 
             case "its client is back":
                 bench.stale_sessions.forget(session)
             case _:
-                session.right = object()
+                session.ownership = object()
 
     bench.meanwhile = happen
     await bench.after(FIRST_LOOK)

@@ -21,9 +21,9 @@ BOB = Ownership(SessionId("bob"), OWNER, Epoch(1))
 
 
 def command(
-    request: int, topic: str = "a/x", *, right: Ownership = ALICE, settled: int = 0, value: bytes = b"1"
+    request: int, topic: str = "a/x", *, ownership: Ownership = ALICE, settled: int = 0, value: bytes = b"1"
 ) -> PublishCommand:
-    return PublishCommand(right, RequestNumber(request), RequestNumber(settled), TopicPath(topic), value)
+    return PublishCommand(ownership, RequestNumber(request), RequestNumber(settled), TopicPath(topic), value)
 
 
 def steps(*commands: PublishCommand, undivided: bool = True) -> list[list[list[int]]]:
@@ -49,12 +49,14 @@ def test_partitions_share_a_step_unless_they_are_in_slots_of_a_cluster() -> None
 
 
 def test_sessions_do_not_overtake_each_other_in_a_partition() -> None:
-    found = steps(command(1), command(1, right=BOB), command(2), command(3), command(2, right=BOB))
+    found = steps(command(1), command(1, ownership=BOB), command(2), command(3), command(2, ownership=BOB))
     assert found == [[[0]], [[1]], [[2, 3]], [[4]]]
 
 
 def test_sessions_do_not_share_a_step() -> None:
-    found = steps(command(1, "a/x"), command(1, "b/x", right=BOB), command(2, "b/x", right=BOB), command(2, "c/x"))
+    found = steps(
+        command(1, "a/x"), command(1, "b/x", ownership=BOB), command(2, "b/x", ownership=BOB), command(2, "c/x")
+    )
     assert found == [[[0]], [[1, 2]], [[3]]]
 
 
