@@ -12,7 +12,7 @@ from gateway.app.context import Context
 from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions, close_code_of
 from gateway.app.runtime.batched import Batched
-from gateway.app.session.session import Saved, Session
+from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import metrics as catalogue
 from gateway.core.types import Attempt, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
@@ -56,11 +56,11 @@ class Won:
 
     Attributes:
         claimed: what the grid holds now.
-        saved: where and by which right, as it was known before the grid was asked.
+        stored_under: under which generation and lease, as it was known before the grid was asked.
     """
 
     claimed: Claimed
-    saved: Saved
+    stored_under: StoredUnder
 
     def continues(self, session: Session) -> bool:
         """Tell whether nobody else has served a session since this node did; before it takes on what was claimed."""
@@ -114,7 +114,7 @@ class Claims:
             return None
         started = self._clock.monotonic()
         try:
-            result, saved = await self._once_verified(
+            result, stored_under = await self._once_verified(
                 lambda: self._persistence.claim(
                     session, claims.generation, attempt, now=self._clock.wall(), identity=identity
                 )
@@ -129,7 +129,7 @@ class Claims:
                 self._sessions.drop(session, close_code_of(result.reason))
             raise refusal(result.reason)
         self._tell(result)
-        return Won(result, saved)
+        return Won(result, stored_under)
 
     async def elsewhere(self, claims: TokenClaims, attempt: Attempt, identity: Identity | None) -> Won:
         """Claim a session that this node does not hold; the arguments are those of ``held``.
@@ -141,7 +141,7 @@ class Claims:
             raise grid_unavailable()
         started = self._clock.monotonic()
         try:
-            result, saved = await self._once_verified(
+            result, stored_under = await self._once_verified(
                 lambda: self._grid.sessions.claim(
                     claims.session,
                     by=self._me,
@@ -158,7 +158,7 @@ class Claims:
         if isinstance(result, ClaimRefused):
             raise self._refused(result.reason)
         self._tell(result)
-        return Won(result, saved)
+        return Won(result, stored_under)
 
     async def check(self, claims: TokenClaims, attempt: Attempt) -> None:
         """Look whether a session that this node does not hold could be claimed, before something slow is done for that.
@@ -180,7 +180,7 @@ class Claims:
     def _refused(self, reason: ErrorCode) -> HandshakeRefused:
         return grid_recovering() if reason in _MAY_CHANGE and self._is_recovering() else refusal(reason)
 
-    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> tuple[ClaimResult, Saved]:
+    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> tuple[ClaimResult, StoredUnder]:
         """Claim as soon as the node may.
 
         A node that was suspended wakes up among resumes that may be long out of date. Which ones are, the grid will
@@ -189,9 +189,9 @@ class Claims:
         patience = self._clock.monotonic() + VERIFY_PATIENCE
         with self._tracer.span(Operation.CLAIM):
             while True:
-                saved = self._persistence.saved
+                stored_under = self._persistence.writes_under
                 try:
-                    return await claim(), saved
+                    return await claim(), stored_under
                 except LeaseUnverified:
                     if self._clock.monotonic() >= patience:
                         raise

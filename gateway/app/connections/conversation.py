@@ -76,7 +76,7 @@ class Conversations:
             return  # superseded, fenced or closed meanwhile; what still comes has no meaning
         if meter is not None:
             meter.read += len(message)
-        received = quick.acknowledged(message) if session.proved else None
+        received = quick.acknowledged(message) if session.token_confirmed else None
         if received is not None:
             self._take_ack(session, link, meter, received)
             return
@@ -157,8 +157,8 @@ class Conversations:
 
     def _take_in(self, session: Session, link: Link, packets: list[Packet]) -> bool:
         """Hand packets to the session; False if the connection has to end."""
-        if not session.proved:
-            session.proved = True
+        if not session.token_confirmed:
+            session.token_confirmed = True
             if self._persistence.replicated:
                 self._proofs.put(session, (session.ownership, session.generation))
             session.confirmed = session.generation

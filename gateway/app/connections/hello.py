@@ -116,7 +116,7 @@ class HelloHandler:
             window=window,
             owner=self._me,
         ).shows(identity)
-        session = self._session_factory.make(record, self._persistence.saved)
+        session = self._session_factory.make(record, self._persistence.writes_under)
         try:
             self._authorities.authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:

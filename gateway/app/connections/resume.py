@@ -225,7 +225,7 @@ class ResumeHandler:
             is_ours = True
         else:
             is_ours = not outdated and won.continues(session)
-            session.take_over(won.claimed.record, saved=won.saved)
+            session.take_over(won.claimed.record, stored_under=won.stored_under)
         # Another node may have served it since with other credentials, or it comes with fresh ones.
         if self._authorities.revocations.is_revoked(credential=session.credential):
             self._authorities.enforcement.end_held(session)
@@ -339,7 +339,7 @@ class ResumeHandler:
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
-        session = self._session_factory.make(result.record, won.saved)
+        session = self._session_factory.make(result.record, won.stored_under)
         session.declared = self._told(claims)
         withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)

@@ -9,7 +9,7 @@ from gateway.app.registry.persistence import Persistence
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.security.authorisation import Authorisation
-from gateway.app.session.session import Saved, Session
+from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId
@@ -53,9 +53,9 @@ class SessionFactory:
         self._requests = requests
         self._signer = signer
 
-    def make(self, record: SessionRecord, saved: Saved) -> Session:
+    def make(self, record: SessionRecord, stored_under: StoredUnder) -> Session:
         """Make a session of its record, and of where that is stored; nobody else knows of it yet."""
-        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), saved=saved)
+        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), stored_under=stored_under)
         session.lane = self._requests.lane()
         session.permissions = self._authorisation.permissions_of(session)
         return session
@@ -94,7 +94,7 @@ class SessionFactory:
             # Diffusion: the start time is not replicated; it is that of the connection to this node.
             "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
         }
-        session.proved = outcome is Outcome.CREATED
+        session.token_confirmed = outcome is Outcome.CREATED
         session.outcome = outcome
         session.supports = supports
         kept = outcome is Outcome.REATTACHED
@@ -106,7 +106,7 @@ class SessionFactory:
             # The notice is the first packet of a new numbering and leaves in the message of the welcome: who has the
             # token has the notice.
             session.declared = generation
-        session.told = self._reconnect_advice.advice()
+        session.advised_backoff = self._reconnect_advice.advice()
         machine.send_link(
             Welcome(
                 session=session.id,
@@ -127,7 +127,7 @@ class SessionFactory:
                 ping_timeout=self._policy.session.ping_timeout,
                 replicated=self._persistence.replicated,
                 limits=self._policy.limits,
-                backoff=session.told,
+                backoff=session.advised_backoff,
                 properties=session.all_properties(),
                 selections=session.selections.to_wire(),
                 withdrawn=withdrawn or None,

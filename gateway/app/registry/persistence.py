@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from gateway.app.context import Context
 from gateway.app.registry.recent_ends import End, RecentEnds
-from gateway.app.session.session import Saved, Session
+from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, TokenGeneration
@@ -76,19 +76,19 @@ class Persistence:
 
     def must_restore(self, session: Session) -> bool:
         """Tell whether the grid may not hold the session as it is here."""
-        return self.replicated and (session.unsaved or self._is_outdated(session.saved))
+        return self.replicated and (session.unsaved or self._is_outdated(session.stored_under))
 
     def lease_lapsed(self) -> None:
         """Note that this node's lease has lapsed: every session may be another node's, or on the clock (P3, P7)."""
         self._lapses += 1
 
     @property
-    def saved(self) -> Saved:
-        """What a session is stored in that is written from now on; to be read before the grid is asked."""
-        return Saved(self._grid.generation, self._lapses)
+    def writes_under(self) -> StoredUnder:
+        """What a session is stored under that is written from now on; to be read before the grid is asked."""
+        return StoredUnder(self._grid.generation, self._lapses)
 
-    def _is_outdated(self, saved: Saved) -> bool:
-        return saved.generation < self._grid.generation or saved.lease < self._lapses
+    def _is_outdated(self, stored_under: StoredUnder) -> bool:
+        return stored_under.generation < self._grid.generation or stored_under.lapsed_leases < self._lapses
 
     async def create(self, session: Session) -> None:
         """Write a new session.
@@ -97,9 +97,9 @@ class Persistence:
             GridUnavailable: it may have been written; the client will open another one.
         """
         if self.replicated:
-            saved = self.saved
+            stored_under = self.writes_under
             await self._grid.sessions.create(replace(session.record(), connected=True))
-            session.saved = saved
+            session.stored_under = stored_under
 
     async def claim(
         self,
@@ -286,10 +286,10 @@ class Persistence:
         Raises:
             GridUnavailable: to be tried again.
         """
-        saved = self.saved
+        stored_under = self.writes_under
         results: list[Restored] = [Restored.WRITTEN] * len(sessions)
         # Only what a loss of writes can explain may be created again; anything else has ended for a reason.
-        may_be_lost = [each.saved.generation < saved.generation for each in sessions]
+        may_be_lost = [each.stored_under.generation < stored_under.generation for each in sessions]
         for recreate in (True, False):
             chosen = [index for index, may_be in enumerate(may_be_lost) if may_be is recreate]
             if chosen:
@@ -302,7 +302,7 @@ class Persistence:
                     results[index] = result
                     session = sessions[index]
                     if result is Restored.WRITTEN:
-                        session.saved = saved
+                        session.stored_under = stored_under
                         # What has changed while the grid was asked is not what was written.
                         session.unsaved = session.unsaved and session.record() != record
         return results

@@ -426,9 +426,13 @@ class Sessions:
                 continue
             told = 0
             for session in self:
-                if session.told is None or not session.connected or not is_outgrown(session.told, advice):
+                if (
+                    session.advised_backoff is None
+                    or not session.connected
+                    or not is_outgrown(session.advised_backoff, advice)
+                ):
                     continue
-                session.told = advice
+                session.advised_backoff = advice
                 session.machine.ping(backoff=advice)
                 self.flusher.mark(session)
                 told += 1

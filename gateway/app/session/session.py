@@ -37,17 +37,19 @@ PRINCIPAL_PREFIX = "$principal."
 """Before the names of properties that the credentials vouch for: nobody else can set them."""
 
 
-class Saved(NamedTuple):
-    """Where and by which right a session was stored, as it was known before it was written.
+class StoredUnder(NamedTuple):
+    """Under which generation of the grid and which lease of its node a session was stored.
+
+    It is noted before the grid is asked, so that a change of either while the answer is under way counts as one.
 
     Attributes:
         generation: of the grid.
-        lease: how many leases of this node had lapsed before the one under which it was written. Survivors put on the
-            clock what was written under a lease that lapsed, whatever the node has taken since (P7).
+        lapsed_leases: how many leases of this node had lapsed before the one under which it was written. Survivors put
+            on the clock what was written under a lease that lapsed, whatever the node has taken since (P7).
     """
 
     generation: GridGeneration
-    lease: int
+    lapsed_leases: int
 
 
 class Session:
@@ -56,7 +58,7 @@ class Session:
     Args:
         record: as it is in the grid, or would be.
         machine: its packets.
-        saved: the generation of the grid in which this state is known to be stored.
+        stored_under: the generation of the grid and the lease under which this state is known to be stored.
 
     Attributes:
         id: of the session.
@@ -82,7 +84,8 @@ class Session:
         link: the connection, or None.
         lane: its requests, in order.
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
-        saved: where the state was stored last; if the grid or the lease is another one by now: "write it again".
+        stored_under: where the state was stored last. If the generation or the lease is another one by now, the state
+            has to be written again.
         restores: times it was sent to the grid as it is here.
         on_clock: the grid has been told that the client has gone, and ends the session when its window is over.
         unsaved: a change could not be written and must be, as soon as the grid is back.
@@ -93,7 +96,7 @@ class Session:
         rests_until: when its next selection may be looked at, on the monotonic clock.
         retained: topic partitions that are kept here for its selections.
         moving: it has been told to go away, or is about to be; it is sent no more updates here.
-        proved: the client has shown that it holds the newest token.
+        token_confirmed: the client has shown that it holds the newest token.
         renew_at: when to hand out a token with a new life, on the monotonic clock.
         selecting: held while its selections are put in force, so that a restored list and a request of the client do
             not give up what the other one has just prepared.
@@ -107,7 +110,7 @@ class Session:
         paused: its connection is not read at the moment, because the client asks for more than it may.
         account: what its principal uses of this node, if that is limited.
         counted: its selections as far as they are counted there.
-        told: what its client was last advised about coming back.
+        advised_backoff: what its client was last advised about coming back.
         deduplicated: its publishes on this connection that were in the grid already.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
         refreshes: how often it may show fresh credentials; None before it has shown any.
@@ -119,6 +122,7 @@ class Session:
         "_refused",
         "_settled",
         "account",
+        "advised_backoff",
         "attempt",
         "confirmed",
         "conflated",
@@ -150,7 +154,6 @@ class Session:
         "principal",
         "principal_properties",
         "properties",
-        "proved",
         "publish_partitions",
         "refreshes",
         "renew_at",
@@ -159,11 +162,11 @@ class Session:
         "resuming",
         "retained",
         "roles",
-        "saved",
         "selecting",
         "selections",
+        "stored_under",
         "supports",
-        "told",
+        "token_confirmed",
         "unsaved",
         "window",
         "written",
@@ -172,7 +175,7 @@ class Session:
     lane: RequestLane[Session]
     permissions: Permissions
 
-    def __init__(self, record: SessionRecord, machine: SessionMachine, *, saved: Saved) -> None:
+    def __init__(self, record: SessionRecord, machine: SessionMachine, *, stored_under: StoredUnder) -> None:
         self.id: SessionId = record.id
         self.principal: str = record.principal
         self.owner: NodeRef = record.owner
@@ -185,7 +188,7 @@ class Session:
         self.restores = 0
         self.on_clock = False
         self.moving = False
-        self.proved = True
+        self.token_confirmed = True
         self.ending = False
         self.dropped = False
         self.outcome = Outcome.CREATED
@@ -194,7 +197,7 @@ class Session:
         self.paused = False
         self.account: Account | None = None
         self.counted = 0
-        self.told: Backoff | None = None
+        self.advised_backoff: Backoff | None = None
         self.refreshes: TokenBucket | None = None
         self.conflated = 0
         self.deduplicated = 0
@@ -212,12 +215,12 @@ class Session:
         may be answered by other entries."""
         self._settled = RequestNumber(0)
         self._refused = 0
-        self.declared = saved.generation
+        self.declared = stored_under.generation
         self._declaring: tuple[int, GridGeneration] | None = None
         """By which packet id at the latest the newest loss is declared, and what the client knew before."""
-        self.take_over(record, saved=saved)
+        self.take_over(record, stored_under=stored_under)
 
-    def take_over(self, record: SessionRecord, *, saved: Saved) -> None:
+    def take_over(self, record: SessionRecord, *, stored_under: StoredUnder) -> None:
         """Take on the state that a claim returned; it is newer than the one here if another node had the session."""
         self.properties: dict[str, str] = dict(record.properties)
         if record.selections != self.selections.to_wire():
@@ -232,7 +235,7 @@ class Session:
         self.principal_properties: Mapping[str, str] = record.principal_properties
         self.credential_expires: float | None = record.credential_expires
         self.credential: str | None = record.credential
-        self.saved = saved
+        self.stored_under = stored_under
 
     def show(self, identity: Identity) -> None:
         """Take on what newer credentials of the principal give."""

@@ -254,7 +254,7 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         end = persistence._grid.sessions.end
 
         async def end_and_take_over(ownership: Any, *, reason: ErrorCode) -> None:
-            held.take_over(claimed.record, saved=persistence.saved)
+            held.take_over(claimed.record, stored_under=persistence.writes_under)
             await end(ownership, reason=reason)
 
         with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGrid
 from gateway.app.session.request_lane import RequestLane, Workforce
-from gateway.app.session.session import Saved, Session
+from gateway.app.session.session import Session, StoredUnder
 from gateway.core.pacing.workload import Workload
 from gateway.core.stream.machine import SessionMachine, SessionPolicy
 from gateway.core.stream.transitions import Role
@@ -126,7 +126,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     machine = SessionMachine(Role.SERVER, policy)
     machine.open(0.0)
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
-    session = Session(record, machine, saved=Saved(GridGeneration(1), lease=0))
+    session = Session(record, machine, stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0))
 
     async def never(_session: Session, queue: object, weights: object) -> int:
         raise AssertionError("nothing is executed here")

@@ -15,7 +15,7 @@ import pytest
 from gateway.app.context import Context
 from gateway.app.registry.persistence import RESTORE_BATCH, Persistence
 from gateway.app.runtime.clock import Clock
-from gateway.app.session.session import Saved, Session
+from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
@@ -107,7 +107,11 @@ def bench() -> tuple[Grid, Persistence, Session]:
     context: Any = SimpleNamespace(grid=grid, metrics=None, clock=Clock(), policy=policy)
     persistence = Persistence(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
-    return grid, persistence, Session(record, SessionMachine(Role.SERVER, POLICY), saved=persistence.saved)
+    return (
+        grid,
+        persistence,
+        Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=persistence.writes_under),
+    )
 
 
 async def test_what_was_stored_under_a_lease_that_lapsed_is_written_again() -> None:
@@ -149,7 +153,7 @@ async def test_a_grid_that_is_lost_while_a_session_is_written_has_it_made_anew()
     session.unsaved = True
     grid.meanwhile = lose
     await persistence.restore([session])
-    assert session.saved == Saved(GridGeneration(1), lease=0)
+    assert session.stored_under == StoredUnder(GridGeneration(1), lapsed_leases=0)
     assert persistence.must_restore(session)
     grid.meanwhile = lambda: None
     await persistence.restore([session])
@@ -182,7 +186,9 @@ async def ended(persistence: Persistence, grid: Grid, count: int) -> dict[Sessio
         if number % 2:
             await persistence.end(Ownership(record.id, ME, Epoch(3)), reason)
         else:
-            await persistence.end(Session(record, SessionMachine(Role.SERVER, POLICY), saved=persistence.saved), reason)
+            await persistence.end(
+                Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=persistence.writes_under), reason
+            )
     return reasons
 
 
@@ -304,8 +310,8 @@ async def test_what_a_claim_returned_is_known_to_be_in_the_grid() -> None:
     changes = Changes(grid)
     held = selected(session, "a", "b")
     record = replace(session.record(), selections=("+a", "+b"))
-    session.take_over(record, saved=persistence.saved)
+    session.take_over(record, stored_under=persistence.writes_under)
     assert session.selections is held, "the very list that is here, with all that was made of it"
-    session.take_over(replace(record, selections=("+b", "+x")), saved=persistence.saved)
+    session.take_over(replace(record, selections=("+b", "+x")), stored_under=persistence.writes_under)
     await persistence.select(session, selected(session, "c"))
     assert changes.last() == SelectionChanges(added=("+c",))
