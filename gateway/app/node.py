@@ -26,7 +26,7 @@ from gateway.app.journal import Journal, JournalOptions
 from gateway.app.operations.activity import Activity
 from gateway.app.operations.minutes import measure
 from gateway.app.operations.reports import Reports
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.runtime.background import Background
@@ -147,17 +147,17 @@ class Node:
         self.draining = False
         self._stopping = False
         self._drain_task: asyncio.Task[None] | None = None
-        self._persistence = Persistence(context)
-        self.sessions = Sessions(context, self._persistence, signer)
+        self._store = FencedStore(context)
+        self.sessions = Sessions(context, self._store, signer)
         context.memory.shed = self.sessions.absences.shed
-        self._recovery = Recovery(context, self.sessions, self._persistence)
-        self.enforcement = Enforcement(context, self.sessions, self._persistence, directory, administrators)
+        self._recovery = Recovery(context, self.sessions, self._store)
+        self.enforcement = Enforcement(context, self.sessions, self._store, directory, administrators)
         self.revocations = Revocations(context, self.enforcement)
         self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
         self._membership = Membership(context, self.sessions, self._recovery, self.presence)
         self.authorisation = Authorisation(
             context,
-            persistence=self._persistence,
+            store=self._store,
             sessions=self.sessions,
             policy=authorisation_policy,
             directory=directory,
@@ -165,7 +165,7 @@ class Node:
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
         requests = Requests(
             context,
-            persistence=self._persistence,
+            store=self._store,
             sessions=self.sessions,
             authorisation=self.authorisation,
             authentication=authentication,
@@ -179,7 +179,7 @@ class Node:
         )
         handshake = Handshake(
             context,
-            persistence=self._persistence,
+            store=self._store,
             sessions=self.sessions,
             requests=requests,
             authorities=Authorities(
@@ -206,7 +206,7 @@ class Node:
             handshake=handshake,
             sessions=self.sessions,
             requests=requests,
-            persistence=self._persistence,
+            store=self._store,
             draining=lambda: self.draining,
         )
         self._reports = Reports(
@@ -223,15 +223,15 @@ class Node:
         self._drain = Drain(
             context,
             self.sessions,
-            self._persistence,
+            self._store,
             moves=self._moves,
             arriving=lambda: self.connections.greeting,
         )
         self.administration = Administration(
             node=me.node,
             nodes=ClusterNodes(context, presence=self.presence, begin_drain=self.begin_drain, undrain=self.undrain),
-            sessions=ClusterSessions(context, self._persistence, self.sessions, self._moves),
-            topics=ClusterTopics(context, self._persistence, self.sessions),
+            sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
+            topics=ClusterTopics(context, self._store, self.sessions),
             revocations=ClusterRevocations(self.revocations),
         )
         self._watch_gauges()
@@ -278,7 +278,7 @@ class Node:
             reasons.append("the grid has not been reached yet")
         elif not self.revocations.loaded:
             reasons.append("what is revoked has not been read yet")
-        elif self._persistence.replicated and not self._persistence.available:
+        elif self._store.replicated and not self._store.available:
             reasons.append("the grid is unreachable")
         if self.draining:
             reasons.append("the node drains")

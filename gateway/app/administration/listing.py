@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
@@ -75,13 +75,13 @@ class SessionListing:
 
     Args:
         context: of the node.
-        persistence: tells whether sessions are in the grid.
+        store: tells whether sessions are in the grid.
         sessions: the sessions held here.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions) -> None:
+    def __init__(self, context: Context, store: FencedStore, sessions: Sessions) -> None:
         self._grid = context.grid
-        self._replicated = persistence.replicated
+        self._replicated = store.replicated
         self._sessions = sessions
 
     async def page(

@@ -9,7 +9,7 @@ from gateway.app.administration.listing import SessionListing, alone, live, nobo
 from gateway.app.administration.nodes import admin_of, newest
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.core.policy import filters
@@ -26,19 +26,19 @@ class ClusterSessions:
 
     Args:
         context: of the node.
-        persistence: where sessions are ended, and whether they are in the grid at all.
+        store: where sessions are ended, and whether they are in the grid at all.
         sessions: the sessions held here.
         moves: moves them.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions, moves: SessionMover) -> None:
+    def __init__(self, context: Context, store: FencedStore, sessions: Sessions, moves: SessionMover) -> None:
         self._me = context.me
         self._journal = context.journal
         self._grid = context.grid
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         self._moves = moves
-        self._listing = SessionListing(context, persistence, sessions)
+        self._listing = SessionListing(context, store, sessions)
 
     # --- Seeing -------------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class ClusterSessions:
         held = await self._held(session)
         if isinstance(held, SessionRecord) or not held.connected:
             raise Conflict("the session has no client at the moment; it goes where its client goes")
-        if not self._persistence.replicated:
+        if not self._store.replicated:
             raise Conflict("sessions are not replicated here: at another node this one would be unknown")
         target = self._target(await self._grid.nodes.entries(), to)
         if not held.moving:
@@ -118,7 +118,7 @@ class ClusterSessions:
 
         It never hears of it if the other node has died before it could tell.
         """
-        if not self._persistence.replicated:
+        if not self._store.replicated:
             return False
         try:
             record = await self._grid.sessions.find(held.id)
@@ -126,11 +126,11 @@ class ClusterSessions:
             return False  # nobody can have claimed it meanwhile
         if record is None:
             # This grid has held it, so it has ended; another one may just not have it yet.
-            return not held.connected and not self._persistence.must_restore(held)
+            return not held.connected and not self._store.must_restore(held)
         return record.owner != self._me and record.epoch > held.epoch
 
     async def _stored(self, session: SessionId) -> SessionRecord:
-        record = await self._grid.sessions.find(session) if self._persistence.replicated else None
+        record = await self._grid.sessions.find(session) if self._store.replicated else None
         if record is None:
             raise nobody_knows(session)
         return record
@@ -138,7 +138,7 @@ class ClusterSessions:
     async def _end(self, record: SessionRecord) -> None:
         """End a session in the name of its owner, and have that one drop its copy, should it still live."""
         try:
-            await self._persistence.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED)
+            await self._store.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED)
         except Fenced:
             raise Conflict("another node has claimed the session just now; ask again") from None
         if not is_of_system(record.roles):

@@ -10,7 +10,7 @@ from typing import Final
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
 from gateway.app.administration.listing import EXAMINED, SessionListing
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.selections import Selections
@@ -48,18 +48,18 @@ class ClusterTopics:
 
     Args:
         context: of the node.
-        persistence: tells whether sessions are in the grid.
+        store: tells whether sessions are in the grid.
         sessions: the sessions held here.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, sessions: Sessions) -> None:
+    def __init__(self, context: Context, store: FencedStore, sessions: Sessions) -> None:
         self._me = context.me
-        self._store = context.grid.topics
+        self._topics = context.grid.topics
         self._depth = context.policy.topic_depth
         self._largest = context.policy.limits.value_bytes
         self._keep = context.policy.max_window + REMOVAL_GRACE
         self._metrics = context.metrics
-        self._listing = SessionListing(context, persistence, sessions)
+        self._listing = SessionListing(context, store, sessions)
 
     # --- Seeing -------------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class ClusterTopics:
         chosen = _selector(selector)
         place = from_cursor(cursor, partitions=TOPIC_PARTITIONS)
         if chosen.literal:
-            (single,) = await self._store.read([TopicPath(chosen.text)])
+            (single,) = await self._topics.read([TopicPath(chosen.text)])
             there = single is not None and single.value and cursor is None
             return Page([_view(single, values=values)] if single is not None and there else [], None)
         found: list[TopicView] = []
@@ -98,7 +98,7 @@ class ClusterTopics:
             at = place if number == place.partition else Place(number)
             while True:
                 try:
-                    page = await self._store.scan(number, step=at.step, count=STEP)
+                    page = await self._topics.scan(number, step=at.step, count=STEP)
                 except ValueError:
                     raise BadParameter("cursor", "this is no cursor of this list; begin again without one") from None
                 yield at, page
@@ -109,7 +109,7 @@ class ClusterTopics:
     async def find(self, topic: str) -> TopicView:
         """See ``TopicAdministration.find``."""
         path = _topic(topic)
-        (value,) = await self._store.read([path])
+        (value,) = await self._topics.read([path])
         if value is None or not value.value:
             raise _no_value()
         return _view(value, values=True)
@@ -137,7 +137,7 @@ class ClusterTopics:
         command = PublishCommand(
             Ownership(writer, self._me, Epoch(1)), RequestNumber(1), RequestNumber(0), path, value, stored=False
         )
-        (published,) = await self._store.publish([command])
+        (published,) = await self._topics.publish([command])
         if isinstance(published, GridRefused):
             raise published
         if not isinstance(published, Published):
@@ -149,7 +149,7 @@ class ClusterTopics:
         """See ``TopicAdministration.delete``."""
         path = _free_topic(topic)
         # As long as any session may be away that had the value.
-        removed = await self._store.remove(path, keep=self._keep)
+        removed = await self._topics.remove(path, keep=self._keep)
         if removed is None:
             raise _no_value()
         return TopicWritten(path, removed.version, removed.event, removed.duplicate)

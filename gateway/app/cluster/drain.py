@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.app.cluster.session_mover import POLL, SessionMover
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -22,7 +22,7 @@ class Drain:
     Args:
         context: of the node.
         sessions: whom to move.
-        persistence: starts the windows of those that are left.
+        store: starts the windows of those that are left.
         moves: moves them.
         arriving: how many connections may still bring a session; no others begin while the node drains.
     """
@@ -31,7 +31,7 @@ class Drain:
         self,
         context: Context,
         sessions: Sessions,
-        persistence: Persistence,
+        store: FencedStore,
         *,
         moves: SessionMover,
         arriving: Callable[[], int],
@@ -41,7 +41,7 @@ class Drain:
         self._log = context.log
         self._journal = context.journal
         self._sessions = sessions
-        self._persistence = persistence
+        self._store = store
         self._moves = moves
         self._arriving = arriving
         self._reconnect_advice = context.reconnect_advice
@@ -119,7 +119,7 @@ class Drain:
             if session.connected:
                 continue  # a console
             try:
-                await self._persistence.disconnect(session)
+                await self._store.disconnect(session)
             except (Fenced, SessionGone):
                 continue
             except GridUnavailable:

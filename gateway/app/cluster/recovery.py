@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from gateway.app.cluster.lease import NodeLease
 from gateway.app.context import Context
-from gateway.app.registry.persistence import RESTORE_BATCH, Persistence
+from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -28,14 +29,14 @@ class Recovery:
     Args:
         context: of the node.
         sessions: the sessions held here.
-        persistence: writes them.
+        store: writes them.
 
     Attributes:
         lease: of this node.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, persistence: Persistence) -> None:
-        self.lease = NodeLease(context, persistence.lease_lapsed)
+    def __init__(self, context: Context, sessions: Sessions, store: FencedStore) -> None:
+        self.lease = NodeLease(context, store.lease_lapsed)
         self._me = context.me
         self._background = context.background
         self._grid = context.grid
@@ -44,7 +45,7 @@ class Recovery:
         self._log = context.log
         self._journal = context.journal
         self._sessions = sessions
-        self._persistence = persistence
+        self._store = store
         self._delivery = sessions.delivery
         self._lost = False
         self._catching_up = False
@@ -70,7 +71,7 @@ class Recovery:
                 self._lost = True
                 # Whoever has been welcomed since then has been told then.
                 self._delivery.declare_loss(each for each in self._sessions if each.declared < change.generation)
-                self._background.once(self._persistence.end_again(), "end-again")
+                self._background.once(self._store.end_again(), "end-again")
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.
                 self._background.once(self._rejoin(), "rejoin")
@@ -117,15 +118,14 @@ class Recovery:
     async def _write_again(self) -> None:
         written = fenced = 0
         while self._grid.state is GridState.UP:
-            # Who ends a session writes it again himself, if that has to be; see ``Persistence.end``.
-            batch = [
-                session for session in self._sessions if self._persistence.must_restore(session) and not session.ending
-            ][:RESTORE_BATCH]
+            # Who ends a session writes it again himself, if that has to be; see ``FencedStore.end``.
+            outdated = (each for each in self._sessions if self._store.must_restore(each) and not each.ending)
+            batch = list(islice(outdated, RESTORE_BATCH))
             if not batch:
                 break
             ownerships = [session.ownership for session in batch]
             try:
-                results = await self._persistence.restore(batch)
+                results = await self._store.restore(batch)
             except GridUnavailable:
                 await asyncio.sleep(RETRY)
                 continue
@@ -144,11 +144,11 @@ class Recovery:
         of a living node they would stay for ever: they are on no clock, and nobody takes over. All that this node owns
         is listed for it, so it is done when there is a reason, and not time and again (P11).
         """
-        if not self._persistence.replicated:
+        if not self._store.replicated:
             return
-        store = self._grid.sessions
+        in_grid = self._grid.sessions
         try:
-            for owned in await asyncio.gather(*(store.owned(self._me, each) for each in range(SESSION_PARTITIONS))):
+            for owned in await asyncio.gather(*(in_grid.owned(self._me, each) for each in range(SESSION_PARTITIONS))):
                 for session in owned:
                     if self._sessions.get(session) is None:
                         await self._put_on_the_clock(session)

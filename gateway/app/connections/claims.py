@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.app.admission.refusals import HandshakeRefused, grid_recovering, grid_unavailable, refusal
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions, close_code_of
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session, StoredUnder
@@ -72,13 +72,13 @@ class Claims:
 
     Args:
         context: of the node.
-        persistence: claims sessions held here.
+        store: claims sessions held here.
         sessions: the sessions held here.
         is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
     """
 
     def __init__(
-        self, context: Context, *, persistence: Persistence, sessions: Sessions, is_recovering: Callable[[], bool]
+        self, context: Context, *, store: FencedStore, sessions: Sessions, is_recovering: Callable[[], bool]
     ) -> None:
         self._me = context.me
         self._clock = context.clock
@@ -86,7 +86,7 @@ class Claims:
         self._background = context.background
         self._metrics = context.metrics
         self._tracer = context.tracer
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         self._is_recovering = is_recovering
         self._claimed: Batched[Ownership, None] = Batched(
@@ -110,12 +110,12 @@ class Claims:
         Raises:
             HandshakeRefused: another node may serve the session, or nobody any more.
         """
-        if not self._persistence.replicated or not self._persistence.available:
+        if not self._store.replicated or not self._store.available:
             return None
         started = self._clock.monotonic()
         try:
             result, stored_under = await self._once_verified(
-                lambda: self._persistence.claim(
+                lambda: self._store.claim(
                     session, claims.generation, attempt, now=self._clock.wall(), identity=identity
                 )
             )
@@ -137,7 +137,7 @@ class Claims:
         Raises:
             HandshakeRefused: the session cannot be had, or the grid cannot tell now.
         """
-        if not self._persistence.available:
+        if not self._store.available:
             raise grid_unavailable()
         started = self._clock.monotonic()
         try:
@@ -166,7 +166,7 @@ class Claims:
         Raises:
             HandshakeRefused: it could not, or the grid cannot tell now.
         """
-        if not self._persistence.available:
+        if not self._store.available:
             raise grid_unavailable()
         try:
             reason = await self._grid.sessions.why_not_claimable(
@@ -189,7 +189,7 @@ class Claims:
         patience = self._clock.monotonic() + VERIFY_PATIENCE
         with self._tracer.span(Operation.CLAIM):
             while True:
-                stored_under = self._persistence.writes_under
+                stored_under = self._store.writes_under
                 try:
                     return await claim(), stored_under
                 except LeaseUnverified:
@@ -218,7 +218,7 @@ class Claims:
             try:
                 await self._grid.nodes.tell_claimed(former, *ownerships)
             except GridUnavailable:  # it may have been told; to hear it twice does no harm
-                await self._persistence.until_available()
+                await self._store.until_available()
                 continue
             return
 
@@ -232,7 +232,7 @@ class Claims:
 
     async def _disown(self, session: SessionId) -> None:
         while True:
-            await self._persistence.until_available()
+            await self._store.until_available()
             try:
                 record = await self._grid.sessions.find(session)
                 if record is not None and record.owner == self._me and self._sessions.get(session) is None:

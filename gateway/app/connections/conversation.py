@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.app.connections.failures import Failures
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence, Proof
+from gateway.app.registry.fenced_store import FencedStore, Proof
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.requests.turns import PACKET_BYTES, Turns
@@ -35,7 +35,7 @@ class Conversations:
         context: of the node.
         sessions: the sessions held here.
         requests: executes what clients ask for.
-        persistence: confirms tokens.
+        store: confirms tokens.
         failures: ends connections on which something went wrong.
         ended: told of each connection that is over.
 
@@ -50,7 +50,7 @@ class Conversations:
         *,
         sessions: Sessions,
         requests: Requests,
-        persistence: Persistence,
+        store: FencedStore,
         failures: Failures,
         ended: Callable[[Link], None],
     ) -> None:
@@ -62,7 +62,7 @@ class Conversations:
         self._limits = context.limits
         self._sessions = sessions
         self._requests = requests
-        self._persistence = persistence
+        self._store = store
         self._ended = ended
         self.failures = failures
         self.turns = Turns()
@@ -159,7 +159,7 @@ class Conversations:
         """Hand packets to the session; False if the connection has to end."""
         if not session.token_confirmed:
             session.token_confirmed = True
-            if self._persistence.replicated:
+            if self._store.replicated:
                 self._proofs.put(session, (session.ownership, session.generation))
             session.confirmed = session.generation
         machine = session.machine
@@ -187,12 +187,12 @@ class Conversations:
 
     async def _confirm(self, proofs: dict[Session, Proof]) -> None:
         """Clients have shown that they hold the newest token: refuse the older ones from now on (P8)."""
-        for session in await self._persistence.confirm(proofs):
+        for session in await self._store.confirm(proofs):
             await self._confirm_again(session, *proofs[session])
 
     async def _confirm_again(self, session: Session, ownership: Ownership, proved: TokenGeneration) -> None:
         try:
-            await self._persistence.change(session, SessionChanges(confirmed=proved))
+            await self._store.change(session, SessionChanges(confirmed=proved))
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
         except (Fenced, SessionGone) as why:

@@ -12,7 +12,7 @@ from gateway.app.connections.hello import HelloHandler
 from gateway.app.connections.resume import ResumeHandler
 from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
@@ -25,7 +25,7 @@ class Handshake:
 
     Args:
         context: of the node.
-        persistence: for writes of sessions held here.
+        store: for writes of sessions held here.
         sessions: the sessions held here.
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
@@ -38,7 +38,7 @@ class Handshake:
         self,
         context: Context,
         *,
-        persistence: Persistence,
+        store: FencedStore,
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
@@ -46,10 +46,10 @@ class Handshake:
         is_recovering: Callable[[], bool],
         has_lost: Callable[[], bool],
     ) -> None:
-        claims = Claims(context, persistence=persistence, sessions=sessions, is_recovering=is_recovering)
+        claims = Claims(context, store=store, sessions=sessions, is_recovering=is_recovering)
         session_factory = SessionFactory(
             context,
-            persistence=persistence,
+            store=store,
             sessions=sessions,
             requests=requests,
             signer=authorities.signer,
@@ -57,7 +57,7 @@ class Handshake:
         )
         self._hello_handler = HelloHandler(
             context,
-            persistence=persistence,
+            store=store,
             sessions=sessions,
             authorities=authorities,
             claims=claims,
@@ -66,7 +66,7 @@ class Handshake:
         )
         self._resume_handler = ResumeHandler(
             context,
-            persistence=persistence,
+            store=store,
             sessions=sessions,
             requests=requests,
             authorities=authorities,

@@ -10,7 +10,7 @@ from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
 from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.catalogue import log_events as events
@@ -30,7 +30,7 @@ class HelloHandler:
 
     Args:
         context: of the node.
-        persistence: writes new sessions.
+        store: writes new sessions.
         sessions: the sessions held here.
         authorities: who says who clients are, and what they may do.
         claims: sees to sessions of which it is not known whether they were written.
@@ -42,7 +42,7 @@ class HelloHandler:
         self,
         context: Context,
         *,
-        persistence: Persistence,
+        store: FencedStore,
         sessions: Sessions,
         authorities: Authorities,
         claims: Claims,
@@ -56,7 +56,7 @@ class HelloHandler:
         self._metrics = context.metrics
         self._log = context.log
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         self._authorities = authorities
         self._claims = claims
@@ -76,9 +76,7 @@ class HelloHandler:
             HungUp: the client has, before anything was done for it.
         """
         began = self._clock.monotonic()
-        if (
-            self._persistence.replicated and not self._persistence.available
-        ) or not self._authorities.revocations.loaded:
+        if (self._store.replicated and not self._store.available) or not self._authorities.revocations.loaded:
             raise grid_unavailable()
         try:
             check_properties(dict(packet.properties))
@@ -116,13 +114,13 @@ class HelloHandler:
             window=window,
             owner=self._me,
         ).shows(identity)
-        session = self._session_factory.make(record, self._persistence.writes_under)
+        session = self._session_factory.make(record, self._store.writes_under)
         try:
             self._authorities.authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
         try:
-            await self._persistence.create(session)
+            await self._store.create(session)
         except (GridUnavailable, Fenced):
             self._claims.disown(session.id)
             raise grid_unavailable() from None

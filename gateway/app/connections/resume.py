@@ -10,7 +10,7 @@ from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
 from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
@@ -28,7 +28,7 @@ class ResumeHandler:
 
     Args:
         context: of the node.
-        persistence: knows whether sessions are replicated.
+        store: knows whether sessions are replicated.
         sessions: the sessions held here.
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
@@ -42,7 +42,7 @@ class ResumeHandler:
         self,
         context: Context,
         *,
-        persistence: Persistence,
+        store: FencedStore,
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
@@ -58,7 +58,7 @@ class ResumeHandler:
         self._metrics = context.metrics
         self._log = context.log
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
@@ -145,7 +145,7 @@ class ResumeHandler:
         if session is not None and not session.dropped:
             self._refuse_at_once(session, claims, packet)
             return
-        if not self._persistence.replicated:
+        if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
         async with turn:
             await self._refuse_behind(claims)
@@ -169,7 +169,7 @@ class ResumeHandler:
                     session, claims, packet, link, identity, heard=heard
                 ):
                     return session
-        if not self._persistence.replicated:
+        if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
         return await self._resume_from_grid(claims, packet, link, identity, heard=heard, inside=inside)
 
@@ -186,7 +186,7 @@ class ResumeHandler:
         generation = claims.grid
         if generation is None or generation <= self._grid.generation:
             return
-        if not self._persistence.replicated or not self._persistence.available:
+        if not self._store.replicated or not self._store.available:
             return
         try:
             if self._sessions.get(claims.session) is None and await self._grid.sessions.find(claims.session) is None:

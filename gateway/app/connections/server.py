@@ -9,7 +9,7 @@ from gateway.app.connections.failures import Failures
 from gateway.app.connections.first_packet import FirstPackets
 from gateway.app.connections.handshake import Handshake
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
@@ -26,7 +26,7 @@ class Connections:
         handshake: opens and resumes sessions.
         sessions: the sessions held here.
         requests: executes what clients ask for.
-        persistence: confirms tokens.
+        store: confirms tokens.
         draining: whether connections that were accepted earlier come too late for a session.
     """
 
@@ -37,7 +37,7 @@ class Connections:
         handshake: Handshake,
         sessions: Sessions,
         requests: Requests,
-        persistence: Persistence,
+        store: FencedStore,
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
@@ -48,7 +48,7 @@ class Connections:
             context,
             sessions=sessions,
             requests=requests,
-            persistence=persistence,
+            store=store,
             failures=self._failures,
             ended=self._open.discard,
         )

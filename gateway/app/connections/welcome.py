@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.security.authorisation import Authorisation
@@ -23,7 +23,7 @@ class SessionFactory:
 
     Args:
         context: of the node.
-        persistence: tells whether sessions are replicated.
+        store: tells whether sessions are replicated.
         sessions: the sessions held here.
         requests: makes lanes.
         signer: signs the tokens that clients come back with.
@@ -34,7 +34,7 @@ class SessionFactory:
         self,
         context: Context,
         *,
-        persistence: Persistence,
+        store: FencedStore,
         sessions: Sessions,
         requests: Requests,
         signer: TokenSigner,
@@ -47,7 +47,7 @@ class SessionFactory:
         self._grid = context.grid
         self._reconnect_advice = context.reconnect_advice
         self._background = context.background
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
@@ -125,7 +125,7 @@ class SessionFactory:
                 window=session.window,
                 ping_interval=self._policy.session.ping_interval,
                 ping_timeout=self._policy.session.ping_timeout,
-                replicated=self._persistence.replicated,
+                replicated=self._store.replicated,
                 limits=self._policy.limits,
                 backoff=session.advised_backoff,
                 properties=session.all_properties(),

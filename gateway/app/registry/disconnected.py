@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -115,17 +115,17 @@ class Absences:
 
     Args:
         context: of the node.
-        persistence: tells whether the grid holds a session as it is here.
+        store: tells whether the grid holds a session as it is here.
         let_go: drops a session here and leaves it as it is in the grid.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, *, let_go: Callable[[Session], None]) -> None:
+    def __init__(self, context: Context, store: FencedStore, *, let_go: Callable[[Session], None]) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
         self._limits = context.limits
         self._node = context.limits.node
-        self._persistence = persistence
+        self._store = store
         self._let_go = let_go
         self._away: dict[Session, _Absence] = {}
         """In the order in which their clients went."""
@@ -312,9 +312,9 @@ class Absences:
             session.on_clock
             and not session.ending
             and not session.resuming.locked()
-            and self._persistence.replicated
-            and self._persistence.available
-            and not self._persistence.must_restore(session)
+            and self._store.replicated
+            and self._store.available
+            and not self._store.must_restore(session)
         )
 
     def _give_back(self, session: Session, absence: _Absence) -> None:

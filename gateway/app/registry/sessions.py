@@ -11,7 +11,7 @@ from gateway.app.delivery.delivery import Delivery
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.registry.credential_expiry import Expiry
 from gateway.app.registry.disconnected import Absences
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.stale_sessions import StaleSessionSweeper
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session
@@ -66,7 +66,7 @@ class Sessions:
 
     Args:
         context: of the node.
-        persistence: where disconnects and ends are written.
+        store: where disconnects and ends are written.
         signer: renews tokens of long connections.
 
     Attributes:
@@ -77,7 +77,7 @@ class Sessions:
         absences: bounds what they take meanwhile.
     """
 
-    def __init__(self, context: Context, persistence: Persistence, signer: TokenSigner) -> None:
+    def __init__(self, context: Context, store: FencedStore, signer: TokenSigner) -> None:
         self._policy = context.policy
         self._clock = context.clock
         self._background = context.background
@@ -87,7 +87,7 @@ class Sessions:
         self._reconnect_advice = context.reconnect_advice
         self._log = context.log
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._signer = signer
         self._sessions: dict[SessionId, Session] = {}
         self._deadlines: Deadlines[Session] = Deadlines()
@@ -99,8 +99,8 @@ class Sessions:
         self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self.flusher)
         self.expiry = Expiry(context)
-        self.stale_sessions = StaleSessionSweeper(context, persistence, refused=self.let_go)
-        self.absences = Absences(context, persistence, let_go=lambda session: self.drop(session, GOING_AWAY))
+        self.stale_sessions = StaleSessionSweeper(context, store, refused=self.let_go)
+        self.absences = Absences(context, store, let_go=lambda session: self.drop(session, GOING_AWAY))
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -159,7 +159,7 @@ class Sessions:
         self.stale_sessions.watch(session)
         self.absences.watch(session)
         self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
-        if self._persistence.replicated:
+        if self._store.replicated:
             self._gone.put(session, None)
 
     async def _save_disconnects(self, gone: dict[Session, None]) -> None:
@@ -170,7 +170,7 @@ class Sessions:
     async def _save_disconnect(self, session: Session) -> None:
         ownership = session.ownership
         try:
-            await self._persistence.disconnect(session)
+            await self._store.disconnect(session)
             session.on_clock = not session.connected and session.ownership == ownership
         except GridUnavailable:
             return  # marked as unsaved; written when the grid is back
@@ -247,7 +247,7 @@ class Sessions:
             self.close_link(link, code)
         if not session.dropped:
             self.drop(session, code)
-            if self._persistence.replicated:
+            if self._store.replicated:
                 self._background.once(self._save_disconnect(session), "save-disconnect")
 
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
@@ -277,7 +277,7 @@ class Sessions:
         """
         session.ending = True
         try:
-            await self._persistence.end(session, reason)
+            await self._store.end(session, reason)
         except Fenced:
             self.fence(session)
             return False
@@ -310,9 +310,9 @@ class Sessions:
 
     async def _end_later(self, session: Session, reason: ErrorCode) -> None:
         while True:
-            await self._persistence.until_available()
+            await self._store.until_available()
             try:
-                await self._persistence.end(session, reason)
+                await self._store.end(session, reason)
             except GridUnavailable:
                 continue
             except Fenced:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.session.session import Session
 from gateway.core.pacing.timers import Deadlines
 from gateway.ports import Fenced, GridUnavailable, Ownership, SessionChanges, SessionGone
@@ -38,7 +38,7 @@ class StaleSessionSweeper:
 
     Args:
         context: of the node.
-        persistence: asks the grid.
+        store: asks the grid.
         refused: called with a session that another node owns, or that has ended, by which right it was asked for, and
             what the grid said.
     """
@@ -46,19 +46,19 @@ class StaleSessionSweeper:
     def __init__(
         self,
         context: Context,
-        persistence: Persistence,
+        store: FencedStore,
         *,
         refused: Callable[[Session, Ownership, Fenced | SessionGone], object],
     ) -> None:
         self._clock = context.clock
-        self._persistence = persistence
+        self._store = store
         self._refused = refused
         self._since: dict[Session, float] = {}
         self._looks: Deadlines[Session] = Deadlines()
 
     def watch(self, session: Session) -> None:
         """The client of a session has gone."""
-        if self._persistence.replicated:
+        if self._store.replicated:
             now = self._since[session] = self._clock.monotonic()
             self._looks.schedule(session, now + FIRST_LOOK)
 
@@ -81,7 +81,7 @@ class StaleSessionSweeper:
             self._looks.schedule(session, 2 * now - self._since[session])
         for start in range(0, len(due), BATCH):
             try:
-                for session in await self._persistence.refused(due[start : start + BATCH]):
+                for session in await self._store.refused(due[start : start + BATCH]):
                     await self._let_go(session)
             except GridUnavailable:
                 for session in due[start:]:
@@ -92,7 +92,7 @@ class StaleSessionSweeper:
     async def _let_go(self, session: Session) -> None:
         ownership = session.ownership
         try:
-            await self._persistence.change(session, SessionChanges())
+            await self._store.change(session, SessionChanges())
         except (Fenced, SessionGone) as why:
             if session in self._since:  # else its client is back
                 self._refused(session, ownership, why)

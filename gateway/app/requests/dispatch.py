@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions, close_code_of
 from gateway.app.requests.publish import Publishing
 from gateway.app.requests.replies import decline, decline_for_now, number_used
@@ -98,7 +98,7 @@ class Requests:
 
     Args:
         context: of the node.
-        persistence: where sessions are changed.
+        store: where sessions are changed.
         sessions: the sessions held here.
         authorisation: judges what is asked for.
         authentication: tells who shows fresh credentials.
@@ -108,7 +108,7 @@ class Requests:
         self,
         context: Context,
         *,
-        persistence: Persistence,
+        store: FencedStore,
         sessions: Sessions,
         authorisation: Authorisation,
         authentication: Authentication,
@@ -118,7 +118,7 @@ class Requests:
         self._log = context.log
         self._memory = context.memory
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         limits = context.policy
         self._turns = Turns()
@@ -129,8 +129,8 @@ class Requests:
             workload=Workload(limits.node_request_bytes),
         )
         context.metrics.watch(catalogue.REQUEST_BYTES, lambda: self._workforce.workload.bytes)
-        self._selecting = Selecting(context, persistence, sessions.delivery, authorisation, self._turns)
-        self._publishing = Publishing(context, persistence, sessions.delivery, authorisation)
+        self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
+        self._publishing = Publishing(context, store, sessions.delivery, authorisation)
 
     def lane(self) -> RequestLane[Session]:
         """Make the lane of a session."""
@@ -146,7 +146,7 @@ class Requests:
             self._sessions.flusher.mark(session)
         elif isinstance(work, Bye) or work.resubmitted:
             session.lane.put(session, work)
-        elif session.refusing or not self._persistence.available:
+        elif session.refusing or not self._store.available:
             decline_for_now(session, work.request, "the grid is unreachable")
             self._sessions.flusher.mark(session)
         else:
@@ -212,9 +212,9 @@ class Requests:
             except GridRefused:
                 if _may_be_asked_anew(run):
                     raise
-                await self._persistence.until_available()
+                await self._store.until_available()
             except GridUnavailable:
-                await self._persistence.until_available()
+                await self._store.until_available()
                 run = [_maybe_executed(work) for work in run]
             except MemoryError:
                 self._memory.exhausted("to execute a request")
@@ -241,7 +241,7 @@ class Requests:
                 properties.pop(name, None)
         check_properties({name: value or "" for name, value in request.changes.items()})
         check_properties({name: value for name, value in properties.items() if name != CLIENT_TYPE_PROPERTY})
-        await self._persistence.change(session, SessionChanges(properties=properties))
+        await self._store.change(session, SessionChanges(properties=properties))
         session.properties = properties
         self._journal.properties_changed(session, request.changes)
         session.reply(Reply(request=request.request))
@@ -254,7 +254,7 @@ class Requests:
             # Refused alone, unlike what waits for the grid: nothing is counted by its number (protocol 5.9).
             session.reply(found)
             return
-        await self._persistence.change(session, SessionChanges(identity=found))
+        await self._store.change(session, SessionChanges(identity=found))
         session.show(found)
         self._sessions.refreshed(session)
         self._log.emit(events.CREDENTIALS_REFRESHED, session=session.id)

@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.requests.receipts import Receipts
 from gateway.app.requests.replies import decline, decline_for_now, number_used
 from gateway.app.security.authorisation import Authorisation
@@ -38,14 +38,12 @@ class Publishing:
 
     Args:
         context: of the node.
-        persistence: where what a session will leave behind is written ahead (P7).
+        store: where what a session will leave behind is written ahead (P7).
         delivery: told when what was published can be expected back.
         authorisation: judges it.
     """
 
-    def __init__(
-        self, context: Context, persistence: Persistence, delivery: Delivery, authorisation: Authorisation
-    ) -> None:
+    def __init__(self, context: Context, store: FencedStore, delivery: Delivery, authorisation: Authorisation) -> None:
         self._grid = context.grid
         self._policy = context.policy
         self._limits = context.limits
@@ -53,7 +51,7 @@ class Publishing:
         self._metrics = context.metrics
         self._tracer = context.tracer
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._delivery = delivery
         self._authorisation = authorisation
         self._places: Remembered[str, tuple[TopicPath, int]] = Remembered(
@@ -73,7 +71,7 @@ class Publishing:
         commands = self._commands(session, run, refused, touched)
         if commands:
             began = self._clock.monotonic()
-            await self._persistence.verify(session)
+            await self._store.verify(session)
             await self._note_partitions(session, touched)
             started = self._clock.monotonic()
             with self._tracer.span(Operation.PUBLISH) as span:
@@ -101,7 +99,7 @@ class Publishing:
     ) -> list[PublishCommand]:
         """Make the commands of a run, and note what cannot be published and which partitions the rest is for."""
         commands: list[PublishCommand] = []
-        settled, ownership, stored = session.settled(), session.ownership, self._persistence.replicated
+        settled, ownership, stored = session.settled(), session.ownership, self._store.replicated
         largest, place = self._policy.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
         most, most_bytes = self._limits.most_topics(session), self._policy.partition_bytes
@@ -140,7 +138,7 @@ class Publishing:
         """Write ahead which partitions will hold receipts of the session, so that its end can remove them (P7)."""
         if not touched <= session.publish_partitions:
             partitions = session.publish_partitions | touched
-            await self._persistence.change(session, SessionChanges(publish_partitions=partitions))
+            await self._store.change(session, SessionChanges(publish_partitions=partitions))
             session.publish_partitions = partitions
 
     def _reply(self, session: Session, run: Sequence[Publish], receipts: Receipts) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.requests.turns import Turns
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.authorisation import Authorisation
@@ -80,7 +80,7 @@ class Selecting:
 
     Args:
         context: of the node.
-        persistence: where the change is written ahead (P4).
+        store: where the change is written ahead (P4).
         delivery: where it takes effect.
         authorisation: judges it.
         turns: bounds what is done in one turn of the loop.
@@ -89,7 +89,7 @@ class Selecting:
     def __init__(
         self,
         context: Context,
-        persistence: Persistence,
+        store: FencedStore,
         delivery: Delivery,
         authorisation: Authorisation,
         turns: Turns,
@@ -98,7 +98,7 @@ class Selecting:
         self._clock: Clock = context.clock
         self._limits = context.limits
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._delivery = delivery
         self._authorisation = authorisation
 
@@ -138,7 +138,7 @@ class Selecting:
             await self._delivery.prepare(session, wanted)
             if wanted != before:
                 cost.changed(wanted.changes_since(before), wanted)
-                await self._persistence.select(session, wanted)
+                await self._store.select(session, wanted)
             if session.selections == before and session.permissions is permissions:
                 break
             # Something may have been withdrawn meanwhile, and what is written may be more than is allowed.

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -47,7 +47,7 @@ class Authorisation:
 
     Args:
         context: of the node.
-        persistence: writes what is left of selections.
+        store: writes what is left of selections.
         sessions: the sessions held here.
         policy: who may do what; None for everything but the system's topics.
         directory: knows the roles that principals have at this moment; None if their sessions' records must do.
@@ -57,7 +57,7 @@ class Authorisation:
         self,
         context: Context,
         *,
-        persistence: Persistence,
+        store: FencedStore,
         sessions: Sessions,
         policy: Policy | None,
         directory: Directory | None = None,
@@ -69,7 +69,7 @@ class Authorisation:
         self._metrics = context.metrics
         self._log = context.log
         self._journal = context.journal
-        self._persistence = persistence
+        self._store = store
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._policy = policy or OPEN
@@ -204,7 +204,7 @@ class Authorisation:
                 return
             ownership = session.ownership
             try:
-                await self._persistence.select(session, session.selections)
+                await self._store.select(session, session.selections)
             except GridUnavailable:
                 return  # marked as unsaved; written when the grid is back
             except (Fenced, SessionGone) as why:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -36,7 +36,7 @@ class Enforcement:
     Args:
         context: of the node.
         sessions: the sessions held here.
-        persistence: ends them in the grid.
+        store: ends them in the grid.
         directory: of all principals: those that it does not know any more count as revoked; None if nobody knows all.
         administrators: likewise of those who have consoles; what is vouched for of them must not have changed either.
     """
@@ -45,7 +45,7 @@ class Enforcement:
         self,
         context: Context,
         sessions: Sessions,
-        persistence: Persistence,
+        store: FencedStore,
         directory: Directory | None = None,
         administrators: Directory | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class Enforcement:
         self._log = context.log
         self._journal = context.journal
         self._sessions = sessions
-        self._persistence = persistence
+        self._store = store
 
     def is_unknown(self, session: Session | SessionRecord) -> bool:
         """Tell whether the principal of a session is not there any more, or is another than it was."""
@@ -120,13 +120,13 @@ class Enforcement:
 
     async def _end(self, revoked: Sequence[Session | Ownership]) -> None:
         """End sessions in the grid; those that another node has claimed are that node's to end."""
-        if not self._persistence.replicated:
+        if not self._store.replicated:
             return
         left = list(revoked)
         while left:
             batch = left[:ENDED_TOGETHER]
             ends = await asyncio.gather(
-                *(self._persistence.end(each, ErrorCode.REVOKED) for each in batch), return_exceptions=True
+                *(self._store.end(each, ErrorCode.REVOKED) for each in batch), return_exceptions=True
             )
             again = []
             for each, end in zip(batch, ends, strict=True):
@@ -136,4 +136,4 @@ class Enforcement:
                     raise end
             left = [*again, *left[ENDED_TOGETHER:]]
             if again:
-                await self._persistence.until_available()
+                await self._store.until_available()

@@ -283,7 +283,7 @@ async def see_the_grid(case: Case) -> None:
     for node in (case.n1, case.n2):
         await eventually(lambda node=node: node.gateway.node._context.grid.state is GridState.UP)  # type: ignore[misc]
     held = case.n1.gateway.node.sessions.get(session)
-    await eventually(lambda: held is None or not case.n1.gateway.node._persistence.must_restore(held))
+    await eventually(lambda: held is None or not case.n1.gateway.node._store.must_restore(held))
 
 
 WAYS: Final[list[Way]] = [

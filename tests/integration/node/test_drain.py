@@ -65,8 +65,8 @@ async def test_a_session_that_is_being_opened_when_the_drain_begins_is_moved_too
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with running_node() as node, RawClient(node.url) as raw:
-        persistence = node.gateway.node._persistence
-        create = persistence.create
+        store = node.gateway.node._store
+        create = store.create
         asked, answer = asyncio.Event(), asyncio.Event()
 
         async def slow(session: Session) -> None:
@@ -74,7 +74,7 @@ async def test_a_session_that_is_being_opened_when_the_drain_begins_is_moved_too
             await answer.wait()
             await create(session)
 
-        monkeypatch.setattr(persistence, "create", slow)
+        monkeypatch.setattr(store, "create", slow)
         await raw.send({"type": "hello", "principal": "alice"})
         await asked.wait()
         async with draining(node):

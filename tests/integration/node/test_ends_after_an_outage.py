@@ -235,7 +235,7 @@ async def eventually_not_held(cluster: Cluster, session: SessionId) -> None:
     for _ in range(400):
         if not await cluster.held(session):
             return
-        await cluster.n1.gateway.node._persistence.until_available()
+        await cluster.n1.gateway.node._store.until_available()
     raise AssertionError(f"the grid still holds {session}")
 
 
@@ -250,15 +250,15 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         claimed: Any = await grid.sessions.claim(
             held.id, by=held.owner, generation=held.generation, attempt=Attempt(held.attempt + 1), now=time.time()
         )
-        persistence: Any = cluster.n1.gateway.node._persistence
-        end = persistence._grid.sessions.end
+        store: Any = cluster.n1.gateway.node._store
+        end = store._grid.sessions.end
 
         async def end_and_take_over(ownership: Any, *, reason: ErrorCode) -> None:
-            held.take_over(claimed.record, stored_under=persistence.writes_under)
+            held.take_over(claimed.record, stored_under=store.writes_under)
             await end(ownership, reason=reason)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(persistence._grid.sessions, "end", end_and_take_over)
+            patch.setattr(store._grid.sessions, "end", end_and_take_over)
             await raw.send({"type": "bye"})
             assert await raw.closed() == 1000
     assert not await cluster.held(held.id)

@@ -172,7 +172,7 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
     await eventually(
         lambda: (
             not any(
-                node.gateway.node._persistence.must_restore(session)
+                node.gateway.node._store.must_restore(session)
                 for node in (cluster.n1, cluster.n2)
                 for session in node.gateway.node.sessions
             )
@@ -235,7 +235,7 @@ async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(clu
         # The attempt and the token of that reattach are in the grid afterwards.
         session = cluster.n1.gateway.node.sessions.get(again["session"])
         assert session is not None
-        await eventually(lambda: not cluster.n1.gateway.node._persistence.must_restore(session))
+        await eventually(lambda: not cluster.n1.gateway.node._store.must_restore(session))
         stored = await cluster.n1.gateway.node._context.grid.sessions.find(session.id)
 
     assert stored is not None

@@ -31,7 +31,7 @@ async def test_a_client_that_is_away_while_the_clock_is_set_finds_its_session(st
             await eventually(lambda: n1.gateway.node.sessions.connected() == 0)
             held = n1.gateway.node.sessions.get(opened["session"])
             assert held is not None
-            await n1.gateway.node._persistence.disconnect(held)
+            await n1.gateway.node._store.disconnect(held)
             redis.set_clock(step)
             for node in (n1, n2):
                 await renewed(node)

@@ -49,7 +49,7 @@ class Redis:
                 len({grid.generation for grid in grids}) == 1
                 and all(grid.state is GridState.UP for grid in grids)
                 and not any(
-                    node.gateway.node._persistence.must_restore(session)
+                    node.gateway.node._store.must_restore(session)
                     for node in self.nodes
                     for session in node.gateway.node.sessions
                 )

@@ -32,7 +32,7 @@ async def test_a_reattach_whose_claim_had_no_answer_does_not_fence_itself(
     async with RawClient(n1.url) as back:
         again = await back.resume(welcome["token"], attempt=1)
         assert again["outcome"] == "reattached"
-        await eventually(lambda: not n1.gateway.node._persistence.must_restore(session))
+        await eventually(lambda: not n1.gateway.node._store.must_restore(session))
         await back.send({"id": 1, "request": 1, "type": "publish", "topic": "a", "value": 1})
         while "error" in (reply := await back.expect("reply")):
             assert reply["error"]["code"] == "grid_unavailable"

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import Persistence
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.stale_sessions import BATCH, FIRST_LOOK, StaleSessionSweeper
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
@@ -33,7 +33,7 @@ class Bench:
         surroundings: Any = SimpleNamespace(clock=Clock(monotonic=self.clock))
         self.stale_sessions = StaleSessionSweeper(
             cast("Context", surroundings),
-            cast("Persistence", self),
+            cast("FencedStore", self),
             refused=self.let_go,
         )
 
@@ -58,7 +58,7 @@ class Bench:
         else:
             self.gone.append((session, why.reason))
 
-    # What ``Persistence`` does.
+    # What ``FencedStore`` does.
 
     async def refused(self, sessions: Sequence[Session]) -> list[Session]:
         if self.away:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.app.context import Context
-from gateway.app.registry.persistence import RESTORE_BATCH, Persistence
+from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.frozen import SessionPolicy
@@ -100,83 +100,83 @@ class Ends:
         return [True] * len(ends)
 
 
-def bench() -> tuple[Grid, Persistence, Session]:
+def bench() -> tuple[Grid, FencedStore, Session]:
     """Make a grid, what writes to it, and a session that is stored there."""
     grid = Grid()
     policy = SimpleNamespace(replicated=True, restore_rate=float("inf"))
     context: Any = SimpleNamespace(grid=grid, metrics=None, clock=Clock(), policy=policy)
-    persistence = Persistence(cast("Context", context))
+    store = FencedStore(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     return (
         grid,
-        persistence,
-        Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=persistence.writes_under),
+        store,
+        Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=store.writes_under),
     )
 
 
 async def test_what_was_stored_under_a_lease_that_lapsed_is_written_again() -> None:
-    grid, persistence, session = bench()
-    assert not persistence.must_restore(session)
-    persistence.lease_lapsed()
-    assert persistence.must_restore(session)
-    assert await persistence.restore([session]) == [Restored.WRITTEN]
-    assert not persistence.must_restore(session)
+    grid, store, session = bench()
+    assert not store.must_restore(session)
+    store.lease_lapsed()
+    assert store.must_restore(session)
+    assert await store.restore([session]) == [Restored.WRITTEN]
+    assert not store.must_restore(session)
     assert grid.recreated == [False], "nothing was lost: what the grid does not hold has ended"
 
 
 async def test_a_lease_that_lapses_while_a_session_is_written_again_has_it_written_once_more() -> None:
     """The survivors put on the clock what bears the term of the lease that lapsed, and would end it (P7)."""
-    grid, persistence, session = bench()
+    grid, store, session = bench()
     session.unsaved = True
-    grid.meanwhile = persistence.lease_lapsed
-    await persistence.restore([session])
-    assert persistence.must_restore(session)
+    grid.meanwhile = store.lease_lapsed
+    await store.restore([session])
+    assert store.must_restore(session)
     grid.meanwhile = lambda: None
-    await persistence.restore([session])
-    assert not persistence.must_restore(session)
+    await store.restore([session])
+    assert not store.must_restore(session)
 
 
 async def test_a_lease_that_lapses_while_a_session_is_created_has_it_written_again() -> None:
     """Nobody knows of it yet when the sessions of the node are looked through."""
-    grid, persistence, session = bench()
-    grid.meanwhile = persistence.lease_lapsed
-    await persistence.create(session)
-    assert persistence.must_restore(session)
+    grid, store, session = bench()
+    grid.meanwhile = store.lease_lapsed
+    await store.create(session)
+    assert store.must_restore(session)
 
 
 async def test_a_grid_that_is_lost_while_a_session_is_written_has_it_made_anew() -> None:
-    grid, persistence, session = bench()
+    grid, store, session = bench()
 
     def lose() -> None:
         grid.generation = GridGeneration(2)
 
     session.unsaved = True
     grid.meanwhile = lose
-    await persistence.restore([session])
+    await store.restore([session])
     assert session.stored_under == StoredUnder(GridGeneration(1), lapsed_leases=0)
-    assert persistence.must_restore(session)
+    assert store.must_restore(session)
     grid.meanwhile = lambda: None
-    await persistence.restore([session])
+    await store.restore([session])
     assert grid.recreated == [False, True]
 
 
 async def test_a_change_that_meets_a_restore_has_the_session_written_again() -> None:
     """The restore may have been executed behind the change, with what the session was before it (P4)."""
-    grid, persistence, session = bench()
+    grid, store, session = bench()
 
     async def change(_ownership: object, _changes: object) -> None:
-        await persistence.restore([session])
+        await store.restore([session])
 
     stores: Any = grid
     stores.change = change
-    await persistence.change(session, SessionChanges())
-    assert persistence.must_restore(session)
+    await store.change(session, SessionChanges())
+    assert store.must_restore(session)
 
 
 # --- Ends, again ------------------------------------------------------------------------------------------------------
 
 
-async def ended(persistence: Persistence, grid: Grid, count: int) -> dict[SessionId, ErrorCode]:
+async def ended(store: FencedStore, grid: Grid, count: int) -> dict[SessionId, ErrorCode]:
     """Have so many sessions end, half of them seen and half of them unseen; returns why."""
     Ends(grid)
     reasons: dict[SessionId, ErrorCode] = {}
@@ -184,21 +184,21 @@ async def ended(persistence: Persistence, grid: Grid, count: int) -> dict[Sessio
         record = SessionRecord(id=SessionId(f"s{number}"), principal="alice", window=60.0, owner=ME, epoch=Epoch(3))
         reason = reasons[record.id] = ErrorCode.REVOKED if number % 3 else ErrorCode.SESSION_CLOSED
         if number % 2:
-            await persistence.end(Ownership(record.id, ME, Epoch(3)), reason)
+            await store.end(Ownership(record.id, ME, Epoch(3)), reason)
         else:
-            await persistence.end(
-                Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=persistence.writes_under), reason
+            await store.end(
+                Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=store.writes_under), reason
             )
     return reasons
 
 
 async def test_many_ends_are_repeated_in_few_steps() -> None:
     """After an outage there may be 4,096 of them, and a round trip for each is seconds in which they are alive (P7)."""
-    grid, persistence, _ = bench()
-    reasons = await ended(persistence, grid, 10 * RESTORE_BATCH)
+    grid, store, _ = bench()
+    reasons = await ended(store, grid, 10 * RESTORE_BATCH)
     again = Ends(grid)
 
-    await persistence.end_again()
+    await store.end_again()
 
     assert again.ended == reasons
     assert len(again.calls) == 2 * 10, "each step writes the sessions again, then ends them"
@@ -206,23 +206,23 @@ async def test_many_ends_are_repeated_in_few_steps() -> None:
 
 
 async def test_what_has_ended_or_is_somebody_elses_is_not_ended_again() -> None:
-    grid, persistence, _ = bench()
-    reasons = await ended(persistence, grid, 6)
+    grid, store, _ = bench()
+    reasons = await ended(store, grid, 6)
     again = Ends(grid, {"s0": Restored.GONE, "s2": Restored.FENCED})
 
-    await persistence.end_again()
+    await store.end_again()
 
     assert again.ended == {session: reason for session, reason in reasons.items() if session not in {"s0", "s2"}}
 
 
 @pytest.mark.parametrize("failing", [{1}, {2}, {3}, {4}, {1, 3, 5}])
 async def test_ends_are_repeated_until_the_grid_has_taken_them(failing: set[int]) -> None:
-    grid, persistence, _ = bench()
-    reasons = await ended(persistence, grid, RESTORE_BATCH + 10)
+    grid, store, _ = bench()
+    reasons = await ended(store, grid, RESTORE_BATCH + 10)
     again = Ends(grid)
     again.failing = failing
 
-    await persistence.end_again()
+    await store.end_again()
 
     assert again.ended == reasons
 
@@ -255,63 +255,63 @@ def selected(session: Session, *texts: str) -> Selections:
 
 
 async def test_one_entry_of_a_list_is_written_as_one() -> None:
-    grid, persistence, session = bench()
+    grid, store, session = bench()
     changes = Changes(grid)
-    await persistence.select(session, selected(session, "a/b", "b/**"))
+    await store.select(session, selected(session, "a/b", "b/**"))
     assert changes.last() == SelectionChanges(added=("+a/b", "+b/**"))
     for number in range(40):
-        await persistence.select(session, selected(session, f"c/{number}"))
+        await store.select(session, selected(session, f"c/{number}"))
         assert changes.last() == SelectionChanges(added=(f"+c/{number}",))
-    await persistence.select(session, selected(session, "a/*"))
+    await store.select(session, selected(session, "a/*"))
     assert changes.last() == SelectionChanges(removed=("a/b",), added=("+a/*",))
 
 
 async def test_a_list_is_written_whole_where_nobody_knows_what_the_grid_holds() -> None:
-    grid, persistence, session = bench()
+    grid, store, session = bench()
     changes = Changes(grid)
 
     async def lose_the_answer() -> None:
         raise GridUnavailable("no answer")
 
     async def restore() -> None:
-        await persistence.restore([session])
+        await store.restore([session])
 
-    await persistence.select(session, selected(session, "a"))
+    await store.select(session, selected(session, "a"))
     changes.meanwhile = lose_the_answer
     with pytest.raises(GridUnavailable):
-        await persistence.select(session, selected(session, "b"))
+        await store.select(session, selected(session, "b"))
     changes.meanwhile = None
-    await persistence.select(session, selected(session, "c"))
+    await store.select(session, selected(session, "c"))
     assert changes.last() == ("+a", "+b", "+c"), "it may have the second entry or not"
-    await persistence.restore([session])
-    await persistence.select(session, selected(session, "d"))
+    await store.restore([session])
+    await store.select(session, selected(session, "d"))
     assert changes.last() == ("+a", "+b", "+c", "+d")
-    await persistence.select(session, selected(session, "e"))
+    await store.select(session, selected(session, "e"))
     assert changes.last() == SelectionChanges(added=("+e",))
     changes.meanwhile = restore
-    await persistence.select(session, selected(session, "f"))
+    await store.select(session, selected(session, "f"))
     changes.meanwhile = None
-    await persistence.restore([session])  # as the recovery does with what is marked
-    await persistence.select(session, selected(session, "g"))
+    await store.restore([session])  # as the recovery does with what is marked
+    await store.select(session, selected(session, "g"))
     assert changes.last() == ("+a", "+b", "+c", "+d", "+e", "+f", "+g"), "the restore may have come behind the sixth"
 
 
 async def test_a_list_is_written_whole_into_a_grid_that_may_have_gone_back() -> None:
-    grid, persistence, session = bench()
+    grid, store, session = bench()
     changes = Changes(grid)
-    await persistence.select(session, selected(session, "a"))
+    await store.select(session, selected(session, "a"))
     grid.generation = GridGeneration(2)
-    await persistence.select(session, selected(session, "b"))
+    await store.select(session, selected(session, "b"))
     assert changes.last() == ("+a", "+b")
 
 
 async def test_what_a_claim_returned_is_known_to_be_in_the_grid() -> None:
-    grid, persistence, session = bench()
+    grid, store, session = bench()
     changes = Changes(grid)
     held = selected(session, "a", "b")
     record = replace(session.record(), selections=("+a", "+b"))
-    session.take_over(record, stored_under=persistence.writes_under)
+    session.take_over(record, stored_under=store.writes_under)
     assert session.selections is held, "the very list that is here, with all that was made of it"
-    session.take_over(replace(record, selections=("+b", "+x")), stored_under=persistence.writes_under)
-    await persistence.select(session, selected(session, "c"))
+    session.take_over(replace(record, selections=("+b", "+x")), stored_under=store.writes_under)
+    await store.select(session, selected(session, "c"))
     assert changes.last() == SelectionChanges(added=("+c",))

@@ -41,7 +41,7 @@ RESTORE_BATCH: Final = 100
 come through between two steps."""
 
 
-class Persistence:
+class FencedStore:
     """Writes sessions to the grid, if sessions are replicated at all.
 
     A grid that lost writes may hold an older copy of a session, or none, and refuse a write for that reason alone. So a
