@@ -109,8 +109,8 @@ class _Found:
         # Redacted, because anybody can write a token that says anything.
         return {
             "session": repr(redact(self.read.claims.session))[1:-1],
-            "generation": self.read.claims.generation,
-            "grid": "unknown" if self.read.claims.grid is None else self.read.claims.grid,
+            "generation": self.read.claims.token_generation,
+            "grid": "unknown" if self.read.claims.grid_generation is None else self.read.claims.grid_generation,
             "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ} ({_distance(self.left)})",
             "key id": repr(redact(key))[1:-1],
             "signature": _UNCHECKED if self.state is None else _VERDICTS[self.state],

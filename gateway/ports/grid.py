@@ -28,12 +28,12 @@ class GridChange:
 
     Attributes:
         state: which.
-        generation: the generation in force.
+        grid_generation: the generation in force.
         lost_writes: True if it came back as something that may have forgotten writes: restarted, promoted, emptied.
     """
 
     state: GridState
-    generation: GridGeneration
+    grid_generation: GridGeneration
     lost_writes: bool = False
 
 
@@ -85,10 +85,11 @@ class Grid(Protocol):
     def complaints(self) -> Sequence[str]:
         """What is wrong with the grid, though it may be up: sentences for people, empty if all is well."""
 
-    def heard_of(self, generation: GridGeneration) -> None:
-        """Somebody has proved that *generation* was in force.
+    def heard_of(self, grid_generation: GridGeneration) -> None:
+        """Somebody has proved that *grid_generation* was in force.
 
-        If this connection has adopted only an older one, it goes away and adopts again: *generation*, or a later one.
+        If this connection has adopted only an older one, it goes away and adopts again: *grid_generation*, or a later
+        one.
         """
 
     async def start(self) -> None:

@@ -116,16 +116,16 @@ class TokenClaims:
 
     Attributes:
         session: whose token it is.
-        generation: which of the session's tokens.
+        token_generation: which of the session's tokens.
         expires: end of its life, in seconds since 1970 (UTC).
-        grid: generation of the grid up to which its holder has been told of lost writes; None if the token does not
+        grid_generation: of the grid, up to which its holder has been told of lost writes; None if the token does not
             say, as those of the first release.
     """
 
     session: SessionId
-    generation: TokenGeneration
+    token_generation: TokenGeneration
     expires: float
-    grid: GridGeneration | None = None
+    grid_generation: GridGeneration | None = None
 
 
 class TokenRefused(GatewayError):
@@ -144,7 +144,12 @@ class TokenSigner(Protocol):
     """Signs and verifies session tokens; pure, the time comes in."""
 
     def sign(
-        self, session: SessionId, generation: TokenGeneration, *, now: float, grid: GridGeneration | None = None
+        self,
+        session: SessionId,
+        token_generation: TokenGeneration,
+        *,
+        now: float,
+        grid_generation: GridGeneration | None = None,
     ) -> str:
         """Make a token that lives from *now* (seconds since 1970) for the configured life; see ``TokenClaims``."""
 

@@ -24,7 +24,7 @@ class SessionRecord:
         window: seconds it survives without a connection.
         epoch: fencing token; grows by one per claim.
         owner: which run of which node owns it.
-        generation: of the newest token handed out.
+        token_generation: of the newest token handed out.
         confirmed: oldest token generation still accepted (P8).
         attempt: of the last resume served; 0 before the first.
         connected: False while its window runs.
@@ -44,7 +44,7 @@ class SessionRecord:
     window: float
     epoch: Epoch = Epoch(1)
     owner: NodeRef
-    generation: TokenGeneration = TokenGeneration(1)
+    token_generation: TokenGeneration = TokenGeneration(1)
     confirmed: TokenGeneration = TokenGeneration(1)
     attempt: Attempt = Attempt(0)
     connected: bool = True
@@ -120,8 +120,8 @@ class Claimed:
     """A claim succeeded.
 
     Attributes:
-        record: the session as it is now: claimant as owner, epoch and generation raised by one, ``confirmed`` set to
-            the presented generation, connected.
+        record: the session as it is now: claimant as owner, epoch and token generation raised by one, ``confirmed`` set
+            to the presented generation, connected.
         previous: who owned it before.
     """
 
@@ -204,17 +204,17 @@ class SessionStore(Protocol):
         session: SessionId,
         *,
         by: NodeRef,
-        generation: TokenGeneration,
+        token_generation: TokenGeneration,
         attempt: Attempt,
         now: float = 0.0,
         identity: Identity | None = None,
     ) -> ClaimResult:
         """Make *by* the owner, at once and whoever owned it (no waiting for failure detection).
 
-        Refused as TOKEN_SUPERSEDED if *generation* is below ``confirmed``; as STALE_ATTEMPT if *attempt* is not above
-        the stored one, unless it equals it and the owner is *by* already (the same claim asked again, which answers as
-        it did then); as SESSION_EXPIRED if the window ended, though the reaper was not there yet. A generation above
-        the stored one is proof that the grid was rolled back; counting goes on from it.
+        Refused as TOKEN_SUPERSEDED if *token_generation* is below ``confirmed``; as STALE_ATTEMPT if *attempt* is not
+        above the stored one, unless it equals it and the owner is *by* already (the same claim asked again, which
+        answers as it did then); as SESSION_EXPIRED if the window ended, though the reaper was not there yet. A
+        generation above the stored one is proof that the grid was rolled back; counting goes on from it.
 
         Credentials are looked at in the same step. Without *identity*, it is refused as CREDENTIALS_EXPIRED if those of
         the session ended at *now* (seconds since 1970, by the claimant's clock) or before. With it, it is refused as
@@ -226,7 +226,7 @@ class SessionStore(Protocol):
         """
 
     async def why_not_claimable(
-        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+        self, session: SessionId, *, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt
     ) -> ErrorCode | None:
         """Tell why ``claim`` would refuse now, whatever credentials were shown with it; None if it would not.
 

@@ -114,11 +114,11 @@ class StreamPosition(NamedTuple):
     """A place in a topic partition's stream: everything up to and including it has been seen.
 
     Attributes:
-        generation: of the grid when the entry was written; 0 before the first entry.
+        grid_generation: of the grid when the entry was written; 0 before the first entry.
         sequence: contiguous within a generation.
     """
 
-    generation: GridGeneration
+    grid_generation: GridGeneration
     sequence: int
 
 

@@ -83,7 +83,7 @@ async def claim(
     record: SessionRecord,
     by: NodeRef,
     *,
-    generation: int,
+    token_generation: int,
     attempt: int,
     now: float = 0.0,
     identity: Identity | None = None,
@@ -92,7 +92,7 @@ async def claim(
     return await grid.sessions.claim(
         record.id,
         by=by,
-        generation=TokenGeneration(generation),
+        token_generation=TokenGeneration(token_generation),
         attempt=Attempt(attempt),
         now=now,
         identity=identity,

@@ -77,7 +77,7 @@ class Follower:
     def _take(self, batch: TailBatch) -> None:
         assert batch.values, "a batch has at least one entry"
         before, after = self.positions[batch.partition], batch.position
-        if before.generation == after.generation:
+        if before.grid_generation == after.grid_generation:
             assert after.sequence - before.sequence == len(batch.values), "no hole, and no duplicate"
         self.values[batch.partition].extend(batch.values)
         self.positions[batch.partition] = after

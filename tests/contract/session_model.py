@@ -50,7 +50,7 @@ class Claim:
 
     session: SessionId
     by: NodeRef
-    generation: TokenGeneration
+    token_generation: TokenGeneration
     attempt: Attempt
 
 
@@ -111,8 +111,8 @@ async def perform(store: SessionStore, step: Step) -> Outcome:  # noqa: C901 - o
         match step:
             case Create(record):
                 await store.create(record)
-            case Claim(session, by, generation, attempt):
-                return await store.claim(session, by=by, generation=generation, attempt=attempt)
+            case Claim(session, by, token_generation, attempt):
+                return await store.claim(session, by=by, token_generation=token_generation, attempt=attempt)
             case Change(ownership, changes):
                 await store.change(ownership, changes)
             case Disconnect(ownership):
@@ -205,7 +205,7 @@ class Model:
             return ClaimRefused(self._why_gone(claim.session))
         if self.ends.get(held.id, self.now + 1) <= self.now:
             return ClaimRefused(ErrorCode.SESSION_EXPIRED)
-        if claim.generation < held.confirmed:
+        if claim.token_generation < held.confirmed:
             return ClaimRefused(ErrorCode.TOKEN_SUPERSEDED)
         again = claim.attempt == held.attempt and claim.by == held.owner
         if claim.attempt <= held.attempt and not again:
@@ -219,8 +219,8 @@ class Model:
                     held,
                     owner=claim.by,
                     epoch=Epoch(held.epoch + 1),
-                    generation=TokenGeneration(max(claim.generation, held.generation) + 1),
-                    confirmed=claim.generation,
+                    token_generation=TokenGeneration(max(claim.token_generation, held.token_generation) + 1),
+                    confirmed=claim.token_generation,
                     attempt=claim.attempt,
                     connected=True,
                 )
@@ -330,11 +330,11 @@ class Steps:
         """Make a ``claim``, often one that succeeds or repeats."""
         session = _chosen(choose, self.sessions)
         held = self._model.sessions.get(session)
-        generation, attempt = (held.generation, held.attempt) if held else (1, 0)
+        token_generation, attempt = (held.token_generation, held.attempt) if held else (1, 0)
         return Claim(
             session,
             _chosen(choose, self.nodes),
-            TokenGeneration(max(1, generation + _chosen(choose, (0, 0, -1, -2, 1)))),
+            TokenGeneration(max(1, token_generation + _chosen(choose, (0, 0, -1, -2, 1)))),
             Attempt(max(1, attempt + _chosen(choose, (1, 1, 1, 2, 0, 0, -1)))),
         )
 
@@ -353,7 +353,9 @@ class Steps:
                 selections=whole,
                 selection_changes=None if whole is not None else _chosen(choose, (None, some)),
                 publish_partitions=_chosen(choose, (None, frozenset(), frozenset({3}), frozenset({0, 63}))),
-                confirmed=_chosen(choose, (None, TokenGeneration(1), held.generation if held else TokenGeneration(2))),
+                confirmed=_chosen(
+                    choose, (None, TokenGeneration(1), held.token_generation if held else TokenGeneration(2))
+                ),
             ),
         )
 
@@ -395,7 +397,7 @@ class Steps:
             window=_chosen(choose, self._windows),
             epoch=Epoch(max(1, (held.epoch if held else 1) + _chosen(choose, (0, 0, 1, -1)))),
             owner=_chosen(choose, (*self.nodes, held.owner if held else self.nodes[0])),
-            generation=TokenGeneration(_chosen(choose, (1, 2, 3))),
+            token_generation=TokenGeneration(_chosen(choose, (1, 2, 3))),
             confirmed=TokenGeneration(1),
             attempt=Attempt(_chosen(choose, (0, 1, 2))),
             connected=_chosen(choose, (True, True, True, False)),

@@ -20,7 +20,7 @@ Situation: TypeAlias = Callable[[Harness, Grid], Awaitable[SessionRecord]]
 
 
 async def connected(_harness: Harness, grid: Grid) -> SessionRecord:
-    record = replace(session(attempt=3), generation=TokenGeneration(5), confirmed=TokenGeneration(4))
+    record = replace(session(attempt=3), token_generation=TokenGeneration(5), confirmed=TokenGeneration(4))
     await grid.sessions.create(record)
     return record
 
@@ -34,7 +34,7 @@ async def disconnected(harness: Harness, grid: Grid) -> SessionRecord:
 async def with_ended_credentials(_harness: Harness, grid: Grid) -> SessionRecord:
     record = replace(
         session(attempt=3),
-        generation=TokenGeneration(5),
+        token_generation=TokenGeneration(5),
         confirmed=TokenGeneration(4),
     ).shows(Identity(principal="alice", expires=1.0))
     await grid.sessions.create(record)
@@ -60,7 +60,7 @@ async def revoked(harness: Harness, grid: Grid) -> SessionRecord:
 async def expired(harness: Harness, grid: Grid) -> SessionRecord:
     """The window is over, and the reaper was not there yet."""
     record = replace(
-        session(attempt=3, window=harness.short), generation=TokenGeneration(5), confirmed=TokenGeneration(4)
+        session(attempt=3, window=harness.short), token_generation=TokenGeneration(5), confirmed=TokenGeneration(4)
     )
     await grid.sessions.create(record)
     await grid.sessions.disconnect(ownership(record))
@@ -97,11 +97,11 @@ async def test_it_tells_what_a_claim_would_and_changes_nothing(
     before = await grid.sessions.find(record.id)
     for _ in range(2):
         found = await grid.sessions.why_not_claimable(
-            record.id, by=by, generation=TokenGeneration(generation), attempt=Attempt(attempt)
+            record.id, by=by, token_generation=TokenGeneration(generation), attempt=Attempt(attempt)
         )
         assert found == reason
     assert await grid.sessions.find(record.id) == before
 
     fresh = Identity(principal="alice")
-    result = await claim(grid, record, by, generation=generation, attempt=attempt, identity=fresh)
+    result = await claim(grid, record, by, token_generation=generation, attempt=attempt, identity=fresh)
     assert (result.reason if isinstance(result, ClaimRefused) else None) == reason

@@ -21,9 +21,9 @@ SECOND: Final = GridGeneration(FIRST_GENERATION + 1)
 
 STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "create": lambda grid, _: grid.sessions.create(session()),
-    "claim": lambda grid, record: claim(grid, record, N1, generation=1, attempt=1),
+    "claim": lambda grid, record: claim(grid, record, N1, token_generation=1, attempt=1),
     "look": lambda grid, record: grid.sessions.why_not_claimable(
-        record.id, by=N1, generation=TokenGeneration(1), attempt=Attempt(1)
+        record.id, by=N1, token_generation=TokenGeneration(1), attempt=Attempt(1)
     ),
     "change": lambda grid, record: grid.sessions.change(ownership(record), SessionChanges(properties={})),
     "confirm": lambda grid, record: grid.sessions.confirm([(ownership(record), TokenGeneration(1))]),

@@ -45,7 +45,7 @@ async def read_values(grid: Grid) -> None:
 
 CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "create": lambda grid: grid.sessions.create(session()),
-    "claim": lambda grid: claim(grid, session(), N1, generation=1, attempt=1),
+    "claim": lambda grid: claim(grid, session(), N1, token_generation=1, attempt=1),
     "change": lambda grid: grid.sessions.change(ownership(session()), SessionChanges()),
     "disconnect": lambda grid: grid.sessions.disconnect(ownership(session())),
     "end": lambda grid: grid.sessions.end(ownership(session()), reason=ErrorCode.SESSION_CLOSED),
@@ -219,7 +219,7 @@ async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
         for changes, grid in zip(listeners, (n1, n2), strict=True):
             assert (await next_change(changes)).state is GridState.AWAY
             back = await next_change(changes)
-            assert (back.state, back.generation, back.lost_writes) == (GridState.UP, generation, True)
+            assert (back.state, back.grid_generation, back.lost_writes) == (GridState.UP, generation, True)
             assert grid.generation == generation
     assert await n2.sessions.find(record.id) == record
     kept = (await values_of(n2, PARTITION))[TOPIC]
@@ -348,7 +348,7 @@ async def test_nodes_that_saw_different_runs_end_up_in_a_generation_of_their_own
     await fragile.up(n1)
     for changes, grid in zip(listeners, (n1, n2), strict=True):
         last = GridChange(GridState.AWAY, FIRST_GENERATION)
-        while last.generation != grid.generation or last.state is not GridState.UP:
+        while last.grid_generation != grid.generation or last.state is not GridState.UP:
             last = await next_change(changes)
         assert last.lost_writes
 
@@ -385,7 +385,7 @@ async def test_a_grid_from_an_older_state_is_repaired_by_those_who_know_better(f
     await published(n1, *(publish(ownership(kept), number, TOPIC, b"old") for number in (1, 2)))
     snapshot = await fragile.snapshot()
     # What the snapshot does not know: a claim, a new session, a publish, an end.
-    mine = claimed(await claim(n2, moved, N2, generation=1, attempt=1)).record
+    mine = claimed(await claim(n2, moved, N2, token_generation=1, attempt=1)).record
     fresh = session(owner=N2)
     await n2.sessions.create(fresh)
     (newest,) = await published(n1, publish(ownership(kept), 3, TOPIC, b"new"))
@@ -465,7 +465,7 @@ async def test_an_emptied_grid_knows_no_lease_and_no_session(fragile: Harness) -
     with pytest.raises(LeaseLost):
         await grid.nodes.renew(N1, lease=LONG)
     await grid.nodes.join(N1, lease=LONG)
-    assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
+    assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
     assert await fragile.inventory()
     await grid.nodes.leave(N1)
     assert not await fragile.inventory()
@@ -495,8 +495,8 @@ async def test_windows_go_on_over_a_restart(fragile: Harness) -> None:
     await fragile.go_away()
     await fragile.come_back(restarted=True)
     await fragile.advance(fragile.short)
-    assert refused(await claim(grid, short, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
-    claimed(await claim(grid, long, N1, generation=1, attempt=1))
+    assert refused(await claim(grid, short, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
+    claimed(await claim(grid, long, N1, token_generation=1, attempt=1))
 
 
 async def test_a_rolled_back_session_accepts_the_token_of_its_owner(fragile: Harness) -> None:
@@ -505,13 +505,13 @@ async def test_a_rolled_back_session_accepts_the_token_of_its_owner(fragile: Har
     record = session()
     await n1.sessions.create(record)
     snapshot = await fragile.snapshot()
-    claimed(await claim(n1, record, N1, generation=1, attempt=1))
-    claimed(await claim(n1, record, N1, generation=2, attempt=2))
+    claimed(await claim(n1, record, N1, token_generation=1, attempt=1))
+    claimed(await claim(n1, record, N1, token_generation=2, attempt=2))
     await fragile.go_away()
     await fragile.come_back(snapshot=snapshot)
-    back = claimed(await claim(n2, record, N2, generation=3, attempt=3)).record
+    back = claimed(await claim(n2, record, N2, token_generation=3, attempt=3)).record
     assert (back.owner, back.attempt, back.epoch) == (N2, Attempt(3), Epoch(2))
-    assert (back.generation, back.confirmed) == (TokenGeneration(4), TokenGeneration(3))
+    assert (back.token_generation, back.confirmed) == (TokenGeneration(4), TokenGeneration(3))
 
 
 # --- close ------------------------------------------------------------------------------------------------------------

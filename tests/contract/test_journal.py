@@ -193,7 +193,7 @@ async def test_a_takeover_tells_when_the_node_last_lived_and_whose_sessions_it_p
         await n1.sessions.create(record)
     away = session()
     await n1.sessions.create(away)
-    await n2.sessions.claim(away.id, by=N2, generation=away.generation, attempt=type(away.attempt)(1))
+    await n2.sessions.claim(away.id, by=N2, token_generation=away.token_generation, attempt=type(away.attempt)(1))
     await n2.nodes.join(N2, lease=LONG)
     await n1.nodes.join(N1, lease=harness.short)
     await harness.advance(2 * harness.short)

@@ -47,13 +47,13 @@ async def test_a_stalled_call_that_was_given_up_is_executed_late(harness: Memory
     await n1.sessions.create(record)
     harness.server.stall()
     with pytest.raises(GridUnavailable):
-        await claim(n2, record, N2, generation=1, attempt=1)
-    overtaking = asyncio.create_task(claim(n1, record, N1, generation=1, attempt=2))
+        await claim(n2, record, N2, token_generation=1, attempt=1)
+    overtaking = asyncio.create_task(claim(n1, record, N1, token_generation=1, attempt=2))
     await asyncio.sleep(0)
     harness.server.flow()
     # The late claim came first, and the one with the higher attempt took the session from it.
     assert claimed(await overtaking).previous == N2
-    assert refused(await claim(n2, record, N2, generation=1, attempt=1)) == ErrorCode.STALE_ATTEMPT
+    assert refused(await claim(n2, record, N2, token_generation=1, attempt=1)) == ErrorCode.STALE_ATTEMPT
     await n2.close()
 
 
@@ -191,7 +191,7 @@ async def test_a_year_of_sessions_leaves_nothing(harness: MemoryHarness) -> None
         await published(grid, publish(ownership(record), 1, f"prices/{number % 3}"))
         for attempt in (1, 2):
             await grid.sessions.disconnect(ownership(record))
-            record = claimed(await claim(grid, record, N1, generation=attempt, attempt=attempt)).record
+            record = claimed(await claim(grid, record, N1, token_generation=attempt, attempt=attempt)).record
         if number % 2:
             await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
         else:
@@ -300,7 +300,7 @@ async def test_a_stream_over_many_generations_stays_bounded(harness: MemoryHarne
     for generation in range(1, 4 * STREAM_LENGTH):
         await published(grid, publish(ownership(session()), 1), publish(ownership(session()), 1))
         positions.append(await grid.topics.position(partition))
-        assert positions[-1].generation == generation
+        assert positions[-1].grid_generation == generation
         harness.server.come_back(restarted=True)
         await harness.up(grid)
     stream = harness.server._data.topics._partitions[partition].stream

@@ -37,13 +37,13 @@ async def test_what_credentials_gave_is_found_and_claimed_as_it_was(harness: Har
     await grid.sessions.create(record)
 
     assert await grid.sessions.find(record.id) == record
-    taken = claimed(await claim(grid, record, N2, generation=1, attempt=1, now=EXPIRES - 1)).record
+    taken = claimed(await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES - 1)).record
 
     assert taken == replace(
         record,
         owner=N2,
         epoch=Epoch(2),
-        generation=TokenGeneration(2),
+        token_generation=TokenGeneration(2),
         attempt=Attempt(1),
     )
     assert await grid.sessions.find(record.id) == taken
@@ -56,7 +56,9 @@ async def test_credentials_that_have_ended_claim_nothing_and_change_nothing(harn
     record = session().shows(FIRST)
     await grid.sessions.create(record)
 
-    assert refused(await claim(grid, record, N2, generation=1, attempt=1, now=now)) == ErrorCode.CREDENTIALS_EXPIRED
+    assert (
+        refused(await claim(grid, record, N2, token_generation=1, attempt=1, now=now)) == ErrorCode.CREDENTIALS_EXPIRED
+    )
 
     assert await grid.sessions.find(record.id) == record
 
@@ -66,11 +68,11 @@ async def test_fresh_credentials_take_the_place_of_ended_ones_in_the_same_step(h
     record = session(properties={"colour": "blue"}).shows(FIRST)
     await grid.sessions.create(record)
 
-    result = await claim(grid, record, N2, generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND)
+    result = await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND)
 
     taken = claimed(result).record
     assert taken == replace(
-        record.shows(SECOND), owner=N2, epoch=Epoch(2), generation=TokenGeneration(2), attempt=Attempt(1)
+        record.shows(SECOND), owner=N2, epoch=Epoch(2), token_generation=TokenGeneration(2), attempt=Attempt(1)
     )
     assert taken.credential is None
     assert await grid.sessions.find(record.id) == taken
@@ -81,10 +83,10 @@ async def test_a_claim_with_fresh_credentials_asked_again_answers_as_it_did(harn
     grid = await harness.grid()
     record = session().shows(FIRST)
     await grid.sessions.create(record)
-    first = await claim(grid, record, N2, generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND)
+    first = await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND)
 
-    assert await claim(grid, record, N2, generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND) == first
-    assert await claim(grid, record, N2, generation=1, attempt=1, now=EXPIRES + 90) == first
+    assert await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND) == first
+    assert await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 90) == first
 
 
 async def test_credentials_of_another_principal_claim_nothing(harness: Harness) -> None:
@@ -95,7 +97,7 @@ async def test_credentials_of_another_principal_claim_nothing(harness: Harness) 
     mallory = replace(SECOND, principal="mallory")
 
     for now in (EXPIRES - 1, EXPIRES + 1):
-        result = await claim(grid, record, N2, generation=1, attempt=1, now=now, identity=mallory)
+        result = await claim(grid, record, N2, token_generation=1, attempt=1, now=now, identity=mallory)
         assert refused(result) == ErrorCode.UNAUTHENTICATED
     assert await grid.sessions.find(record.id) == record
 
@@ -107,7 +109,7 @@ async def test_other_refusals_come_first(harness: Harness) -> None:
     await grid.sessions.create(record)
 
     for generation, attempt, reason in ((0, 4, ErrorCode.TOKEN_SUPERSEDED), (1, 3, ErrorCode.STALE_ATTEMPT)):
-        result = await claim(grid, record, N2, generation=generation, attempt=attempt, now=EXPIRES + 1)
+        result = await claim(grid, record, N2, token_generation=generation, attempt=attempt, now=EXPIRES + 1)
         assert refused(result) == reason
 
 

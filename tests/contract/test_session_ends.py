@@ -69,7 +69,7 @@ async def test_nothing_ends_before_its_window_is_over(harness: Harness) -> None:
     await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.roomy / 2)
     assert await grid.sessions.expire(partition_of(record), limit=10) == []
-    claimed(await claim(grid, record, N1, generation=1, attempt=1))
+    claimed(await claim(grid, record, N1, token_generation=1, attempt=1))
 
 
 async def test_expire_looks_at_one_partition_only(harness: Harness) -> None:
@@ -104,7 +104,7 @@ async def test_expire_asked_again_after_its_answer_was_lost(harness: Harness) ->
     await harness.advance(harness.short)
     await harness.asked_again(grid, lambda: grid.sessions.expire(partition_of(record), limit=10))
     assert await grid.sessions.find(record.id) is None
-    assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
+    assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
 
 
 async def test_an_expired_session_takes_its_receipts_with_it(harness: Harness) -> None:
@@ -147,9 +147,9 @@ async def test_after_its_end_nothing_of_a_session_is_left(harness: Harness) -> N
     )
     await n1.sessions.create(record)
     await published(n1, *(publish(ownership(record), number, topic) for number, topic in enumerate(topics, 1)))
-    moved = claimed(await claim(n2, record, N2, generation=1, attempt=1)).record
+    moved = claimed(await claim(n2, record, N2, token_generation=1, attempt=1)).record
     await n2.sessions.disconnect(ownership(moved))
-    moved = claimed(await claim(n1, record, N1, generation=2, attempt=2)).record
+    moved = claimed(await claim(n1, record, N1, token_generation=2, attempt=2)).record
     await published(n1, publish(ownership(moved), 4, topics[0]))
     await n1.sessions.end(ownership(moved), reason=ErrorCode.SESSION_CLOSED)
     # Only the reason is remembered, for one window.
@@ -204,14 +204,14 @@ async def test_owned_lists_the_connected_sessions_of_one_node(harness: Harness) 
         await n1.sessions.create(record)
     await n1.sessions.end(ownership(ended), reason=ErrorCode.SESSION_CLOSED)
     await n1.sessions.disconnect(ownership(absent))
-    claimed(await claim(n2, moved, N2, generation=1, attempt=1))
+    claimed(await claim(n2, moved, N2, token_generation=1, attempt=1))
 
     partition = partition_of(kept)
     assert list(await n2.sessions.owned(N1, partition)) == [kept.id]
     assert sorted(await n1.sessions.owned(N2, partition)) == sorted([moved.id, others[0].id])
     assert list(await n1.sessions.owned(N1, partition + 1)) == []
     # Whoever comes back is listed again.
-    claimed(await claim(n1, absent, N1, generation=1, attempt=1))
+    claimed(await claim(n1, absent, N1, token_generation=1, attempt=1))
     assert sorted(await n1.sessions.owned(N1, partition)) == sorted([kept.id, absent.id])
 
 
@@ -260,7 +260,7 @@ async def test_orphan_touches_only_what_the_lapsed_node_still_owns(harness: Harn
     similar_name = session(owner=node("n1", "first more"))
     for record in (left, moved, elsewhere, other_run, similar_name):
         await n1.sessions.create(record)
-    claimed(await claim(n2, moved, N2, generation=1, attempt=1))
+    claimed(await claim(n2, moved, N2, token_generation=1, attempt=1))
     await lapse(harness, n1, n2)
     await orphan_all(n2, N1)
     states = [await connected(n2, record) for record in (left, moved, elsewhere, other_run, similar_name)]
@@ -297,7 +297,7 @@ async def test_orphan_asked_again_answers_the_same_and_does_not_lengthen_windows
     record, moved, ended = session(window=harness.short), session(), session()
     for each in (record, moved, ended):
         await n1.sessions.create(each)
-    claimed(await claim(n2, moved, N2, generation=1, attempt=1))
+    claimed(await claim(n2, moved, N2, token_generation=1, attempt=1))
     await n1.sessions.end(ownership(ended), reason=ErrorCode.SESSION_CLOSED)
     await lapse(harness, n1, n2)
     asked = [record.id, moved.id, ended.id]
@@ -329,15 +329,15 @@ async def test_restore_recreates_what_the_grid_lost(harness: Harness) -> None:
     record = replace(
         session(properties={"a": "1"}, selections=("+a", "-b"), partitions=frozenset({5})),
         epoch=Epoch(4),
-        generation=TokenGeneration(9),
+        token_generation=TokenGeneration(9),
         confirmed=TokenGeneration(8),
         attempt=Attempt(7),
     )
     assert await grid.sessions.restore([record], recreate=True) == [Restored.WRITTEN]
     assert await grid.sessions.find(record.id) == record
     # It is a session like any other.
-    assert refused(await claim(grid, record, N2, generation=9, attempt=7)) == ErrorCode.STALE_ATTEMPT
-    assert claimed(await claim(grid, record, N2, generation=9, attempt=8)).previous == N1
+    assert refused(await claim(grid, record, N2, token_generation=9, attempt=7)) == ErrorCode.STALE_ATTEMPT
+    assert claimed(await claim(grid, record, N2, token_generation=9, attempt=8)).previous == N1
 
 
 async def test_restore_without_recreating_leaves_ended_sessions_dead(harness: Harness) -> None:
@@ -358,7 +358,7 @@ async def test_restore_does_not_raise_the_dead(harness: Harness, *, recreate: bo
     await grid.sessions.end(ownership(record), reason=reason)
     assert await grid.sessions.restore([record], recreate=recreate) == [Restored.GONE]
     assert await grid.sessions.find(record.id) is None
-    assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == reason
+    assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == reason
 
 
 @pytest.mark.parametrize("recreate", [True, False])
@@ -468,4 +468,4 @@ async def test_whoever_claims_after_a_restore_goes_on_from_there(harness: Harnes
     await n2.sessions.restore([mine], recreate=False)
     with pytest.raises(Fenced):
         await n1.sessions.change(ownership(old), SessionChanges(properties={"late": "yes"}))
-    assert claimed(await claim(n1, mine, N1, generation=1, attempt=5)).record.epoch == 6
+    assert claimed(await claim(n1, mine, N1, token_generation=1, attempt=5)).record.epoch == 6

@@ -17,7 +17,7 @@ async def test_older_tokens_are_refused_from_then_on(harness: Harness) -> None:
     records = [session() for _ in range(20)]
     for record in records:
         await grid.sessions.create(record)
-        claimed(await claim(grid, record, N2, generation=1, attempt=1))
+        claimed(await claim(grid, record, N2, token_generation=1, attempt=1))
     proofs = [(ownership(record, owner=N2, epoch=2), TokenGeneration(2)) for record in records]
 
     assert await grid.sessions.confirm(proofs) == [True] * len(records)
@@ -26,14 +26,14 @@ async def test_older_tokens_are_refused_from_then_on(harness: Harness) -> None:
         found = await grid.sessions.find(record.id)
         assert found is not None
         assert found.confirmed == TokenGeneration(2)
-    assert refused(await claim(grid, records[0], N1, generation=1, attempt=2)) == ErrorCode.TOKEN_SUPERSEDED
+    assert refused(await claim(grid, records[0], N1, token_generation=1, attempt=2)) == ErrorCode.TOKEN_SUPERSEDED
 
 
 async def test_a_proof_never_revives_an_older_token(harness: Harness) -> None:
     grid = await harness.grid()
     record = session()
     await grid.sessions.create(record)
-    claimed(await claim(grid, record, N2, generation=1, attempt=1))
+    claimed(await claim(grid, record, N2, token_generation=1, attempt=1))
 
     for proved in (2, 1):
         assert await grid.sessions.confirm([(ownership(record, owner=N2, epoch=2), TokenGeneration(proved))]) == [True]
@@ -52,7 +52,7 @@ async def test_a_session_that_is_not_the_writers_is_told_apart_and_keeps_no_othe
     for record in (mine, taken):
         await grid.sessions.create(record)
     old = ownership(taken)
-    claimed(await claim(grid, taken, N2, generation=1, attempt=1))
+    claimed(await claim(grid, taken, N2, token_generation=1, attempt=1))
     unknown = Ownership(new_id(), N1, Epoch(1))
 
     written = await grid.sessions.confirm(

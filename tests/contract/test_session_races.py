@@ -20,7 +20,7 @@ async def test_of_simultaneous_claims_of_one_attempt_exactly_one_wins(harness: H
     await asyncio.gather(*(grids["n1"].sessions.create(record) for record in records))
     results = await asyncio.gather(
         *(
-            claim(grids[name], record, node(name), generation=1, attempt=1)
+            claim(grids[name], record, node(name), token_generation=1, attempt=1)
             for record in records
             for name in random.Random(record.id).sample(NODES, len(NODES))
         )
@@ -42,7 +42,7 @@ async def test_each_of_many_claims_gets_an_epoch_of_its_own_and_the_last_one_own
     attempts = 30
     by: dict[int, NodeRef] = {attempt: node(NODES[attempt % 3]) for attempt in range(1, attempts + 1)}
     results = await asyncio.gather(
-        *(claim(grids[owner.node], record, owner, generation=1, attempt=attempt) for attempt, owner in by.items())
+        *(claim(grids[owner.node], record, owner, token_generation=1, attempt=attempt) for attempt, owner in by.items())
     )
     won = {attempt: each for attempt, each in zip(by, results, strict=True) if isinstance(each, Claimed)}
     assert attempts in won, "the highest attempt is never stale"
@@ -92,7 +92,7 @@ async def test_a_claim_and_a_write_of_the_former_owner_never_mix(harness: Harnes
         changes = SessionChanges(selections=("+written/before/the/claim",))
         written, taken = await asyncio.gather(
             n1.sessions.change(ownership(record), changes),
-            claim(n2, record, node("n2"), generation=1, attempt=1),
+            claim(n2, record, node("n2"), token_generation=1, attempt=1),
             return_exceptions=True,
         )
         assert isinstance(taken, Claimed)
@@ -129,7 +129,7 @@ async def test_a_session_is_either_claimed_or_expired(harness: Harness) -> None:
     served: set[str] = set()
 
     async def come_back(record: SessionRecord) -> None:
-        result = await claim(n2, record, node("n2"), generation=1, attempt=1)
+        result = await claim(n2, record, node("n2"), token_generation=1, attempt=1)
         if isinstance(result, Claimed):
             served.add(record.id)
 

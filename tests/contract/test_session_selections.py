@@ -73,10 +73,10 @@ async def test_who_claims_a_session_gets_its_list_in_order(harness: Harness) -> 
         gone = order.sample(wanted, min(len(wanted), order.choice((0, 0, 1, 2))))
         wanted = [each for each in wanted if each not in gone] + [entry]
         await change(n1, record, removed=tuple(each[1:] for each in gone), added=(entry,))
-    taken = await claim(n2, record, node("n2"), generation=1, attempt=1)
+    taken = await claim(n2, record, node("n2"), token_generation=1, attempt=1)
     assert isinstance(taken, Claimed)
     assert taken.record.selections == tuple(wanted)
-    again = await claim(n2, record, node("n2"), generation=1, attempt=1)
+    again = await claim(n2, record, node("n2"), token_generation=1, attempt=1)
     assert isinstance(again, Claimed)
     assert again.record.selections == tuple(wanted)
     page = await n2.sessions.page(session_partition(record.id), after=None, limit=1000)
@@ -110,7 +110,7 @@ async def test_an_entry_of_a_former_owner_is_refused(harness: Harness) -> None:
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session(selections=("+a",))
     await n1.sessions.create(record)
-    assert isinstance(await claim(n2, record, node("n2"), generation=1, attempt=1), Claimed)
+    assert isinstance(await claim(n2, record, node("n2"), token_generation=1, attempt=1), Claimed)
     with pytest.raises(Fenced):
         await change(n1, record, removed=("a",), added=("+b",))
     assert await stored(n2, record) == ("+a",)

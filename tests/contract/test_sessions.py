@@ -30,7 +30,7 @@ async def test_what_was_created_is_found_as_it_was_by_every_node(harness: Harnes
             window=12.5,
         ),
         principal="alice: «a b»",
-        generation=TokenGeneration(7),
+        token_generation=TokenGeneration(7),
         confirmed=TokenGeneration(6),
         attempt=Attempt(5),
         epoch=Epoch(3),
@@ -101,11 +101,13 @@ async def test_a_claim_takes_a_connected_session_from_a_living_node_at_once(harn
     await n1.nodes.join(N1, lease=LONG)
     record = session(properties={"team": "fx"}, selections=("+a",), partitions=frozenset({3}))
     await n1.sessions.create(record)
-    result = claimed(await claim(n2, record, N2, generation=1, attempt=1))
+    result = claimed(await claim(n2, record, N2, token_generation=1, attempt=1))
     assert result.previous == N1
     # Claimed.record: claimant as owner, epoch and generation raised by one, ``confirmed`` set to the presented
     # generation, connected.
-    assert result.record == replace(record, owner=N2, epoch=Epoch(2), generation=TokenGeneration(2), attempt=Attempt(1))
+    assert result.record == replace(
+        record, owner=N2, epoch=Epoch(2), token_generation=TokenGeneration(2), attempt=Attempt(1)
+    )
     assert await n1.sessions.find(record.id) == result.record
 
 
@@ -115,7 +117,7 @@ async def test_a_claim_takes_a_session_off_the_clock(harness: Harness) -> None:
     record = session(window=harness.roomy)
     await grid.sessions.create(record)
     await grid.sessions.disconnect(ownership(record))
-    result = claimed(await claim(grid, record, N1, generation=1, attempt=1))
+    result = claimed(await claim(grid, record, N1, token_generation=1, attempt=1))
     assert result.record.connected
     await harness.advance(harness.roomy)
     assert await expire_all(grid) == []
@@ -129,7 +131,7 @@ async def test_the_owner_claims_its_own_session_like_any_other(harness: Harness)
     grid = await harness.grid()
     record = session()
     await grid.sessions.create(record)
-    result = claimed(await claim(grid, record, N1, generation=1, attempt=1))
+    result = claimed(await claim(grid, record, N1, token_generation=1, attempt=1))
     assert (result.record.epoch, result.record.owner, result.previous) == (2, N1, N1)
     with pytest.raises(Fenced):
         await grid.sessions.disconnect(ownership(record))
@@ -142,21 +144,23 @@ async def test_generations_follow_the_presented_tokens(harness: Harness) -> None
     await grid.sessions.create(record)
     # The client never got token 2 and 3 and comes back with token 1 each time.
     for attempt in (1, 2, 3):
-        result = claimed(await claim(grid, record, N1, generation=1, attempt=attempt))
-        assert (result.record.generation, result.record.confirmed) == (attempt + 1, 1)
+        result = claimed(await claim(grid, record, N1, token_generation=1, attempt=attempt))
+        assert (result.record.token_generation, result.record.confirmed) == (attempt + 1, 1)
     # It got token 3, which proves that it holds it: 1 and 2 are worth nothing from now on.
-    result = claimed(await claim(grid, record, N1, generation=3, attempt=4))
-    assert (result.record.generation, result.record.confirmed) == (5, 3)
+    result = claimed(await claim(grid, record, N1, token_generation=3, attempt=4))
+    assert (result.record.token_generation, result.record.confirmed) == (5, 3)
     for generation in (1, 2):
-        assert refused(await claim(grid, record, N1, generation=generation, attempt=5)) == ErrorCode.TOKEN_SUPERSEDED
+        assert (
+            refused(await claim(grid, record, N1, token_generation=generation, attempt=5)) == ErrorCode.TOKEN_SUPERSEDED
+        )
 
 
 async def test_a_superseded_token_is_refused_and_nothing_changes(harness: Harness) -> None:
     """Refused as TOKEN_SUPERSEDED if *generation* is below ``confirmed``. / Refused and nothing was changed."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    record = replace(session(), generation=TokenGeneration(3), confirmed=TokenGeneration(3))
+    record = replace(session(), token_generation=TokenGeneration(3), confirmed=TokenGeneration(3))
     await n1.sessions.create(record)
-    assert refused(await claim(n2, record, N2, generation=2, attempt=1)) == ErrorCode.TOKEN_SUPERSEDED
+    assert refused(await claim(n2, record, N2, token_generation=2, attempt=1)) == ErrorCode.TOKEN_SUPERSEDED
     assert await n1.sessions.find(record.id) == record
 
 
@@ -166,8 +170,8 @@ async def test_a_delayed_claim_cannot_steal_a_session_back(harness: Harness, att
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
     await n1.sessions.create(record)
-    result = claimed(await claim(n2, record, N2, generation=1, attempt=5))
-    assert refused(await claim(n1, record, N1, generation=1, attempt=attempt)) == ErrorCode.STALE_ATTEMPT
+    result = claimed(await claim(n2, record, N2, token_generation=1, attempt=5))
+    assert refused(await claim(n1, record, N1, token_generation=1, attempt=attempt)) == ErrorCode.STALE_ATTEMPT
     assert await n1.sessions.find(record.id) == result.record
     await n2.sessions.change(ownership(result.record), SessionChanges(selections=("+still/mine",)))
 
@@ -177,8 +181,8 @@ async def test_another_incarnation_of_the_owner_is_another_owner(harness: Harnes
     grid = await harness.grid("n2")
     record = session()
     await grid.sessions.create(record)
-    claimed(await claim(grid, record, N2, generation=1, attempt=1))
-    again = await claim(grid, record, node("n2", "second"), generation=1, attempt=1)
+    claimed(await claim(grid, record, N2, token_generation=1, attempt=1))
+    again = await claim(grid, record, node("n2", "second"), token_generation=1, attempt=1)
     assert refused(again) == ErrorCode.STALE_ATTEMPT
 
 
@@ -187,9 +191,9 @@ async def test_a_claim_asked_again_answers_as_it_did(harness: Harness) -> None:
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session(properties={"team": "fx"})
     await n1.sessions.create(record)
-    first = await claim(n2, record, N2, generation=1, attempt=1)
-    assert await claim(n2, record, N2, generation=1, attempt=1) == first
-    assert await claim(n2, record, N2, generation=1, attempt=1) == first
+    first = await claim(n2, record, N2, token_generation=1, attempt=1)
+    assert await claim(n2, record, N2, token_generation=1, attempt=1) == first
+    assert await claim(n2, record, N2, token_generation=1, attempt=1) == first
     assert claimed(first).previous == N1
 
 
@@ -198,8 +202,8 @@ async def test_a_claim_asked_again_after_its_answer_was_lost(harness: Harness) -
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
     await n1.sessions.create(record)
-    result = claimed(await harness.asked_again(n2, lambda: claim(n2, record, N2, generation=1, attempt=1)))
-    assert (result.record.epoch, result.record.generation, result.previous) == (2, 2, N1)
+    result = claimed(await harness.asked_again(n2, lambda: claim(n2, record, N2, token_generation=1, attempt=1)))
+    assert (result.record.epoch, result.record.token_generation, result.previous) == (2, 2, N1)
     assert await n1.sessions.find(record.id) == result.record
 
 
@@ -208,9 +212,9 @@ async def test_a_claim_asked_again_takes_the_session_off_the_clock_again(harness
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session()
     await n1.sessions.create(record)
-    first = claimed(await claim(n2, record, N2, generation=1, attempt=1))
+    first = claimed(await claim(n2, record, N2, token_generation=1, attempt=1))
     await n1.sessions.disconnect(ownership(first.record))
-    assert await claim(n2, record, N2, generation=1, attempt=1) == first
+    assert await claim(n2, record, N2, token_generation=1, attempt=1) == first
     found = await n1.sessions.find(record.id)
     assert found is not None
     assert found.connected
@@ -224,7 +228,7 @@ async def test_a_claim_within_the_window_succeeds(harness: Harness) -> None:
     await n1.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
     assert await expire_all(n2) == []
-    claimed(await claim(n2, record, N2, generation=1, attempt=1))
+    claimed(await claim(n2, record, N2, token_generation=1, attempt=1))
 
 
 async def test_a_claim_after_the_window_is_refused_though_nobody_reaped(harness: Harness) -> None:
@@ -234,14 +238,14 @@ async def test_a_claim_after_the_window_is_refused_though_nobody_reaped(harness:
     await grid.sessions.create(record)
     await grid.sessions.disconnect(ownership(record))
     await harness.advance(harness.short)
-    assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
+    assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
     assert [each.session for each in await expire_all(grid)] == [record.id]
 
 
 async def test_a_claim_of_a_session_nobody_knows_is_refused(harness: Harness) -> None:
     """ClaimRefused: SESSION_UNKNOWN."""
     grid = await harness.grid()
-    assert refused(await claim(grid, session(), N1, generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
+    assert refused(await claim(grid, session(), N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
 
 
 async def test_a_token_from_before_a_rollback_is_accepted(harness: Harness) -> None:
@@ -249,8 +253,8 @@ async def test_a_token_from_before_a_rollback_is_accepted(harness: Harness) -> N
     grid = await harness.grid()
     record = session()
     await grid.sessions.create(record)
-    result = claimed(await claim(grid, record, N1, generation=9, attempt=4))
-    assert (result.record.generation, result.record.confirmed) == (10, 9)
+    result = claimed(await claim(grid, record, N1, token_generation=9, attempt=4))
+    assert (result.record.token_generation, result.record.confirmed) == (10, 9)
 
 
 # --- change -----------------------------------------------------------------------------------------------------------
@@ -260,7 +264,8 @@ async def test_change_changes_what_is_named_and_leaves_the_rest(harness: Harness
     """What to change; None leaves a part as it is."""
     grid = await harness.grid()
     record = replace(
-        session(properties={"a": "1"}, selections=("+a",), partitions=frozenset({1})), generation=TokenGeneration(5)
+        session(properties={"a": "1"}, selections=("+a",), partitions=frozenset({1})),
+        token_generation=TokenGeneration(5),
     )
     await grid.sessions.create(record)
 
@@ -285,7 +290,7 @@ async def test_change_changes_what_is_named_and_leaves_the_rest(harness: Harness
 async def test_confirmed_never_falls(harness: Harness) -> None:
     """confirmed: the new oldest accepted token generation; never lowers the stored one."""
     grid = await harness.grid()
-    record = replace(session(), generation=TokenGeneration(12), confirmed=TokenGeneration(9))
+    record = replace(session(), token_generation=TokenGeneration(12), confirmed=TokenGeneration(9))
     await grid.sessions.create(record)
     for confirmed, expected in ((10, 10), (9, 10), (2, 10)):
         await grid.sessions.change(ownership(record), SessionChanges(confirmed=TokenGeneration(confirmed)))
@@ -345,7 +350,7 @@ async def test_only_the_owner_of_the_current_epoch_writes(
     n1 = await harness.grid("n1")
     record = session()
     await n1.sessions.create(record)
-    now = claimed(await claim(await harness.grid("n2"), record, N2, generation=1, attempt=1)).record
+    now = claimed(await claim(await harness.grid("n2"), record, N2, token_generation=1, attempt=1)).record
     with pytest.raises(Fenced):
         await write(harness, name, "n3", ownership(record, owner=owner, epoch=epoch))  # type: ignore[arg-type]
     assert await n1.sessions.find(record.id) == now
@@ -405,7 +410,7 @@ async def test_after_the_end_claims_are_refused_with_its_reason(harness: Harness
     await n1.sessions.end(ownership(record), reason=reason)
     assert await n1.sessions.find(record.id) is None
     for _ in range(2):
-        assert refused(await claim(n2, record, N2, generation=1, attempt=1)) == reason
+        assert refused(await claim(n2, record, N2, token_generation=1, attempt=1)) == reason
 
 
 async def test_the_reason_is_forgotten_after_a_window(harness: Harness) -> None:
@@ -417,7 +422,7 @@ async def test_the_reason_is_forgotten_after_a_window(harness: Harness) -> None:
     await harness.advance(harness.short)
 
     async def forgotten() -> bool:
-        return refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
+        return refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_UNKNOWN
 
     await eventually(forgotten)
 
@@ -434,7 +439,7 @@ async def test_end_asked_again_is_no_error(harness: Harness, *, connected: bool)
     assert await grid.sessions.find(record.id) is None
     await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
     await grid.sessions.end(ownership(session()), reason=ErrorCode.SESSION_CLOSED)
-    assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
+    assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
 
 
 async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness) -> None:
@@ -444,7 +449,7 @@ async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness
     moved, gone, *_ = records
     for record in records[:-1]:  # the last one was never there
         await grid.sessions.create(record)
-    now = claimed(await claim(await harness.grid("n2"), moved, N2, generation=1, attempt=1)).record
+    now = claimed(await claim(await harness.grid("n2"), moved, N2, token_generation=1, attempt=1)).record
     await grid.sessions.end(ownership(gone), reason=ErrorCode.SESSION_EXPIRED)
     ends = [
         (ownership(record), ErrorCode.REVOKED if each % 2 else ErrorCode.SESSION_CLOSED)
@@ -457,8 +462,8 @@ async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness
     assert await grid.sessions.find(moved.id) == now
     for record, (_, reason) in list(zip(records, ends, strict=True))[2:-1]:
         assert await grid.sessions.find(record.id) is None
-        assert refused(await claim(grid, record, N1, generation=1, attempt=1)) == reason
-    assert refused(await claim(grid, gone, N1, generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
+        assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == reason
+    assert refused(await claim(grid, gone, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
     assert await grid.sessions.end_all([]) == []
 
 
@@ -470,7 +475,7 @@ async def test_a_session_is_gone_for_everyone_once_its_end_began(harness: Harnes
     await harness.lose_next_answer(n1)
     with pytest.raises(GridUnavailable):
         await n1.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
-    assert refused(await claim(n2, record, N2, generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
+    assert refused(await claim(n2, record, N2, token_generation=1, attempt=1)) == ErrorCode.SESSION_CLOSED
     assert await n2.sessions.find(record.id) is None
     with pytest.raises(SessionGone):
         await n2.sessions.change(ownership(record), SessionChanges(selections=()))

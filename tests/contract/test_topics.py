@@ -457,7 +457,7 @@ async def test_the_position_is_that_of_the_last_event(harness: Harness) -> None:
     for request in (1, 2, 3):
         (receipt,) = await published(n1, publish(owner, request, TOPIC))
         position = await n2.topics.position(PARTITION)
-        assert f"{PARTITION}-{position.generation}-{position.sequence}" == receipt.event
+        assert f"{PARTITION}-{position.grid_generation}-{position.sequence}" == receipt.event
 
 
 # --- restore ----------------------------------------------------------------------------------------------------------
@@ -492,5 +492,5 @@ async def test_restore_asked_again_after_its_answer_was_lost(harness: Harness) -
     before = await grid.topics.position(PARTITION)
     assert await harness.asked_again(grid, lambda: grid.topics.restore([value(3), value(4)])) == 0
     after = await grid.topics.position(PARTITION)
-    written = after.sequence - before.sequence if before.generation == after.generation else after.sequence
+    written = after.sequence - before.sequence if before.grid_generation == after.grid_generation else after.sequence
     assert written == 2

@@ -231,10 +231,10 @@ class Connection:
         if self._up:
             self._on_revocations()
 
-    def heard_of(self, generation: GridGeneration) -> None:
+    def heard_of(self, grid_generation: GridGeneration) -> None:
         """See ``Grid.heard_of``."""
-        if self._up and generation > self._generation:
-            self._heard = max(self._heard, generation)
+        if self._up and grid_generation > self._generation:
+            self._heard = max(self._heard, grid_generation)
             self._up = False
             self._breaks += 1
             self.changes.put(GridChange(GridState.AWAY, self._generation))

@@ -91,9 +91,9 @@ class MemoryGrid:
         """See the port; an in-memory grid has none."""
         return ()
 
-    def heard_of(self, generation: GridGeneration) -> None:
+    def heard_of(self, grid_generation: GridGeneration) -> None:
         """See the port."""
-        self._connection.heard_of(generation)
+        self._connection.heard_of(grid_generation)
 
     async def start(self) -> None:
         """See the port."""

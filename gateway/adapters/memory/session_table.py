@@ -143,7 +143,7 @@ class SessionTable:
         self,
         session: SessionId,
         by: NodeRef,
-        generation: TokenGeneration,
+        token_generation: TokenGeneration,
         attempt: Attempt,
         now: float,
         *,
@@ -152,7 +152,7 @@ class SessionTable:
     ) -> ClaimResult:
         """See ``SessionStore.claim``; *wall* is the claimant's clock in seconds since 1970."""
         partition = self._partition_of(session, now)
-        reason = self.why_not_claimable(session, by, generation, attempt, now)
+        reason = self.why_not_claimable(session, by, token_generation, attempt, now)
         if reason is not None:
             return ClaimRefused(reason)
         stored = partition.sessions[session]
@@ -170,9 +170,9 @@ class SessionTable:
             record if identity is None else record.shows(identity),
             owner=by,
             epoch=Epoch(record.epoch + 1),
-            confirmed=generation,
+            confirmed=token_generation,
             # A generation above the stored one proves that the grid was rolled back: counting goes on from it.
-            generation=TokenGeneration(max(generation, record.generation) + 1),
+            token_generation=TokenGeneration(max(token_generation, record.token_generation) + 1),
             attempt=attempt,
             connected=True,
         )
@@ -181,7 +181,7 @@ class SessionTable:
         return Claimed(now_theirs.shown(), record.owner)
 
     def why_not_claimable(
-        self, session: SessionId, by: NodeRef, generation: TokenGeneration, attempt: Attempt, now: float
+        self, session: SessionId, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt, now: float
     ) -> ErrorCode | None:
         """See ``SessionStore.why_not_claimable``."""
         stored = self._partition_of(session, now).sessions.get(session)
@@ -190,7 +190,7 @@ class SessionTable:
         if stored.deadline is not None and stored.deadline <= now:
             return ErrorCode.SESSION_EXPIRED
         record = stored.record
-        if generation < record.confirmed:
+        if token_generation < record.confirmed:
             return ErrorCode.TOKEN_SUPERSEDED
         if attempt < record.attempt or (attempt == record.attempt and by != record.owner):
             return ErrorCode.STALE_ATTEMPT

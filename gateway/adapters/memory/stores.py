@@ -56,22 +56,24 @@ class MemorySessionStore:
         session: SessionId,
         *,
         by: NodeRef,
-        generation: TokenGeneration,
+        token_generation: TokenGeneration,
         attempt: Attempt,
         now: float = 0.0,
         identity: Identity | None = None,
     ) -> ClaimResult:
         """See the port."""
         return await self._connection.run(
-            lambda grid, time: grid.sessions.claim(session, by, generation, attempt, time, wall=now, identity=identity)
+            lambda grid, time: grid.sessions.claim(
+                session, by, token_generation, attempt, time, wall=now, identity=identity
+            )
         )
 
     async def why_not_claimable(
-        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+        self, session: SessionId, *, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt
     ) -> ErrorCode | None:
         """See the port."""
         return await self._connection.run(
-            lambda grid, now: grid.sessions.why_not_claimable(session, by, generation, attempt, now)
+            lambda grid, now: grid.sessions.why_not_claimable(session, by, token_generation, attempt, now)
         )
 
     async def change(self, ownership: Ownership, changes: SessionChanges) -> None:

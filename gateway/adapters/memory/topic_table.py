@@ -113,7 +113,7 @@ class Stream:
             return self._appended
         count = 0
         for run in reversed(self._runs):
-            if run.generation == position.generation:
+            if run.generation == position.grid_generation:
                 return count + run.last - position.sequence if position.sequence <= run.last else None
             count += run.entries
         return None
@@ -336,7 +336,7 @@ class Topics:
         version = Version(max(partition.least if stored is None else stored.version, least) + 1)
 
         def make(position: StreamPosition) -> TopicValue:
-            return TopicValue(topic, version, EventId(f"{number}-{position.generation}-{position.sequence}"), text)
+            return TopicValue(topic, version, EventId(f"{number}-{position.grid_generation}-{position.sequence}"), text)
 
         value = partition.stream.append(generation, make)
         partition.store(value)

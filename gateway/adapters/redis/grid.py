@@ -178,9 +178,9 @@ class RedisGrid:
         """What is wrong with the grid though it may be up; see ``Grid.complaints``."""
         return self._connection.complaints
 
-    def heard_of(self, generation: GridGeneration) -> None:
+    def heard_of(self, grid_generation: GridGeneration) -> None:
         """Adopt nothing older than a generation that was in force; see ``Grid.heard_of``."""
-        self._connection.heard_of(generation)
+        self._connection.heard_of(grid_generation)
 
     async def start(self) -> None:
         """Connect and adopt the grid; see ``Grid.start``."""

@@ -232,15 +232,15 @@ class GridConnection:
         if self._state is GridState.UP:
             self._fail(GridUnavailable(why))
 
-    def heard_of(self, generation: GridGeneration) -> None:
+    def heard_of(self, grid_generation: GridGeneration) -> None:
         """A generation was in force that this node has not adopted: adopt again, and none that is older.
 
         Either this node is behind, on a master that was replaced; or the grid has gone back to an older state while no
         node was there that knew better.
         """
-        if generation > self._generation:
-            self._heard = max(self._heard, generation)
-            self.suspect(f"generation {generation} of the grid was in force already")
+        if grid_generation > self._generation:
+            self._heard = max(self._heard, grid_generation)
+            self.suspect(f"generation {grid_generation} of the grid was in force already")
 
     def follow_slots(self) -> None:
         """Slots of a Redis Cluster are being moved: find out where they are, and send what waits for that."""

@@ -92,7 +92,7 @@ class RedisSessions:
         session: SessionId,
         *,
         by: NodeRef,
-        generation: TokenGeneration,
+        token_generation: TokenGeneration,
         attempt: Attempt,
         now: float = 0.0,
         identity: Identity | None = None,
@@ -102,7 +102,7 @@ class RedisSessions:
         reply = await self._batcher.call(
             scripts.SESSION_CLAIM(
                 *(*self._all_keys(session), self._opened(session), *self._timed()),
-                *(session, str(by), generation, attempt, short_hash(session)),
+                *(session, str(by), token_generation, attempt, short_hash(session)),
                 *(self._leases.term, repr(float(now)), *shown),
             ),
             gated=True,
@@ -125,13 +125,13 @@ class RedisSessions:
             return ClaimRefused(ErrorCode.SESSION_UNKNOWN)
 
     async def why_not_claimable(
-        self, session: SessionId, *, by: NodeRef, generation: TokenGeneration, attempt: Attempt
+        self, session: SessionId, *, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt
     ) -> ErrorCode | None:
         """See ``SessionStore.why_not_claimable``."""
         reply = await self._batcher.call(
             scripts.SESSION_CLAIMABLE(
                 *(*self._all_keys(session), self._opened(session), *self._timed()),
-                *(session, str(by), generation, attempt, short_hash(session)),
+                *(session, str(by), token_generation, attempt, short_hash(session)),
             ),
             patient=True,
         )
@@ -415,7 +415,7 @@ class RedisSessions:
     def _fields(self, record: SessionRecord) -> tuple[Argument, ...]:
         return (
             *("principal", record.principal, "properties", orjson.dumps(dict(record.properties))),
-            *("generation", record.generation, "confirmed", record.confirmed, "attempt", record.attempt),
+            *("generation", record.token_generation, "confirmed", record.confirmed, "attempt", record.attempt),
             *("partitions", _join(record.publish_partitions), "term", self._leases.term),
             *_credentials(record.roles, record.principal_properties, record.credential_expires, record.credential),
         )
@@ -509,7 +509,7 @@ def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str
         window=float(stored["window"]),
         epoch=Epoch(int(stored["epoch"])),
         owner=NodeRef.parse(stored["owner"].decode()),
-        generation=TokenGeneration(int(stored["generation"])),
+        token_generation=TokenGeneration(int(stored["generation"])),
         confirmed=TokenGeneration(int(stored["confirmed"])),
         attempt=Attempt(int(stored["attempt"])),
         connected=stored["connected"] == b"1",

@@ -56,7 +56,7 @@ class _Follow:
     def __init__(self, key: str, partition: int, position: StreamPosition) -> None:
         self.key = key
         self.partition = partition
-        self.generation: int = position.generation
+        self.generation: int = position.grid_generation
         self.sequence = position.sequence
         self.is_paused = False
 

@@ -214,7 +214,7 @@ class RedisTopics:
         reply = await self._batcher.call(scripts.TOPIC_POSITION(self._keys.stream[partition]))
         generation, _, sequence = reply.partition(b"-")
         position = StreamPosition(GridGeneration(int(generation)), int(sequence))
-        if position.generation != self._grid.generation:
+        if position.grid_generation != self._grid.generation:
             raise self._grid.stale()
         return position
 

@@ -190,22 +190,27 @@ class ItsdangerousTokenSigner:
         return (*(key for key in self._by_key_id if key != self._key_id), self._key_id)
 
     def sign(
-        self, session: SessionId, generation: TokenGeneration, *, now: float, grid: GridGeneration | None = None
+        self,
+        session: SessionId,
+        token_generation: TokenGeneration,
+        *,
+        now: float,
+        grid_generation: GridGeneration | None = None,
     ) -> str:
         """Make a token that lives from *now* (seconds since 1970) for the configured life.
 
         Args:
             session: whose it is.
-            generation: which of the session's tokens.
+            token_generation: which of the session's tokens.
             now: seconds since 1970.
-            grid: generation of the grid up to which its holder has been told of lost writes; None to say nothing.
+            grid_generation: of the grid, up to which its holder has been told of lost writes; None to say nothing.
 
         Raises:
             ValueError: the session's id is too long for a token.
         """
         # Rounded up: a token never lives shorter than was promised.
-        key = self._key_id if grid is None else f"{self._key_id}{_BEFORE_GRID}{grid}"
-        payload = orjson.dumps([session, generation, math.ceil(now + self._life), key])
+        key = self._key_id if grid_generation is None else f"{self._key_id}{_BEFORE_GRID}{grid_generation}"
+        payload = orjson.dumps([session, token_generation, math.ceil(now + self._life), key])
         token = self._signing.sign(base64_encode(payload)).decode("ascii")
         if len(token) > LONGEST_TOKEN:
             raise ValueError(f"a session id of {len(session)} characters does not fit into a token")

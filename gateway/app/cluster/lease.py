@@ -50,7 +50,7 @@ class NodeLease:
         self._log = context.log
         self._journal = context.journal
         self._lapsed = lapsed
-        self._generation = GridGeneration(0)
+        self._grid_generation = GridGeneration(0)
         self._one_at_a_time = asyncio.Lock()
         self.taken = False
 
@@ -74,7 +74,7 @@ class NodeLease:
             LeaseLost: another one was taken and has lapsed already, so slow is the grid.
         """
         async with self._one_at_a_time:
-            if self._generation != self._grid.generation:
+            if self._grid_generation != self._grid.generation:
                 await self._join()
             try:
                 return Kept(await self._renew(watch), lapsed=False)
@@ -90,7 +90,7 @@ class NodeLease:
         return await self._grid.nodes.renew(self._me, lease=self._length, watch=watch)
 
     async def _join(self) -> None:
-        generation = self._grid.generation
+        grid_generation = self._grid.generation
         await self._grid.nodes.join(self._me, lease=self._length)
-        self._generation = generation
+        self._grid_generation = grid_generation
         self.taken = True

@@ -33,14 +33,14 @@ class _Takeover:
     """How far a takeover has come: should the grid go away in the middle, it goes on from there.
 
     Attributes:
-        generation: of the grid in which it began; another one may know nothing of what was done.
+        grid_generation: of the grid in which it began; another one may know nothing of what was done.
         partition: the first session partition that is not done.
         left: sessions of it that are not known to be on the clock.
         sessions: how many are.
         told: whether it has been told that all are.
     """
 
-    generation: GridGeneration
+    grid_generation: GridGeneration
     partition: int = 0
     left: list[SessionId] = field(default_factory=list)
     sessions: int = 0
@@ -125,8 +125,8 @@ class Membership:
         A master that is promoted without its tail may have lost the last lease of a node that died, while other masters
         hold its sessions: as connected sessions of a node that nobody misses, they would stay for ever.
         """
-        generation = self._grid.generation
-        if self._searched == generation:
+        grid_generation = self._grid.generation
+        if self._searched == grid_generation:
             return
         store = self._grid.sessions
         owners = set().union(*await asyncio.gather(*(store.owners(each) for each in range(SESSION_PARTITIONS))))
@@ -135,7 +135,7 @@ class Membership:
             granted = await self._grid.nodes.grant(unknown, lease=self._policy.lease)
             if granted:
                 self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
-        self._searched = generation
+        self._searched = grid_generation
 
     async def _take_over(self, lapsed: NodeRef) -> None:
         within = TAKEOVER_LEASES * self._policy.lease
@@ -148,7 +148,7 @@ class Membership:
             takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
             self._log.emit(events.LEASE_EXPIRED, expired=str(lapsed))
             self._journal.node_lapsed(lapsed, lease)
-        elif takeover.generation != self._grid.generation:
+        elif takeover.grid_generation != self._grid.generation:
             # It has gone back to an older state, in which those that were done may be connected still.
             takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
         await self._orphan(lapsed, lease, takeover)

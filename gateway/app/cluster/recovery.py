@@ -70,7 +70,7 @@ class Recovery:
             if change.lost_writes:
                 self._lost = True
                 # Whoever has been welcomed since then has been told then.
-                self._delivery.declare_loss(each for each in self._sessions if each.declared < change.generation)
+                self._delivery.declare_loss(each for each in self._sessions if each.declared < change.grid_generation)
                 self._background.once(self._store.end_again(), "end-again")
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.

@@ -116,7 +116,7 @@ class Claims:
         try:
             result, stored_under = await self._once_verified(
                 lambda: self._store.claim(
-                    session, claims.generation, attempt, now=self._clock.wall(), identity=identity
+                    session, claims.token_generation, attempt, now=self._clock.wall(), identity=identity
                 )
             )
         except LeaseUnverified:
@@ -145,7 +145,7 @@ class Claims:
                 lambda: self._grid.sessions.claim(
                     claims.session,
                     by=self._me,
-                    generation=claims.generation,
+                    token_generation=claims.token_generation,
                     attempt=attempt,
                     now=self._clock.wall(),
                     identity=identity,
@@ -170,7 +170,7 @@ class Claims:
             raise grid_unavailable()
         try:
             reason = await self._grid.sessions.why_not_claimable(
-                claims.session, by=self._me, generation=claims.generation, attempt=attempt
+                claims.session, by=self._me, token_generation=claims.token_generation, attempt=attempt
             )
         except GridUnavailable:
             raise grid_unavailable() from None

@@ -160,8 +160,8 @@ class Conversations:
         if not session.token_confirmed:
             session.token_confirmed = True
             if self._store.replicated:
-                self._proofs.put(session, (session.ownership, session.generation))
-            session.confirmed = session.generation
+                self._proofs.put(session, (session.ownership, session.token_generation))
+            session.confirmed = session.token_generation
         machine = session.machine
         due = machine.next_deadline()
         for item in machine.receive(packets, self._clock.monotonic()):

@@ -131,7 +131,7 @@ class HelloHandler:
             raise refusal(ErrorCode.REVOKED)
         self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
-        session.machine.open(self._clock.monotonic(), generation=session.generation)
+        session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(session, link, Outcome.CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
         self._metrics.add(catalogue.SESSIONS_OPENED)

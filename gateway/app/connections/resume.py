@@ -183,8 +183,8 @@ class ResumeHandler:
         Raises:
             HandshakeRefused: as retryable.
         """
-        generation = claims.grid
-        if generation is None or generation <= self._grid.generation:
+        grid_generation = claims.grid_generation
+        if grid_generation is None or grid_generation <= self._grid.generation:
             return
         if not self._store.replicated or not self._store.available:
             return
@@ -193,7 +193,7 @@ class ResumeHandler:
                 return
         except GridUnavailable:
             raise grid_unavailable() from None
-        self._grid.heard_of(generation)
+        self._grid.heard_of(grid_generation)
         raise grid_unavailable()
 
     async def _resume_held(
@@ -214,7 +214,7 @@ class ResumeHandler:
         self._refuse_at_once(session, claims, packet)
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
-        outdated = claims.generation > session.generation
+        outdated = claims.token_generation > session.token_generation
         won = await self._claims.held(session, claims, packet.attempt, identity)
         if session.dropped:
             return False
@@ -243,7 +243,7 @@ class ResumeHandler:
         now = self._clock.monotonic()
         was_muted = session.moving
         if is_ours and machine.can_reattach(
-            received=packet.received, oldest=packet.oldest, generation=claims.generation
+            received=packet.received, oldest=packet.oldest, generation=claims.token_generation
         ):
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
@@ -262,9 +262,9 @@ class ResumeHandler:
             if was_muted:
                 self._session_factory.activate(session)
             return True
-        lost = machine.lost(packet.received, generation=claims.generation) if is_ours else None
+        lost = machine.lost(packet.received, generation=claims.token_generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
-        machine.restart(now, generation=session.generation)
+        machine.restart(now, generation=session.token_generation)
         # Until its selections are in force anew: the current value of a topic comes before what follows it.
         self._delivery.mute(session)
         # With the buffer went what the client may have been told of here.
@@ -292,7 +292,7 @@ class ResumeHandler:
 
     def _refuse_at_once(self, session: Session, claims: TokenClaims, packet: Resume) -> None:
         """Refuse what need not be asked of the grid."""
-        if claims.generation < session.confirmed:
+        if claims.token_generation < session.confirmed:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
@@ -317,7 +317,7 @@ class ResumeHandler:
             raise refusal(ErrorCode.UNAUTHENTICATED)
         else:
             session.show(identity)
-        session.go_on_alone(claims.generation, packet.attempt)
+        session.go_on_alone(claims.token_generation, packet.attempt)
 
     async def _resume_from_grid(
         self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, heard: float, inside: bool
@@ -343,7 +343,7 @@ class ResumeHandler:
         session.declared = self._told(claims)
         withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
-        session.machine.open(self._clock.monotonic(), generation=session.generation)
+        session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(
             session,
             link,
@@ -366,10 +366,10 @@ class ResumeHandler:
 
         A token of the first release says nothing; then what was lost while this node has worked counts as not told.
         """
-        generation = self._grid.generation
-        if claims.grid is not None:
-            return claims.grid
-        return GridGeneration(generation - 1) if self._has_lost() else generation
+        grid_generation = self._grid.generation
+        if claims.grid_generation is not None:
+            return claims.grid_generation
+        return GridGeneration(grid_generation - 1) if self._has_lost() else grid_generation
 
     def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:
         """A console's token is worth nothing where clients come in, which more people reach, nor theirs at its door.

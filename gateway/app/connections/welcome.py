@@ -100,12 +100,12 @@ class SessionFactory:
         kept = outcome is Outcome.REATTACHED
         self._sessions.attach(session, link)
         machine = session.machine
-        generation = self._grid.generation
-        writes_lost = session.declared < generation
+        grid_generation = self._grid.generation
+        writes_lost = session.declared < grid_generation
         if outcome is not Outcome.REATTACHED:
             # The notice is the first packet of a new numbering and leaves in the message of the welcome: who has the
             # token has the notice.
-            session.declared = generation
+            session.declared = grid_generation
         session.advised_backoff = self._reconnect_advice.advice()
         machine.send_link(
             Welcome(
@@ -113,7 +113,10 @@ class SessionFactory:
                 principal=session.principal,
                 node=self._me.node,
                 token=self._signer.sign(
-                    session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
+                    session.id,
+                    session.token_generation,
+                    now=self._clock.wall(),
+                    grid_generation=session.known_generation,
                 ),
                 outcome=outcome,
                 numbering=Numbering.KEPT if kept else Numbering.RESTARTED,

@@ -67,12 +67,12 @@ class TailLag:
         """A publish whose command was started at *started* (monotonic seconds) got its event id."""
         if started < self._next_at or not event:
             return
-        partition, generation, sequence = map(int, event.split("-"))
+        partition, grid_generation, sequence = map(int, event.split("-"))
         seen = self._seen.get(partition)
         if seen is None:
             return  # nobody here follows it
         self._next_at = started + SAMPLE_INTERVAL
-        if seen >= (generation, sequence):
+        if seen >= (grid_generation, sequence):
             # The stream was faster than the reply.
             self._observe(started)
         elif self._open is None or started - self._open[1] > FORGET_AFTER:
@@ -80,7 +80,7 @@ class TailLag:
 
     def read(self, batch: TailBatch) -> None:
         """A batch came from the stream."""
-        self._seen[batch.partition] = (batch.position.generation, batch.position.sequence)
+        self._seen[batch.partition] = (batch.position.grid_generation, batch.position.sequence)
         if self._open is not None and any(value.event == self._open[0] for value in batch.values):
             self._observe(self._open[1])
             self._open = None

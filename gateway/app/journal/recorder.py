@@ -271,7 +271,7 @@ class Journal:
             return
         lost, self._grid_lost = self._grid_lost, None
         told = {
-            "generation": change.generation,
+            "generation": change.grid_generation,
             "lost_writes": change.lost_writes,
             "away_ms": None if lost is None else round((now - lost) * 1000),
         }

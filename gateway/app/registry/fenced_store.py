@@ -88,7 +88,7 @@ class FencedStore:
         return StoredUnder(self._grid.generation, self._lapses)
 
     def _is_outdated(self, stored_under: StoredUnder) -> bool:
-        return stored_under.generation < self._grid.generation or stored_under.lapsed_leases < self._lapses
+        return stored_under.grid_generation < self._grid.generation or stored_under.lapsed_leases < self._lapses
 
     async def create(self, session: Session) -> None:
         """Write a new session.
@@ -104,7 +104,7 @@ class FencedStore:
     async def claim(
         self,
         session: Session,
-        generation: TokenGeneration,
+        token_generation: TokenGeneration,
         attempt: Attempt,
         *,
         now: float,
@@ -120,7 +120,7 @@ class FencedStore:
         if self.must_restore(session):
             await self.restore([session])
         return await self._grid.sessions.claim(
-            session.id, by=session.owner, generation=generation, attempt=attempt, now=now, identity=identity
+            session.id, by=session.owner, token_generation=token_generation, attempt=attempt, now=now, identity=identity
         )
 
     async def verify(self, session: Session) -> None:
@@ -289,7 +289,7 @@ class FencedStore:
         stored_under = self.writes_under
         results: list[Restored] = [Restored.WRITTEN] * len(sessions)
         # Only what a loss of writes can explain may be created again; anything else has ended for a reason.
-        may_be_lost = [each.stored_under.generation < stored_under.generation for each in sessions]
+        may_be_lost = [each.stored_under.grid_generation < stored_under.grid_generation for each in sessions]
         for recreate in (True, False):
             chosen = [index for index, may_be in enumerate(may_be_lost) if may_be is recreate]
             if chosen:

@@ -410,7 +410,7 @@ class Sessions:
         if now >= session.renew_at:
             session.renew_at = now + self._policy.token_renewal
             token = self._signer.sign(
-                session.id, session.generation, now=self._clock.wall(), grid=session.known_generation
+                session.id, session.token_generation, now=self._clock.wall(), grid_generation=session.known_generation
             )
             session.machine.ping(token)
         self.flusher.mark(session)

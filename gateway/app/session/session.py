@@ -43,12 +43,12 @@ class StoredUnder(NamedTuple):
     It is noted before the grid is asked, so that a change of either while the answer is under way counts as one.
 
     Attributes:
-        generation: of the grid.
+        grid_generation: of the grid.
         lapsed_leases: how many leases of this node had lapsed before the one under which it was written. Survivors put
             on the clock what was written under a lease that lapsed, whatever the node has taken since (P7).
     """
 
-    generation: GridGeneration
+    grid_generation: GridGeneration
     lapsed_leases: int
 
 
@@ -75,7 +75,7 @@ class Session:
         window: seconds it survives without a connection.
         owner: this node.
         epoch: of the last claim.
-        generation: of the newest token.
+        token_generation: of the newest token.
         confirmed: oldest token generation still accepted.
         attempt: of the last resume.
         publish_partitions: topic partitions that may hold publish receipts.
@@ -138,7 +138,6 @@ class Session:
         "ending",
         "epoch",
         "fixed",
-        "generation",
         "id",
         "lane",
         "link",
@@ -167,6 +166,7 @@ class Session:
         "stored_under",
         "supports",
         "token_confirmed",
+        "token_generation",
         "unsaved",
         "window",
         "written",
@@ -215,7 +215,7 @@ class Session:
         may be answered by other entries."""
         self._settled = RequestNumber(0)
         self._refused = 0
-        self.declared = stored_under.generation
+        self.declared = stored_under.grid_generation
         self._declaring: tuple[int, GridGeneration] | None = None
         """By which packet id at the latest the newest loss is declared, and what the client knew before."""
         self.take_over(record, stored_under=stored_under)
@@ -227,7 +227,7 @@ class Session:
             self.selections = Selections.from_wire(record.selections)
         self.written: Selections | None = self.selections
         self.epoch: Epoch = record.epoch
-        self.generation: TokenGeneration = record.generation
+        self.token_generation: TokenGeneration = record.token_generation
         self.confirmed: TokenGeneration = record.confirmed
         self.attempt: Attempt = record.attempt
         self.publish_partitions: frozenset[int] = record.publish_partitions
@@ -252,7 +252,7 @@ class Session:
         self.epoch = Epoch(self.epoch + 1)
         self.attempt = attempt
         self.confirmed = presented
-        self.generation = TokenGeneration(max(self.generation, presented) + 1)
+        self.token_generation = TokenGeneration(max(self.token_generation, presented) + 1)
         self.unsaved = True
 
     def __repr__(self) -> str:
@@ -278,7 +278,7 @@ class Session:
             window=self.window,
             epoch=self.epoch,
             owner=self.owner,
-            generation=self.generation,
+            token_generation=self.token_generation,
             confirmed=self.confirmed,
             attempt=self.attempt,
             connected=self.connected,
@@ -365,10 +365,10 @@ class Session:
 
     # --- Losses of the grid -------------------------------------------------------------------------------------------
 
-    def loss_declared(self, generation: GridGeneration) -> None:
-        """The notice that writes were lost before *generation* of the grid has just been queued."""
+    def loss_declared(self, grid_generation: GridGeneration) -> None:
+        """The notice that writes were lost before *grid_generation* of the grid has just been queued."""
         known = self.known_generation
-        self.declared = generation
+        self.declared = grid_generation
         self._declaring = (self.machine.last_numbered + self.machine.waiting, known)
 
     @property

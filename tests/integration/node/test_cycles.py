@@ -119,7 +119,7 @@ async def test_what_was_claimed_elsewhere_is_gone_without_the_collector() -> Non
             session = SessionId(client.seen[0]["session"])
             await client.send(publish(1))
             assert "error" not in await client.expect("reply")
-            await grid.sessions.claim(session, by=ELSEWHERE, generation=TokenGeneration(1), attempt=Attempt(1))
+            await grid.sessions.claim(session, by=ELSEWHERE, token_generation=TokenGeneration(1), attempt=Attempt(1))
             ownership, topic = Ownership(session, ELSEWHERE, Epoch(2)), TopicPath("a/b")
             await grid.topics.publish([PublishCommand(ownership, RequestNumber(9), RequestNumber(0), topic, b"1")])
             await client.send(publish(2))

@@ -248,7 +248,11 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         grid = cluster.n1.gateway.node._context.grid
         # As a claim whose answer has come just before that to the end.
         claimed: Any = await grid.sessions.claim(
-            held.id, by=held.owner, generation=held.generation, attempt=Attempt(held.attempt + 1), now=time.time()
+            held.id,
+            by=held.owner,
+            token_generation=held.token_generation,
+            attempt=Attempt(held.attempt + 1),
+            now=time.time(),
         )
         store: Any = cluster.n1.gateway.node._store
         end = store._grid.sessions.end

@@ -239,7 +239,7 @@ async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(clu
         stored = await cluster.n1.gateway.node._context.grid.sessions.find(session.id)
 
     assert stored is not None
-    assert (stored.attempt, stored.generation) == (1, session.generation)
+    assert (stored.attempt, stored.token_generation) == (1, session.token_generation)
 
 
 async def test_an_outdated_copy_is_not_reattached_after_a_rollback() -> None:

@@ -173,7 +173,10 @@ async def test_a_grid_that_went_back_while_no_node_knew_better_is_adopted_anew(m
         seen = await raw.expect("update", where=lambda update: update["value"] == "lost")
         node = n1.gateway.node
         token = node.sessions._signer.sign(
-            SessionId(welcome["session"]), TokenGeneration(1), now=node._context.clock.wall(), grid=GridGeneration(30)
+            SessionId(welcome["session"]),
+            TokenGeneration(1),
+            now=node._context.clock.wall(),
+            grid_generation=GridGeneration(30),
         )
     memory.go_away()
     memory.come_back(snapshot=old)
@@ -196,7 +199,7 @@ async def test_a_grid_that_went_back_while_no_node_knew_better_is_adopted_anew(m
 
 async def test_a_token_of_another_grid_changes_nothing(n1: TestNode) -> None:
     signer, now = n1.gateway.node.sessions._signer, n1.gateway.node._context.clock.wall()
-    token = signer.sign(SessionId("elsewhere"), TokenGeneration(1), now=now, grid=GridGeneration(9))
+    token = signer.sign(SessionId("elsewhere"), TokenGeneration(1), now=now, grid_generation=GridGeneration(9))
     async with RawClient(n1.url) as raw:
         assert (await raw.resume(token, attempt=1))["code"] == "session_unknown"
     assert n1.gateway.node._context.grid.generation == 1

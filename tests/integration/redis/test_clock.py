@@ -86,7 +86,7 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
     assert n1.shift == n2.shift == pytest.approx(step, abs=1)
     assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1
     assert await n2.expired() == []
-    back = await n2.grid.sessions.claim(away.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    back = await n2.grid.sessions.claim(away.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(back, Claimed)
     # A window that begins now has its length as well: one of none is over at once, another is not.
     none, long = session_record(window=0.0), session_record(window=WINDOW)

@@ -328,7 +328,7 @@ async def test_a_broken_session_hides_no_other_and_is_refused(bench: Bench) -> N
     assert await grid.sessions.owners(partition) == [N1]
     before = skipped(metrics)
     assert before >= 8
-    refused = await grid.sessions.claim(broken[0].id, by=N1, generation=TokenGeneration(1), attempt=Attempt(9))
+    refused = await grid.sessions.claim(broken[0].id, by=N1, token_generation=TokenGeneration(1), attempt=Attempt(9))
     assert isinstance(refused, ClaimRefused)
     assert skipped(metrics) > before
 

@@ -88,7 +88,7 @@ async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Ben
 
     # What goes on.
     await grid.nodes.renew(N1, lease=300)
-    claimed = await grid.sessions.claim(resumed.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    claimed = await grid.sessions.claim(resumed.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(claimed, Claimed)
     ownership = ownership_of(claimed.record)
     assert await grid.sessions.confirm([(ownership, TokenGeneration(2))]) == [True]
@@ -110,7 +110,7 @@ async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Ben
     assert [value async for page in grid.topics.values(PARTITION) for value in page] == []
     # A node that starts adopts the full grid.
     late = await small.grid(N2)
-    assert late.generation == grid.generation
+    assert late.grid_generation == grid.generation
 
     # Memory comes back without a restart: by removing topics, which a full Redis does.
     for topic in topics[: len(topics) // 2]:

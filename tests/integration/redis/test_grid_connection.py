@@ -235,7 +235,7 @@ async def test_out_of_memory_refuses_the_write_alone(forgetful: Bench) -> None:
     # Failover and leases go on, and ending frees memory.
     await grid.nodes.join(N1, lease=30)
     await grid.nodes.renew(N1, lease=30)
-    result = await grid.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    result = await grid.sessions.claim(record.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(result, Claimed)
     await grid.sessions.disconnect(ownership_of(result.record))
     await grid.sessions.end(ownership_of(result.record), reason=ErrorCode.SESSION_CLOSED)

@@ -58,7 +58,7 @@ async def test_nothing_is_left_of_sessions_that_ended(bench: Bench) -> None:
         command = PublishCommand(ownership_of(record), RequestNumber(1), RequestNumber(0), TOPIC, b"1")
         assert isinstance((await n1.topics.publish([command]))[0], Published)
         if number % 3 == 0:
-            claimed = await n2.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+            claimed = await n2.sessions.claim(record.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
             assert isinstance(claimed, Claimed)
             record = claimed.record
         (closed if number % 2 else expired).append(record)
@@ -96,7 +96,7 @@ async def test_a_session_that_an_older_node_wrote_is_read_claimed_and_refreshed(
 
     assert await n2.sessions.find(record.id) == record
     claimed = await n2.sessions.claim(
-        record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1), now=1_795_249_200.0
+        record.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1), now=1_795_249_200.0
     )
     assert isinstance(claimed, Claimed)
     assert claimed.record.roles == frozenset()
@@ -122,7 +122,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
             *(record.id, str(N1), 1, ErrorCode.SESSION_CLOSED.value, 50),
         )
     )
-    refused = await grid.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    refused = await grid.sessions.claim(record.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert refused == ClaimRefused(ErrorCode.SESSION_CLOSED)
     assert await grid.sessions.find(record.id) is None
     assert await grid.sessions.restore([record], recreate=True) == [Restored.GONE]
@@ -135,7 +135,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
         return not await bench.session_keys()
 
     await eventually(nothing_left)
-    refused = await grid.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    refused = await grid.sessions.claim(record.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert refused == ClaimRefused(ErrorCode.SESSION_CLOSED)
 
 
@@ -224,7 +224,7 @@ async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_ve
     clock.advance(10.0)
     attempts = [
         grid.sessions.create(session_record()),
-        grid.sessions.claim(record.id, by=N1, generation=TokenGeneration(1), attempt=Attempt(1)),
+        grid.sessions.claim(record.id, by=N1, token_generation=TokenGeneration(1), attempt=Attempt(1)),
         grid.sessions.change(ownership_of(record), SessionChanges(selections=("+b",))),
         grid.sessions.disconnect(ownership_of(record)),
         grid.sessions.end(ownership_of(record), reason=ErrorCode.SESSION_CLOSED),
@@ -284,7 +284,7 @@ async def test_claims_race_and_each_has_its_own_epoch(bench: Bench) -> None:
     await n1.sessions.create(record)
     results = await asyncio.gather(
         *(
-            grid.sessions.claim(record.id, by=node, generation=TokenGeneration(99), attempt=Attempt(attempt))
+            grid.sessions.claim(record.id, by=node, token_generation=TokenGeneration(99), attempt=Attempt(attempt))
             for attempt in range(1, 51)
             for grid, node in ((n1, N1), (n2, N2))
         )
@@ -398,7 +398,7 @@ async def test_a_list_that_a_node_of_the_first_release_wrote_is_read_and_becomes
     assert await n1.sessions.find(record.id) == replace(record, selections=("+a/**", "-a/b", "+c")), (
         "where it is, it is the whole list"
     )
-    claimed = await n2.sessions.claim(record.id, by=N2, generation=TokenGeneration(1), attempt=Attempt(1))
+    claimed = await n2.sessions.claim(record.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(claimed, Claimed)
     assert claimed.record.selections == ("+a/**", "-a/b", "+c")
     changes = SessionChanges(selection_changes=SelectionChanges(removed=("a/b",), added=("+d",)))

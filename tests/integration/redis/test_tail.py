@@ -116,7 +116,7 @@ async def test_snapshot_and_tail_together_have_neither_hole_nor_duplicate(bench:
             position = await follower.topics.position(partition)
             follower.tail.follow(partition, position)
             followed.add(partition)
-            first = f"{partition}-{position.generation}-{position.sequence + 1}"
+            first = f"{partition}-{position.grid_generation}-{position.sequence + 1}"
 
             def here(partition: int = partition, before: int = before) -> list[str]:
                 return [each.event for each in reader.values[before:] if each.event.startswith(f"{partition}-")]
@@ -126,14 +126,14 @@ async def test_snapshot_and_tail_together_have_neither_hole_nor_duplicate(bench:
             # What was followed before may have brought it too; from there on nothing old may come.
             events = events[len(events) - 1 - events[::-1].index(first) :]
             assert events == [
-                f"{partition}-{position.generation}-{position.sequence + 1 + n}" for n in range(len(events))
+                f"{partition}-{position.grid_generation}-{position.sequence + 1 + n}" for n in range(len(events))
             ]
     done.set()
     await asyncio.gather(*traffic)
     assert reader.lost == []
     for partition in followed:
         end = await follower.topics.position(partition)
-        name = f"{partition}-{end.generation}-{end.sequence}"
+        name = f"{partition}-{end.grid_generation}-{end.sequence}"
         await keep_trying(lambda name=name: any(each.event == name for each in reader.values), message=name)  # type: ignore[misc]
     await reader.close()
 

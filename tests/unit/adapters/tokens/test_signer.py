@@ -49,7 +49,7 @@ TOKEN = signer().sign(SESSION, GENERATION, now=NOW)
 def test_what_is_signed_is_read_again(session: SessionId, generation: TokenGeneration, now: float) -> None:
     claims = signer().verify(signer().sign(session, generation, now=now), now=now)
 
-    assert (claims.session, claims.generation) == (session, generation)
+    assert (claims.session, claims.token_generation) == (session, generation)
     assert now + LIFE <= claims.expires < now + LIFE + 1
 
 
@@ -118,23 +118,23 @@ def test_a_token_expires_after_its_life_and_the_leeway() -> None:
 def test_a_token_of_a_node_whose_clock_is_ahead_is_accepted(ahead: float) -> None:
     token = signer().sign(SESSION, GENERATION, now=NOW + ahead)
 
-    assert signer().verify(token, now=NOW).generation == GENERATION
+    assert signer().verify(token, now=NOW).token_generation == GENERATION
 
 
 @pytest.mark.parametrize("grid", [0, 1, 7, 2**53 - 1])
 def test_a_token_says_up_to_which_generation_of_the_grid_its_holder_was_told_of_losses(grid: int) -> None:
     one, other = signer(OLD), signer(OLD, CURRENT)
-    token = one.sign(SESSION, GENERATION, now=NOW, grid=GridGeneration(grid))
+    token = one.sign(SESSION, GENERATION, now=NOW, grid_generation=GridGeneration(grid))
 
     for reader in (one, other):
         assert reader.verify(token, now=NOW) == TokenClaims(SESSION, GENERATION, NOW + LIFE, GridGeneration(grid))
     assert read_unverified(token).key == key_id(OLD), "the key is found by what stands before it"
-    assert one.verify(one.sign(SESSION, GENERATION, now=NOW), now=NOW).grid is None
+    assert one.verify(one.sign(SESSION, GENERATION, now=NOW), now=NOW).grid_generation is None
 
 
 def test_a_node_of_the_first_release_reads_the_tokens_of_this_one() -> None:
     """While versions run side by side. It read exactly four fields, and did not look at the fourth."""
-    token = signer().sign(SESSION, GENERATION, now=NOW, grid=GridGeneration(3))
+    token = signer().sign(SESSION, GENERATION, now=NOW, grid_generation=GridGeneration(3))
 
     session, generation, expires, _ = orjson.loads(base64_decode(token.partition(".")[0]))
     assert (session, generation, expires) == (SESSION, GENERATION, NOW + LIFE)
