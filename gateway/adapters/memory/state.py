@@ -96,7 +96,7 @@ class GridData:
         run again nor leave a receipt behind.
         """
         return [
-            Fenced(f"session {each.right.session} has ended")
+            Fenced(f"session {each.ownership.session} has ended")
             if self.sessions.has_ended(each.ownership.session, now)
             else self.topics.publish(each, self._generation, now, held=self.sessions.__contains__)
             for each in commands

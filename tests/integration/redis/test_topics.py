@@ -336,7 +336,7 @@ async def test_all_receipts_have_an_end(bench: Bench) -> None:
     await grid.topics.publish([held.command(1), not_held.command(1)._replace(stored=False)])
     lives = {
         publisher: await bench.server.call(
-            "PTTL", f"{bench.prefix}:{{t{PARTITION}}}:receipts:{publisher.right.session}"
+            "PTTL", f"{bench.prefix}:{{t{PARTITION}}}:receipts:{publisher.ownership.session}"
         )
         for publisher in (held, not_held)
     }
