@@ -17,7 +17,7 @@ from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeId, SessionId
 from gateway.core.wire.codes import SESSION_CLOSED, ErrorCode
 from gateway.core.wire.packets import Notice, NoticeCode
-from gateway.ports import Fenced, GridUnavailable, NodeEntry, Ownership, SessionRecord
+from gateway.ports import NodeEntry, Ownership, SessionRecord
 from gateway.ports.administration import BadParameter, Conflict, HeldElsewhere, Page, SessionView
 
 
@@ -106,28 +106,12 @@ class ClusterSessions:
             HeldElsewhere: it is another node's.
         """
         held = self._sessions.get(session)
-        if held is not None and not await self._is_out_of_date(held):
+        if held is not None and not await self._store.is_taken(held):
             return held
         record = await self._stored(session)
         if record.owner == self._me:
             return self._sessions.get(session) or record
         raise HeldElsewhere(record.owner, await admin_of(self._grid.nodes, record.owner))
-
-    async def _is_out_of_date(self, held: Session) -> bool:
-        """Tell whether the session has been claimed or ended elsewhere, and this node has not heard of it yet.
-
-        It never hears of it if the other node has died before it could tell.
-        """
-        if not self._store.replicated:
-            return False
-        try:
-            record = await self._grid.sessions.find(held.id)
-        except GridUnavailable:
-            return False  # nobody can have claimed it meanwhile
-        if record is None:
-            # This grid has held it, so it has ended; another one may just not have it yet.
-            return not held.connected and not self._store.must_restore(held)
-        return record.owner != self._me and record.epoch > held.epoch
 
     async def _stored(self, session: SessionId) -> SessionRecord:
         record = await self._grid.sessions.find(session) if self._store.replicated else None
@@ -137,10 +121,8 @@ class ClusterSessions:
 
     async def _end(self, record: SessionRecord) -> None:
         """End a session in the name of its owner, and have that one drop its copy, should it still live."""
-        try:
-            await self._store.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED)
-        except Fenced:
-            raise Conflict("another node has claimed the session just now; ask again") from None
+        if not await self._store.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED):
+            raise Conflict("another node has claimed the session just now; ask again")
         if not is_of_system(record.roles):
             self._journal.ended_elsewhere(record.id, record.epoch, ErrorCode.SESSION_CLOSED)
         # The message of a claim: a session with a lower epoch than that is not the node's any more.

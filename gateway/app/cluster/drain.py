@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gateway.app.cluster.session_mover import POLL, SessionMover
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.fencing import Fate
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.wire.codes import GOING_AWAY
-from gateway.ports import Fenced, GridUnavailable, SessionGone
 
 
 class Drain:
@@ -118,10 +119,6 @@ class Drain:
         for session in self._sessions:
             if session.connected:
                 continue  # a console
-            try:
-                await self._store.disconnect(session)
-            except (Fenced, SessionGone):
-                continue
-            except GridUnavailable:
+            if await self._store.attempt(partial(self._store.disconnect, session)) is Fate.UNKNOWN:
                 known = False
         return known

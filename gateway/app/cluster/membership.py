@@ -201,8 +201,5 @@ class Membership:
 
     async def hear_claims(self) -> None:
         """Drop sessions that other nodes say they have claimed from this one, for ever."""
-        async for ownership in self._grid.nodes.claimed_elsewhere(self._me):
-            self._sessions.absences.found(ownership.session)
-            session = self._sessions.get(ownership.session)
-            if session is not None and session.epoch < ownership.epoch:
-                self._sessions.fence(session)
+        async for claim in self._grid.nodes.claimed_elsewhere(self._me):
+            self._sessions.claimed_elsewhere(claim)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -12,12 +10,10 @@ from gateway.app.cluster.lease import NodeLease
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.registry.sessions import Sessions
-from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
-from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Fenced, GridState, GridUnavailable, LeaseLost, Ownership, Restored, SessionGone
+from gateway.ports import GridState, GridUnavailable, LeaseLost
 
 RETRY: Final = 0.2
 """Seconds before restoring is tried again after the grid went away in the middle."""
@@ -123,14 +119,13 @@ class Recovery:
             batch = list(islice(outdated, RESTORE_BATCH))
             if not batch:
                 break
-            ownerships = [session.ownership for session in batch]
             try:
-                results = await self._store.restore(batch)
+                again = await self._store.write_again(batch)
             except GridUnavailable:
                 await asyncio.sleep(RETRY)
                 continue
-            written += results.count(Restored.WRITTEN)
-            fenced += self._drop_refused(batch, ownerships, results)
+            written += again.written
+            fenced += again.lost
             await asyncio.sleep(len(batch) / self._policy.restore_rate)
         if written or fenced:
             self._log.emit(
@@ -156,25 +151,7 @@ class Recovery:
             return  # a further change will come
 
     async def _put_on_the_clock(self, session: SessionId) -> None:
-        record = await self._grid.sessions.find(session)
-        # The grid answers in order. If the record tells of a claim or an opening by this node, whoever asked for that
-        # has had his answer and has taken the session in by now; a later one has a higher epoch and fences this.
-        if record is None or record.owner != self._me or self._sessions.get(session) is not None:
-            return
-        with suppress(Fenced, SessionGone):
-            await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
+        epoch = await self._store.release(session, is_held=lambda: self._sessions.get(session) is not None)
+        if epoch is not None:
             self._log.emit(events.SESSION_DISCONNECTED, session=session, code=None)
-            self._journal.strayed(session, record.epoch)
-
-    def _drop_refused(
-        self, sessions: Sequence[Session], ownerships: Sequence[Ownership], results: Sequence[Restored]
-    ) -> int:
-        dropped = 0
-        for session, ownership, result in zip(sessions, ownerships, results, strict=True):
-            if result is Restored.FENCED:
-                dropped += self._sessions.let_go(
-                    session, ownership, Fenced("the grid holds a newer owner of the session")
-                )
-            elif result is Restored.GONE:
-                dropped += self._sessions.let_go(session, ownership, SessionGone(ErrorCode.SESSION_EXPIRED))
-        return dropped
+            self._journal.strayed(session, epoch)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from gateway.app.admission.refusals import HandshakeRefused, grid_recovering, grid_unavailable, refusal
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
-from gateway.app.registry.sessions import Sessions, close_code_of
+from gateway.app.registry.sessions import Sessions
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import metrics as catalogue
@@ -20,13 +21,11 @@ from gateway.ports import (
     Claimed,
     ClaimRefused,
     ClaimResult,
-    Fenced,
     GridUnavailable,
     Identity,
     LeaseUnverified,
     Operation,
     Ownership,
-    SessionGone,
     TokenClaims,
 )
 
@@ -40,11 +39,6 @@ waits for a welcome."""
 
 VERIFY_POLL: Final = 0.02
 """Seconds between two looks whether it has: some round trips to the grid."""
-
-_GONE: Final = frozenset(
-    {ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_CLOSED, ErrorCode.REVOKED}
-)
-"""Refusals that mean that there is no such session any more, so that none can be held here either."""
 
 _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
 """Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
@@ -125,8 +119,6 @@ class Claims:
             return None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            if result.reason in _GONE:
-                self._sessions.drop(session, close_code_of(result.reason))
             raise refusal(result.reason)
         self._tell(result)
         return Won(result, stored_under)
@@ -142,13 +134,8 @@ class Claims:
         started = self._clock.monotonic()
         try:
             result, stored_under = await self._once_verified(
-                lambda: self._grid.sessions.claim(
-                    claims.session,
-                    by=self._me,
-                    token_generation=claims.token_generation,
-                    attempt=attempt,
-                    now=self._clock.wall(),
-                    identity=identity,
+                lambda: self._store.claim(
+                    claims.session, claims.token_generation, attempt, now=self._clock.wall(), identity=identity
                 )
             )
         except GridUnavailable:
@@ -211,16 +198,8 @@ class Claims:
         for ownership in claimed:
             by_owner.setdefault(ownership.owner, []).append(ownership)
         for former, ownerships in by_owner.items():
-            await self._tell_former_owner(former, ownerships)
-
-    async def _tell_former_owner(self, former: NodeRef, ownerships: Sequence[Ownership]) -> None:
-        while True:
-            try:
-                await self._grid.nodes.tell_claimed(former, *ownerships)
-            except GridUnavailable:  # it may have been told; to hear it twice does no harm
-                await self._store.until_available()
-                continue
-            return
+            # It may have been told without an answer; to hear it twice does no harm.
+            await self._store.until_known(partial(self._grid.nodes.tell_claimed, former, *ownerships))
 
     def disown(self, session: SessionId) -> None:
         """See to it that a session does not stay here whose creation or claim had no answer.
@@ -231,14 +210,9 @@ class Claims:
         self._background.once(self._disown(session), "disown")
 
     async def _disown(self, session: SessionId) -> None:
-        while True:
-            await self._store.until_available()
-            try:
-                record = await self._grid.sessions.find(session)
-                if record is not None and record.owner == self._me and self._sessions.get(session) is None:
-                    await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
-            except (Fenced, SessionGone):
-                return
-            except GridUnavailable:
-                continue
-            return
+        await self._store.until_available()
+        is_held = partial(self._is_held, session)
+        await self._store.until_known(partial(self._store.release, session, is_held=is_held))
+
+    def _is_held(self, session: SessionId) -> bool:
+        return self._sessions.get(session) is not None

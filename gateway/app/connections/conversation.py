@@ -17,12 +17,12 @@ from gateway.app.session.meter import CHARGED_TOGETHER, Meter
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.types import PacketId, TokenGeneration
+from gateway.core.types import PacketId
 from gateway.core.wire import codec
 from gateway.core.wire import fast_path as quick
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Bye, Error, GoAway, Notice, NoticeCode, Packet, Ping
-from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionChanges, SessionGone
+from gateway.ports import Link
 
 CONFIRM_DELAY: Final = 0.0
 """Seconds in which proofs of tokens gather: one tick of the loop. Until the grid knows, other nodes take older ones."""
@@ -67,7 +67,7 @@ class Conversations:
         self.failures = failures
         self.turns = Turns()
         self._proofs: Batched[Session, Proof] = Batched(
-            context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=self._confirm
+            context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=store.confirm
         )
 
     def hear(self, session: Session, link: Link, meter: Meter | None, message: bytes) -> None:
@@ -184,19 +184,6 @@ class Conversations:
         if sooner is not None and (due is None or sooner < due):
             self._sessions.reschedule(session)
         return True
-
-    async def _confirm(self, proofs: dict[Session, Proof]) -> None:
-        """Clients have shown that they hold the newest token: refuse the older ones from now on (P8)."""
-        for session in await self._store.confirm(proofs):
-            await self._confirm_again(session, *proofs[session])
-
-    async def _confirm_again(self, session: Session, ownership: Ownership, proved: TokenGeneration) -> None:
-        try:
-            await self._store.change(session, SessionChanges(confirmed=proved))
-        except GridUnavailable:
-            return  # marked as unsaved; written when the grid is back
-        except (Fenced, SessionGone) as why:
-            self._sessions.let_go(session, ownership, why)
 
 
 class Conversation:

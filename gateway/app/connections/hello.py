@@ -11,6 +11,7 @@ from gateway.app.connections.claims import Claims
 from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.fencing import SessionLost
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.catalogue import log_events as events
@@ -19,7 +20,7 @@ from gateway.core.wire.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcom
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Hello
 from gateway.core.wire.properties import check_properties
-from gateway.ports import Authenticator, Credentials, Fenced, GridUnavailable, Identity, Link, SessionRecord
+from gateway.ports import Authenticator, Credentials, GridUnavailable, Identity, Link, SessionRecord
 
 MAX_CLIENT_TYPE: Final = 64
 """Longest ``client`` of a hello, in characters; the rest is cut off."""
@@ -121,7 +122,7 @@ class HelloHandler:
             raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
         try:
             await self._store.create(session)
-        except (GridUnavailable, Fenced):
+        except (GridUnavailable, SessionLost):
             self._claims.disown(session.id)
             raise grid_unavailable() from None
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.

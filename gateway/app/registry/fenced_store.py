@@ -1,26 +1,30 @@
-"""What of a session is written to the grid, and when it has to be written again (P1, P3, P4, P10)."""
+"""What is written of a session, by the one rule of fencing (``fencing``)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TypeAlias, TypeVar
+from functools import partial
+from typing import Final, TypeAlias
 
 from gateway.app.context import Context
+from gateway.app.registry.fencing import Fencing, NotWritten, SessionLost
 from gateway.app.registry.recent_ends import End, RecentEnds
-from gateway.app.session.session import Session, StoredUnder
-from gateway.catalogue import metrics as catalogue
+from gateway.app.session.session import Session
 from gateway.core.topics.selections import Selections
-from gateway.core.types import Attempt, TokenGeneration
+from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    ClaimRefused,
     ClaimResult,
     Fenced,
-    GridState,
     GridUnavailable,
     Identity,
     Ownership,
+    PublishCommand,
+    PublishResult,
     Restored,
     SelectionChanges,
     SessionChanges,
@@ -28,116 +32,123 @@ from gateway.ports import (
     SessionRecord,
 )
 
-T = TypeVar("T")
-
 Proof: TypeAlias = tuple[Ownership, TokenGeneration]
-"""The generation of a token that a client has shown to hold, and the right by which the grid is told."""
-
-LOOK_AGAIN: Final = 0.1
-"""Seconds between two looks whether the grid is back: short against the time a person notices."""
+"""The generation of a token that a client has shown to hold, and by whose ownership the grid is told."""
 
 RESTORE_BATCH: Final = 100
 """Sessions that are written again, or ended again, in one step: some milliseconds of the grid's time, so that claims
 come through between two steps."""
 
+_GONE: Final = frozenset(
+    {ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_CLOSED, ErrorCode.REVOKED}
+)
+"""Refusals of a claim that mean that there is no such session any more, so that none can be held here either."""
 
-class FencedStore:
-    """Writes sessions to the grid, if sessions are replicated at all.
 
-    A grid that lost writes may hold an older copy of a session, or none, and refuse a write for that reason alone. So a
-    refusal counts only if the session is known to have been stored since: else it is written again first.
+class FencedStore(Fencing):
+    """The store of the sessions: every write of one goes through here.
 
     Args:
         context: of the node.
-
-    Attributes:
-        replicated: whether sessions are written to the grid; if not, every write succeeds and does nothing.
     """
 
     def __init__(self, context: Context) -> None:
-        self._grid = context.grid
-        self._metrics = context.metrics
-        self._lapses = 0
+        super().__init__(context)
+        self._me = context.me
         self._ends = RecentEnds(context.clock.monotonic)
         self._restore_rate = context.policy.restore_rate
-        self.replicated = context.policy.replicated
 
-    @property
-    def available(self) -> bool:
-        """Whether promises that need the grid can be made now."""
-        return self._grid.state is GridState.UP
-
-    async def until_available(self) -> None:
-        """Wait until the grid is back, but at least one look: a step that failed must not be repeated at full speed."""
-        while True:
-            await asyncio.sleep(LOOK_AGAIN)
-            if self.available:
-                return
-
-    def must_restore(self, session: Session) -> bool:
-        """Tell whether the grid may not hold the session as it is here."""
-        return self.replicated and (session.unsaved or self._is_outdated(session.stored_under))
-
-    def lease_lapsed(self) -> None:
-        """Note that this node's lease has lapsed: every session may be another node's, or on the clock (P3, P7)."""
-        self._lapses += 1
-
-    @property
-    def writes_under(self) -> StoredUnder:
-        """What a session is stored under that is written from now on; to be read before the grid is asked."""
-        return StoredUnder(self._grid.generation, self._lapses)
-
-    def _is_outdated(self, stored_under: StoredUnder) -> bool:
-        return stored_under.grid_generation < self._grid.generation or stored_under.lapsed_leases < self._lapses
+    # --- Opened and claimed -------------------------------------------------------------------------------------------
 
     async def create(self, session: Session) -> None:
         """Write a new session.
 
         Raises:
+            SessionLost: its id is another session's.
             GridUnavailable: it may have been written; the client will open another one.
         """
         if self.replicated:
             stored_under = self.writes_under
-            await self._grid.sessions.create(replace(session.record(), connected=True))
+            try:
+                await self._grid.sessions.create(replace(session.record(), connected=True))
+            except Fenced:
+                raise SessionLost from None
             session.stored_under = stored_under
 
     async def claim(
         self,
-        session: Session,
+        session: Session | SessionId,
         token_generation: TokenGeneration,
         attempt: Attempt,
         *,
         now: float,
         identity: Identity | None,
     ) -> ClaimResult:
-        """Claim a session that this node holds already; see ``SessionStore.claim``.
+        """Claim a session; see ``SessionStore.claim``.
 
-        If the grid turns out to hold a newer one, or none, the result of the claim says so.
+        One that this node holds is restored first, if it has to be. If the grid turns out to hold a newer one, or none,
+        the result of the claim says so; in the latter case the copy here is dropped.
+
+        Args:
+            session: which; only its id if this node does not hold it.
+            token_generation: of the client's token.
+            attempt: of the resume.
+            now: seconds since 1970.
+            identity: whose fresh credentials were shown; None if none were.
 
         Raises:
             GridUnavailable: the claim may have been executed; the same claim can be asked again.
         """
+        if isinstance(session, str):
+            return await self._grid.sessions.claim(
+                session, by=self._me, token_generation=token_generation, attempt=attempt, now=now, identity=identity
+            )
         if self.must_restore(session):
             await self.restore([session])
-        return await self._grid.sessions.claim(
-            session.id, by=session.owner, token_generation=token_generation, attempt=attempt, now=now, identity=identity
+        ownership = session.ownership
+        result = await self._grid.sessions.claim(
+            session.id,
+            by=session.owner,
+            token_generation=token_generation,
+            attempt=attempt,
+            now=now,
+            identity=identity,
         )
+        if isinstance(result, ClaimRefused) and result.reason in _GONE:
+            self.lost(session, ownership, SessionGone(result.reason))
+        return result
 
-    async def verify(self, session: Session) -> None:
-        """Make sure that the session is this node's, if that is not certain, before anything is written in its name.
+    async def release(self, session: SessionId, *, is_held: Callable[[], bool]) -> Epoch | None:
+        """Start the window of a session that the grid holds for this node, and that this node does not serve (P7).
+
+        Args:
+            session: which.
+            is_held: tells whether this node serves it by now.
+
+        Returns:
+            Its epoch; None if there was nothing to do.
 
         Raises:
-            Fenced, SessionGone: the session is not this node's any more.
-            GridUnavailable: nobody knows.
+            GridUnavailable: to be tried again.
         """
-        if self.must_restore(session):
-            await self._restore_one(session)
+        record = await self._grid.sessions.find(session)
+        # The grid answers in order. If the record tells of a claim or an opening by this node, whoever asked for that
+        # has had his answer and has taken the session in by now; a later one has a higher epoch and fences this.
+        if record is None or record.owner != self._me or is_held():
+            return None
+        try:
+            await self._grid.sessions.disconnect(Ownership(session, self._me, record.epoch))
+        except (Fenced, SessionGone):
+            return None
+        return record.epoch
+
+    # --- Changed ------------------------------------------------------------------------------------------------------
 
     async def change(self, session: Session, changes: SessionChanges) -> None:
         """Write a change that a reply is going to promise.
 
         Raises:
-            Fenced, SessionGone: the session is not this node's any more.
+            Outdated, SessionLost: see ``fencing``.
             GridUnavailable: it may have been written.
         """
         await self._write(session, lambda ownership: self._grid.sessions.change(ownership, changes))
@@ -149,7 +160,7 @@ class FencedStore:
         because an answer was lost or the session was written again, the whole list is.
 
         Raises:
-            Fenced, SessionGone: the session is not this node's any more.
+            Outdated, SessionLost: see ``fencing``.
             GridUnavailable: it may have been written.
         """
         if await self._write(session, lambda ownership: self._select(session, ownership, selections)):
@@ -167,47 +178,98 @@ class FencedStore:
             else SessionChanges(selection_changes=SelectionChanges(changes.removed, tuple(map(str, changes.added)))),
         )
 
-    async def confirm(self, proofs: Mapping[Session, Proof]) -> list[Session]:
-        """Have the grid refuse tokens that are older than those which clients have proved to hold (P8).
-
-        Returns:
-            Sessions for which that was refused: ``change`` tells why.
-        """
+    async def confirm(self, proofs: Mapping[Session, Proof]) -> None:
+        """Have the grid refuse tokens that are older than those which clients have proved to hold (P8)."""
         try:
             written = await self._grid.sessions.confirm(list(proofs.values()))
         except GridUnavailable:
             for session in proofs:
                 session.unsaved = True  # written when the grid is back
-            return []
-        return [session for session, done in zip(proofs, written, strict=True) if not done]
+            return
+        for (session, (_, proved)), done in zip(proofs.items(), written, strict=True):
+            if not done:
+                await self.attempt(partial(self.change, session, SessionChanges(confirmed=proved)))
 
-    async def refused(self, sessions: Sequence[Session]) -> list[Session]:
-        """Tell whose writes the grid would refuse now, which costs it a look at each and changes nothing.
+    async def disconnect(self, session: Session) -> None:
+        """Start the window in the grid.
 
-        Returns:
-            Those of *sessions* that are another node's or have ended, unless they have to be written again anyway.
+        Raises:
+            Outdated, SessionLost: see ``fencing``; in the first case the client is back.
+            GridUnavailable: to be written when the grid is back.
+        """
+        ownership = session.ownership
+        await self._write(session, self._grid.sessions.disconnect)
+        session.on_clock = not session.connected and session.ownership == ownership
+
+    # --- Published ----------------------------------------------------------------------------------------------------
+
+    def is_ready(self, session: Session, partitions: set[int]) -> bool:
+        """Tell whether a session may publish to some topic partitions now; else ``prepare`` has to be called first."""
+        return partitions <= session.publish_partitions and not self.must_restore(session)
+
+    async def prepare(self, session: Session, partitions: set[int]) -> None:
+        """Make sure that the session is this node's, if that is not certain, before anything is published in its name.
+
+        Which partitions will hold receipts of it is written ahead, so that its end can remove them (P7).
+
+        Raises:
+            Outdated, SessionLost: see ``fencing``.
+            GridUnavailable: nobody knows.
+        """
+        if self.must_restore(session):
+            await self._restore_one(session)
+        if not partitions <= session.publish_partitions:
+            all_of_them = session.publish_partitions | partitions
+            await self.change(session, SessionChanges(publish_partitions=all_of_them))
+            session.publish_partitions = all_of_them
+
+    def publish(self, commands: Sequence[PublishCommand]) -> Awaitable[list[PublishResult]]:
+        """Publish in the name of a session that is ready; see ``TopicStore.publish``.
+
+        The answer has a result for each command, and the caller asks about one that is Fenced (``is_outdated``,
+        ``lost``). No coroutine stands between the caller and the grid: this is the hottest of all writes.
+        """
+        return self._grid.topics.publish(commands)
+
+    # --- Of other nodes -----------------------------------------------------------------------------------------------
+
+    def claimed_elsewhere(self, session: Session, epoch: Epoch) -> None:
+        """Another node says that it has claimed a session: drop the copy, unless this node has claimed it since."""
+        if session.epoch < epoch:
+            self._drop(session, Fenced("another node has claimed the session"))
+
+    async def is_taken(self, session: Session) -> bool:
+        """Tell whether a session has been claimed or ended elsewhere, and this node has not heard of it yet.
+
+        It never hears of it if the other node has died before it could tell. Nothing is changed by asking.
+        """
+        if not self.replicated:
+            return False
+        try:
+            record = await self._grid.sessions.find(session.id)
+        except GridUnavailable:
+            return False  # nobody can have claimed it meanwhile
+        if record is None:
+            # This grid has held it, so it has ended; another one may just not have it yet.
+            return not session.connected and not self.must_restore(session)
+        return record.owner != self._me and record.epoch > session.epoch
+
+    async def drop_taken(self, sessions: Sequence[Session]) -> None:
+        """Drop those of some sessions that are another node's or have ended, which costs the grid a look at each.
 
         Raises:
             GridUnavailable: nobody knows.
         """
         asked = [(session, session.ownership) for session in sessions if not self.must_restore(session)]
         answers = await self._grid.sessions.confirm([(ownership, session.confirmed) for session, ownership in asked])
-        return [
-            session
-            for (session, ownership), accepted in zip(asked, answers, strict=True)
-            if not accepted and session.ownership == ownership and not self.must_restore(session)
-        ]
+        for (session, ownership), accepted in zip(asked, answers, strict=True):
+            if not accepted and not self.is_outdated(session, ownership):
+                with suppress(NotWritten):
+                    await self.change(session, SessionChanges())
 
-    async def disconnect(self, session: Session) -> None:
-        """Start the window in the grid.
+    # --- Ended --------------------------------------------------------------------------------------------------------
 
-        Raises:
-            Fenced, SessionGone: the session is not this node's any more.
-            GridUnavailable: to be written when the grid is back.
-        """
-        await self._write(session, self._grid.sessions.disconnect)
-
-    async def end(self, ended: Session | Ownership, reason: ErrorCode) -> None:
+    async def end(self, ended: Session | Ownership, reason: ErrorCode) -> bool:
         """Delete everything of a session.
 
         One that is held here, or was until now, may be ahead of the grid: its client came back while the grid was away,
@@ -216,34 +278,40 @@ class FencedStore:
         that came back meanwhile, does not keep it from ending either.
 
         Args:
-            ended: a session; or the right by which this node has claimed one that it does not hold.
+            ended: a session; or the ownership by which this node has claimed one that it does not hold.
             reason: why, as for ``SessionStore.end``.
 
+        Returns:
+            False if it is another node's, and only its copy here is dropped.
+
         Raises:
-            Fenced: another node has it.
             GridUnavailable: to be tried again.
         """
         if not self.replicated:
-            return
+            return True
         if isinstance(ended, Ownership):
-            await self._grid.sessions.end(ended, reason=reason)
-            self._ends.put(ended, reason)
-            return
+            return await self._end(ended, ended, reason)
         while True:
             ownership = ended.ownership
-            try:
-                if self.must_restore(ended):
-                    await self._restore_one(ended)
-                await self._grid.sessions.end(ownership, reason=reason)
-            except SessionGone:
-                return
-            except Fenced:
-                if ended.ownership == ownership:
-                    self._metrics.add(catalogue.FENCED_WRITES)
-                    raise
-            else:
-                self._ends.put(ended.record(), reason)
-                return
+            restored = Restored.WRITTEN
+            if self.must_restore(ended):
+                (restored,) = await self.restore([ended])
+            if restored is Restored.GONE:
+                return True
+            if restored is Restored.WRITTEN and await self._end(ownership, ended, reason):
+                return True
+            if ended.ownership == ownership:
+                self._lose(ended, Fenced("another node has claimed the session"))
+                return False
+
+    async def _end(self, ownership: Ownership, ended: Session | Ownership, reason: ErrorCode) -> bool:
+        try:
+            await self._grid.sessions.end(ownership, reason=reason)
+        except Fenced:
+            return False
+        # As it is by now: a claim may have been answered meanwhile.
+        self._ends.put(ended if isinstance(ended, Ownership) else ended.record(), reason)
+        return True
 
     async def end_again(self) -> None:
         """End once more what this node has ended lately: a grid that has lost writes may have lost an end (P7).
@@ -253,13 +321,7 @@ class FencedStore:
         ends = list(self._ends)
         for start in range(0, len(ends), RESTORE_BATCH):
             batch = ends[start : start + RESTORE_BATCH]
-            while True:
-                try:
-                    await self._end_again(batch)
-                except GridUnavailable:
-                    await self.until_available()
-                    continue
-                break
+            await self.until_known(partial(self._end_again, batch))
             await asyncio.sleep(len(batch) / self._restore_rate)
 
     async def _end_again(self, ends: Sequence[End]) -> None:
@@ -276,71 +338,3 @@ class FencedStore:
                 again.append((Ownership(ended.id, ended.owner, ended.epoch), end.reason))
         if again:
             await self._grid.sessions.end_all(again)
-
-    async def restore(self, sessions: Sequence[Session]) -> list[Restored]:
-        """Write sessions again as they are here.
-
-        Returns:
-            One result per session; what to do with those that are not WRITTEN is the caller's matter.
-
-        Raises:
-            GridUnavailable: to be tried again.
-        """
-        stored_under = self.writes_under
-        results: list[Restored] = [Restored.WRITTEN] * len(sessions)
-        # Only what a loss of writes can explain may be created again; anything else has ended for a reason.
-        may_be_lost = [each.stored_under.grid_generation < stored_under.grid_generation for each in sessions]
-        for recreate in (True, False):
-            chosen = [index for index, may_be in enumerate(may_be_lost) if may_be is recreate]
-            if chosen:
-                records = [sessions[index].record() for index in chosen]
-                for index in chosen:
-                    sessions[index].restores += 1
-                    sessions[index].written = None  # what is being written beside it may come before it or after
-                written = await self._grid.sessions.restore(records, recreate=recreate)
-                for index, record, result in zip(chosen, records, written, strict=True):
-                    results[index] = result
-                    session = sessions[index]
-                    if result is Restored.WRITTEN:
-                        session.stored_under = stored_under
-                        # What has changed while the grid was asked is not what was written.
-                        session.unsaved = session.unsaved and session.record() != record
-        return results
-
-    async def _write(self, session: Session, step: Callable[[Ownership], Awaitable[T]]) -> bool:
-        """Take a step, and restore the session first if the grid has lost it.
-
-        Returns:
-            Whether the grid holds now what was written; if not, the session was written again meanwhile.
-        """
-        if not self.replicated:
-            return True
-        ownership = session.ownership
-        restores = session.restores
-        try:
-            try:
-                await step(ownership)
-            except (Fenced, SessionGone):
-                if not self.must_restore(session):
-                    raise
-                await self._restore_one(session)
-                restores = session.restores
-                await step(ownership)
-            if session.restores != restores:
-                # Written again meanwhile, as it was before this step, and perhaps behind it.
-                session.unsaved = True
-                return False
-        except GridUnavailable:
-            session.unsaved = True
-            raise
-        except Fenced:
-            self._metrics.add(catalogue.FENCED_WRITES)
-            raise
-        return True
-
-    async def _restore_one(self, session: Session) -> None:
-        (result,) = await self.restore([session])
-        if result is Restored.FENCED:
-            raise Fenced("the grid holds a newer owner of the session")
-        if result is Restored.GONE:
-            raise SessionGone(ErrorCode.SESSION_UNKNOWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from gateway.app.context import Context
@@ -12,6 +13,7 @@ from gateway.app.delivery.flusher import Flusher
 from gateway.app.registry.credential_expiry import Expiry
 from gateway.app.registry.disconnected import Absences
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.fencing import Refusal
 from gateway.app.registry.stale_sessions import StaleSessionSweeper
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session
@@ -35,7 +37,7 @@ from gateway.core.wire.codes import (
     ErrorCode,
 )
 from gateway.core.wire.packets import Bye, Error
-from gateway.ports import Fenced, GridUnavailable, Link, Ownership, SessionGone, TokenSigner
+from gateway.ports import Fenced, GridUnavailable, Link, Ownership, TokenSigner
 
 ADVISE_INTERVAL: Final = 5.0
 """Seconds between two looks, on average, whether what clients were advised about coming back is outgrown: nodes fill in
@@ -54,11 +56,7 @@ does not, survivors start the windows of all its sessions (P7)."""
 
 
 _CLOSES: Final = {ErrorCode.SESSION_CLOSED: SESSION_CLOSED, ErrorCode.REVOKED: REVOKED}
-
-
-def close_code_of(reason: ErrorCode) -> CloseCode:
-    """Tell with which code to close the socket of a session that is gone for *reason*."""
-    return _CLOSES.get(reason, SESSION_EXPIRED)
+"""How the socket is closed of a session that is gone, by the reason; one that is not here has expired."""
 
 
 class Sessions:
@@ -99,8 +97,9 @@ class Sessions:
         self.flusher = Flusher(context, self._too_slow, self.fail)
         self.delivery = Delivery(context, self.flusher)
         self.expiry = Expiry(context)
-        self.stale_sessions = StaleSessionSweeper(context, store, refused=self.let_go)
+        self.stale_sessions = StaleSessionSweeper(context, store)
         self.absences = Absences(context, store, let_go=lambda session: self.drop(session, GOING_AWAY))
+        store.drop_by(self._lost)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -165,18 +164,10 @@ class Sessions:
     async def _save_disconnects(self, gone: dict[Session, None]) -> None:
         for session in gone:
             if not session.connected and not session.dropped:
-                self._background.once(self._save_disconnect(session), "save-disconnect")
+                self._save_disconnect(session)
 
-    async def _save_disconnect(self, session: Session) -> None:
-        ownership = session.ownership
-        try:
-            await self._store.disconnect(session)
-            session.on_clock = not session.connected and session.ownership == ownership
-        except GridUnavailable:
-            return  # marked as unsaved; written when the grid is back
-        except (Fenced, SessionGone) as why:
-            if not session.connected:
-                self.let_go(session, ownership, why)
+    def _save_disconnect(self, session: Session) -> None:
+        self._background.once(self._store.attempt(partial(self._store.disconnect, session)), "save-disconnect")
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
@@ -212,22 +203,19 @@ class Sessions:
         self._journal.fenced(session)
         self.drop(session, FENCED)
 
-    def let_go(self, session: Session, ownership: Ownership, why: Fenced | SessionGone) -> bool:
-        """The grid has refused what was written by *ownership*, and not because it has lost the session: drop it here.
-
-        Nothing is dropped that this very node has claimed meanwhile, for a client that came back, or that it is ending,
-        which takes several steps: from the first on the grid refuses everything else.
-
-        Returns:
-            Whether it was dropped.
-        """
-        if session.dropped or session.ending or session.ownership != ownership:
-            return False
-        if isinstance(why, Fenced):
+    def _lost(self, session: Session, refusal: Refusal) -> None:
+        """The session is not this node's any more, as ``fencing`` has found: drop the copy here."""
+        if isinstance(refusal, Fenced):
             self.fence(session)
         else:
-            self.drop(session, close_code_of(why.reason))
-        return True
+            self.drop(session, _CLOSES.get(refusal.reason, SESSION_EXPIRED))
+
+    def claimed_elsewhere(self, claim: Ownership) -> None:
+        """Another node says that it has claimed a session."""
+        self.absences.found(claim.session)
+        session = self._sessions.get(claim.session)
+        if session is not None:
+            self._store.claimed_elsewhere(session, claim.epoch)
 
     def fail(self, session: Session, bug: Exception) -> None:
         """A bug was met in serving the session: drop it here, so that no other is harmed; its client fails over.
@@ -248,7 +236,7 @@ class Sessions:
         if not session.dropped:
             self.drop(session, code)
             if self._store.replicated:
-                self._background.once(self._save_disconnect(session), "save-disconnect")
+                self._save_disconnect(session)
 
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
         """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible.
@@ -276,10 +264,7 @@ class Sessions:
             GridUnavailable: the grid may hold it still, and so does this node; to be tried again.
         """
         session.ending = True
-        try:
-            await self._store.end(session, reason)
-        except Fenced:
-            self.fence(session)
+        if not await self._store.end(session, reason):
             return False
         self._ended(session, reason, code)
         return True
@@ -309,15 +294,9 @@ class Sessions:
         return True
 
     async def _end_later(self, session: Session, reason: ErrorCode) -> None:
-        while True:
-            await self._store.until_available()
-            try:
-                await self._store.end(session, reason)
-            except GridUnavailable:
-                continue
-            except Fenced:
-                pass  # another node has claimed it meanwhile: it did not end after all
-            return
+        await self._store.until_available()
+        # Should another node have claimed it meanwhile, it did not end after all.
+        await self._store.until_known(lambda: self._store.end(session, reason))
 
     async def _expire(self, session: Session) -> None:
         async with session.resuming:

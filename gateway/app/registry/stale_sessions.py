@@ -14,14 +14,13 @@ connection here ends by its silence, and then it is one without.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.session.session import Session
 from gateway.core.pacing.timers import Deadlines
-from gateway.ports import Fenced, GridUnavailable, Ownership, SessionChanges, SessionGone
+from gateway.ports import GridUnavailable
 
 FIRST_LOOK: Final = 5.0
 """Seconds that a client is away when the grid is first asked: most are back by then, and what is told has been told."""
@@ -38,21 +37,12 @@ class StaleSessionSweeper:
 
     Args:
         context: of the node.
-        store: asks the grid.
-        refused: called with a session that another node owns, or that has ended, by which right it was asked for, and
-            what the grid said.
+        store: asks the grid, and drops what is not this node's.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        store: FencedStore,
-        *,
-        refused: Callable[[Session, Ownership, Fenced | SessionGone], object],
-    ) -> None:
+    def __init__(self, context: Context, store: FencedStore) -> None:
         self._clock = context.clock
         self._store = store
-        self._refused = refused
         self._since: dict[Session, float] = {}
         self._looks: Deadlines[Session] = Deadlines()
 
@@ -81,18 +71,9 @@ class StaleSessionSweeper:
             self._looks.schedule(session, 2 * now - self._since[session])
         for start in range(0, len(due), BATCH):
             try:
-                for session in await self._store.refused(due[start : start + BATCH]):
-                    await self._let_go(session)
+                await self._store.drop_taken(due[start : start + BATCH])
             except GridUnavailable:
                 for session in due[start:]:
                     if session in self._since:
                         self._looks.schedule(session, now)
                 return
-
-    async def _let_go(self, session: Session) -> None:
-        ownership = session.ownership
-        try:
-            await self._store.change(session, SessionChanges())
-        except (Fenced, SessionGone) as why:
-            if session in self._since:  # else its client is back
-                self._refused(session, ownership, why)

@@ -18,7 +18,8 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
-from gateway.app.registry.sessions import Sessions, close_code_of
+from gateway.app.registry.fencing import Outdated, SessionLost
+from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.publish import Publishing
 from gateway.app.requests.replies import decline, decline_for_now, number_used
 from gateway.app.requests.subscribe import Selecting
@@ -44,11 +45,9 @@ from gateway.core.wire.packets import (
 )
 from gateway.core.wire.properties import check_properties
 from gateway.ports import (
-    Fenced,
     GridRefused,
     GridUnavailable,
     SessionChanges,
-    SessionGone,
 )
 
 RUN_BYTES: Final = 64 * 1024
@@ -169,10 +168,8 @@ class Requests:
                     decline_for_now(session, work.request, str(why))
         except RequestRefused as refused:
             self._refuse_all(session, run, refused)
-        except Fenced:
-            self._sessions.fence(session)
-        except SessionGone as gone:
-            self._sessions.drop(session, close_code_of(gone.reason))
+        except SessionLost:
+            pass  # there is nobody left to answer
         except MemoryError:
             self._refuse_all(session, run, RequestRefused(OUT_OF_MEMORY, code=ErrorCode.INTERNAL))
         except Exception as error:  # noqa: BLE001 - one request must not take the session or the node down
@@ -206,7 +203,6 @@ class Requests:
     async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
         failed = 0
         while not session.dropped:
-            ownership = session.ownership
             try:
                 await self._step(session, run)
             except GridRefused:
@@ -223,10 +219,8 @@ class Requests:
                     raise
                 await asyncio.sleep(MEMORY_RETRY)
                 run = [_maybe_executed(work) for work in run]
-            except (Fenced, SessionGone):
-                # A claim by this very node, for the client that came back meanwhile, is no reason to drop the session.
-                if session.ownership == ownership:
-                    raise
+            except Outdated:
+                # This very node has claimed the session, for the client that came back meanwhile.
                 run = [_maybe_executed(work) for work in run]
             else:
                 return

@@ -9,6 +9,7 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.fencing import Outdated
 from gateway.app.requests.receipts import Receipts
 from gateway.app.requests.replies import decline, decline_for_now, number_used
 from gateway.app.security.authorisation import Authorisation
@@ -20,7 +21,7 @@ from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Publish
-from gateway.ports import Fenced, GridRefused, Operation, PublishCommand, Published, SessionChanges
+from gateway.ports import Fenced, GridRefused, Operation, Ownership, PublishCommand, Published
 
 KNOWN_TOPIC_BYTES: Final = 16 * 1024 * 1024
 """Bytes of topics whose check and partition are remembered: some 65,000 usual ones, those that are published most."""
@@ -44,7 +45,6 @@ class Publishing:
     """
 
     def __init__(self, context: Context, store: FencedStore, delivery: Delivery, authorisation: Authorisation) -> None:
-        self._grid = context.grid
         self._policy = context.policy
         self._limits = context.limits
         self._clock = context.clock
@@ -62,7 +62,7 @@ class Publishing:
         """Publish a run; refusals are answered only when the fate of the others is known, so that they come once.
 
         Raises:
-            Fenced, SessionGone: the session is not this node's any more.
+            Outdated, SessionLost: see ``fencing``.
             GridUnavailable: some may have been published; asking again does no harm.
             GridRefused: nothing was published.
         """
@@ -71,13 +71,13 @@ class Publishing:
         commands = self._commands(session, run, refused, touched)
         if commands:
             began = self._clock.monotonic()
-            await self._store.verify(session)
-            await self._note_partitions(session, touched)
+            if not self._store.is_ready(session, touched):
+                await self._store.prepare(session, touched)
             started = self._clock.monotonic()
             with self._tracer.span(Operation.PUBLISH) as span:
                 span.note("requests", len(commands))
-                results = await self._grid.topics.publish(commands)
-            self._reply(session, run, Receipts(commands, results, run))
+                results = await self._store.publish(commands)
+            self._reply(session, commands[0].ownership, run, Receipts(commands, results, run))
             self._metrics.observe(catalogue.PUBLISH_SECONDS, self._clock.monotonic() - began)
             for result in results:
                 if isinstance(result, Published):
@@ -134,25 +134,15 @@ class Publishing:
             )
         return topic, topic_partition(topic, self._policy.topic_depth)
 
-    async def _note_partitions(self, session: Session, touched: set[int]) -> None:
-        """Write ahead which partitions will hold receipts of the session, so that its end can remove them (P7)."""
-        if not touched <= session.publish_partitions:
-            partitions = session.publish_partitions | touched
-            await self._store.change(session, SessionChanges(publish_partitions=partitions))
-            session.publish_partitions = partitions
-
-    def _reply(self, session: Session, run: Sequence[Publish], receipts: Receipts) -> None:
+    def _reply(self, session: Session, ownership: Ownership, run: Sequence[Publish], receipts: Receipts) -> None:
         """Answer a run of publishes by a run of replies.
 
         Raises:
-            Fenced: the grid refused one; those before it are answered.
+            Outdated: the grid refused one, which says nothing of the session of now: nothing is answered.
+            SessionLost: the grid refused one; those before it are answered.
             GridRefused: the grid refuses to write, and the client may not be told: nothing is answered.
         """
-        if receipts.refused:
-            for request in run:
-                if request.resubmitted and request.request in receipts.refused:
-                    # Another node may have executed it (protocol 5.2.4).
-                    raise GridRefused(receipts.refused[request.request])
+        self._refuse_whole(session, ownership, run, receipts)
         answered, duplicates = receipts.answered, receipts.duplicates
         if answered:
             session.reply_run(receipts.bodies, min(answered), max(answered))
@@ -166,7 +156,17 @@ class Publishing:
         if receipts.not_created or receipts.not_stored or receipts.refused or receipts.used:
             self._decline(session, receipts)
         if receipts.fenced is not None:
-            raise Fenced(receipts.fenced)
+            raise self._store.lost(session, ownership, Fenced(receipts.fenced))
+
+    def _refuse_whole(self, session: Session, ownership: Ownership, run: Sequence[Publish], receipts: Receipts) -> None:
+        """Raise what ``_reply`` does if nothing of a run may be answered: it is asked again, and answered then."""
+        if receipts.fenced is not None and self._store.is_outdated(session, ownership):
+            raise Outdated
+        if receipts.refused:
+            for request in run:
+                if request.resubmitted and request.request in receipts.refused:
+                    # Another node may have executed it (protocol 5.2.4).
+                    raise GridRefused(receipts.refused[request.request])
 
     def _decline(self, session: Session, receipts: Receipts) -> None:
         refused = len(receipts.not_created) + len(receipts.not_stored) + len(receipts.refused) + len(receipts.used)

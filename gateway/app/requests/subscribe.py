@@ -107,7 +107,7 @@ class Selecting:
 
         Raises:
             RequestRefused: the selector is none, is not allowed, or is one too many.
-            Fenced, SessionGone: the session is not this node's any more.
+            Outdated, SessionLost: see ``fencing``.
             GridUnavailable: it may have been executed; asking again does no harm.
         """
         selector = parse_selector(request.selector)

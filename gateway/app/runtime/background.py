@@ -32,7 +32,7 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def once(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def once(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Run *work* to its end."""
         if self._closed:
             work.close()
@@ -60,7 +60,7 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, object], name: str) -> None:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - the last resort of a task that nobody awaits

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from gateway.app.context import Context
@@ -32,7 +33,7 @@ from gateway.core.types import TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Notice, NoticeCode
-from gateway.ports import Directory, Fenced, GridUnavailable, SessionGone
+from gateway.ports import Directory
 
 REVIEW_SLICE: Final = 0.002
 """Seconds for which sessions are judged anew before others get their turn: some dozens of sessions, and less than a
@@ -200,15 +201,8 @@ class Authorisation:
     async def _record(self, session: Session) -> None:
         # Behind whoever prepares another list just now, and may have written it already.
         async with session.selecting:
-            if session.dropped:
-                return
-            ownership = session.ownership
-            try:
-                await self._store.select(session, session.selections)
-            except GridUnavailable:
-                return  # marked as unsaved; written when the grid is back
-            except (Fenced, SessionGone) as why:
-                self._sessions.let_go(session, ownership, why)
+            if not session.dropped:
+                await self._store.attempt(partial(self._store.select, session, session.selections))
 
     # --- A new policy -------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from gateway.app.context import Context
@@ -21,7 +22,7 @@ from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import SessionId
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Directory, Fenced, GridUnavailable, Ownership, SessionRecord
+from gateway.ports import Directory, Ownership, SessionRecord
 
 CLOSED_PER_TURN: Final = 100
 """Sessions whose sockets are closed in one turn of the loop: some milliseconds, then others have their turn."""
@@ -122,18 +123,7 @@ class Enforcement:
         """End sessions in the grid; those that another node has claimed are that node's to end."""
         if not self._store.replicated:
             return
-        left = list(revoked)
-        while left:
-            batch = left[:ENDED_TOGETHER]
-            ends = await asyncio.gather(
-                *(self._store.end(each, ErrorCode.REVOKED) for each in batch), return_exceptions=True
-            )
-            again = []
-            for each, end in zip(batch, ends, strict=True):
-                if isinstance(end, GridUnavailable):
-                    again.append(each)
-                elif isinstance(end, BaseException) and not isinstance(end, Fenced):
-                    raise end
-            left = [*again, *left[ENDED_TOGETHER:]]
-            if again:
-                await self._store.until_available()
+        for start in range(0, len(revoked), ENDED_TOGETHER):
+            batch = revoked[start : start + ENDED_TOGETHER]
+            ends = (partial(self._store.end, each, ErrorCode.REVOKED) for each in batch)
+            await asyncio.gather(*map(self._store.until_known, ends))

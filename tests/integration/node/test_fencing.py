@@ -10,10 +10,11 @@ import pytest
 
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.redis import RedisGrid
-from gateway.catalogue.log_events import GRID_RESTORED, LEASE_LOST, SESSION_FENCED, TAKEOVER_FINISHED
+from gateway.catalogue.log_events import GRID_RESTORED, LEASE_LOST, SESSION_ENDED, SESSION_FENCED, TAKEOVER_FINISHED
+from gateway.catalogue.metrics import FENCED_WRITES, Metric
 from gateway.core.types import NodeRef
-from gateway.core.wire.codes import STALE_ATTEMPT
-from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership
+from gateway.core.wire.codes import FENCED, SESSION_CLOSED, STALE_ATTEMPT, ErrorCode
+from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership, SessionChanges
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -49,6 +50,93 @@ async def test_a_node_that_was_cut_off_takes_no_session_back() -> None:
             await elsewhere.send({"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1})
             assert "error" not in await elsewhere.expect("reply")
             assert sessions_at(n2) == [session]
+
+
+async def test_a_request_that_meets_the_end_of_its_session_does_not_hide_that_end(
+    n1: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ending takes several steps: while they go on, the grid refuses all else. The client is told of the end still."""
+    async with RawClient(n1.url) as raw:
+        held = n1.gateway.node.sessions.get((await raw.hello())["session"])
+        assert held is not None
+        store = n1.gateway.node._context.grid.sessions
+        end, change = store.end, store.change
+        refused = asyncio.Event()
+
+        async def end_slowly(ownership: Ownership, *, reason: ErrorCode) -> None:
+            await end(ownership, reason=reason)
+            await raw.send({"id": 1, "request": 1, "type": "subscribe", "selector": "a/x"})
+            await refused.wait()
+            await asyncio.sleep(0)
+
+        async def noting(ownership: Ownership, changes: SessionChanges) -> None:
+            try:
+                await change(ownership, changes)
+            finally:
+                refused.set()
+
+        monkeypatch.setattr(store, "end", end_slowly)
+        monkeypatch.setattr(store, "change", noting)
+        await n1.gateway.node.sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED)
+
+        assert (await raw.expect("bye"))["reason"] == "closed"
+        assert await raw.closed() == SESSION_CLOSED.code
+        assert n1.log.of(SESSION_ENDED) == [{"session": held.id, "reason": "closed"}]
+        assert n1.log.of(SESSION_FENCED) == []
+
+
+async def test_each_way_back_gives_a_session_another_ownership(n1: TestNode) -> None:
+    """With the grid and without it: so a refusal of what was written before never speaks of the client of now."""
+    grid = n1.gateway.node._context.grid
+    assert isinstance(grid, MemoryGrid)
+    async with RawClient(n1.url) as raw:
+        welcome = await raw.hello()
+    held = n1.gateway.node.sessions.get(welcome["session"])
+    assert held is not None
+    token, seen = welcome["token"], [held.ownership]
+    for attempt, way in enumerate(("grid", "cut", "mended", "gap"), start=1):
+        match way:
+            case "cut":
+                grid.cut()
+            case "mended":
+                grid.mend()
+                await eventually(lambda: grid.state is GridState.UP)
+            case "gap":
+                held.machine.give_up()
+        async with RawClient(n1.url) as back:
+            token = (await back.resume(token, attempt=attempt))["token"]
+            seen.append(held.ownership)
+    assert [each.epoch for each in seen] == sorted({each.epoch for each in seen})
+
+
+async def test_a_publish_that_is_refused_counts_as_a_fenced_write(n1: TestNode, n2: TestNode) -> None:
+    """The client went elsewhere and published there; its old connection has heard of nothing."""
+    counted: list[Metric] = []
+    store = n1.gateway.node._store
+    forward = store._metrics.add
+
+    def add(metric: Metric, amount: float = 1, *, label: str = "") -> None:
+        counted.append(metric)
+        forward(metric, amount, label=label)
+
+    async def tell_nobody(to: NodeRef, *claims: Ownership) -> None:
+        """The word of the claim is lost."""
+
+    request = {"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(n2.gateway.node._context.grid.nodes, "tell_claimed", tell_nobody)
+        async with RawClient(n1.url) as old, RawClient(n2.url) as new:
+            welcome = await old.hello()
+            await old.send(request)
+            await old.expect("reply")
+            await new.resume(welcome["token"], attempt=1)
+            await new.send({**request, "request": 2})
+            assert "error" not in await new.expect("reply")
+            patch.setattr(store._metrics, "add", add)
+            await old.send({**request, "id": 2, "request": 2})
+            assert await old.closed() == FENCED.code
+    assert counted.count(FENCED_WRITES) == 1
+    assert n1.log.of(SESSION_FENCED) == [{"session": welcome["session"]}]
 
 
 @pytest.mark.redis

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app.registry import stale_sessions as copies
+from gateway.app.registry import stale_sessions
 from gateway.catalogue.log_events import SESSION_FENCED
 from gateway.core.types import NodeRef, SessionId
 from gateway.core.wire.codes import FENCED, ErrorCode
@@ -29,8 +29,8 @@ async def two_nodes() -> AsyncIterator[tuple[TestNode, TestNode]]:
 
 @pytest.fixture
 def asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "FIRST_LOOK", 0.2)
-    monkeypatch.setattr(copies, "PACE", 0.05)
+    monkeypatch.setattr(stale_sessions, "FIRST_LOOK", 0.2)
+    monkeypatch.setattr(stale_sessions, "PACE", 0.05)
 
 
 def sessions_at(node: TestNode) -> list[str]:

@@ -104,7 +104,7 @@ def bench() -> tuple[Grid, FencedStore, Session]:
     """Make a grid, what writes to it, and a session that is stored there."""
     grid = Grid()
     policy = SimpleNamespace(replicated=True, restore_rate=float("inf"))
-    context: Any = SimpleNamespace(grid=grid, metrics=None, clock=Clock(), policy=policy)
+    context: Any = SimpleNamespace(me=ME, grid=grid, metrics=None, clock=Clock(), policy=policy)
     store = FencedStore(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,33 +13,40 @@ from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.stale_sessions import BATCH, FIRST_LOOK, StaleSessionSweeper
 from gateway.app.runtime.clock import Clock
-from gateway.app.session.session import Session
+from gateway.app.session.session import Session, StoredUnder
+from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
+from gateway.ports import Fenced, GridUnavailable, Ownership, SessionChanges, SessionGone
 from tests.support.clock import VirtualClock
 
 
 class Bench:
-    """Sessions, and a grid that answers as it is told."""
+    """Sessions, the store that has the rule, and a grid that answers as it is told."""
 
     def __init__(self, *, replicated: bool = True) -> None:
         self.clock = VirtualClock(100.0)
-        self.replicated = replicated
+        self.generation = GridGeneration(1)
         self.asked: list[int] = []
         self.away = False
         self.taken: dict[Session, Exception] = {}
         self.meanwhile: Callable[[], None] = lambda: None
         self.fenced: list[Session] = []
         self.gone: list[tuple[Session, ErrorCode]] = []
-        surroundings: Any = SimpleNamespace(clock=Clock(monotonic=self.clock))
-        self.stale_sessions = StaleSessionSweeper(
-            cast("Context", surroundings),
-            cast("FencedStore", self),
-            refused=self.let_go,
+        self._sessions: dict[str, Session] = {}
+        surroundings: Any = SimpleNamespace(
+            me=None,
+            clock=Clock(monotonic=self.clock),
+            policy=SimpleNamespace(replicated=replicated, restore_rate=1.0),
+            grid=SimpleNamespace(generation=self.generation, sessions=self),
+            metrics=SimpleNamespace(add=lambda *_: None),
         )
+        self.store = FencedStore(cast("Context", surroundings))
+        self.store.drop_by(self.dropped)
+        self.stale_sessions = StaleSessionSweeper(cast("Context", surroundings), self.store)
 
     def session(self) -> Any:
-        stand_in: Any = _Session()
+        stand_in: Any = _Session(f"s{len(self._sessions)}", self.store.writes_under)
+        self._sessions[stand_in.ownership.session] = stand_in
         self.stale_sessions.watch(stand_in)
         return stand_in
 
@@ -49,34 +57,40 @@ class Bench:
         await self.stale_sessions.look()
         return sum(self.asked)
 
-    def let_go(self, session: Session, ownership: object, why: Fenced | SessionGone) -> None:
+    def dropped(self, session: Session, why: Fenced | SessionGone) -> None:
         """What ``Sessions`` does."""
-        if session.ending or session.ownership is not ownership:
-            return
         if isinstance(why, Fenced):
             self.fenced.append(session)
         else:
             self.gone.append((session, why.reason))
 
-    # What ``FencedStore`` does.
+    # What the grid does.
 
-    async def refused(self, sessions: Sequence[Session]) -> list[Session]:
+    async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
         if self.away:
             raise GridUnavailable("away")
-        self.asked.append(len(sessions))
-        return [each for each in sessions if each in self.taken]
+        self.asked.append(len(proofs))
+        return [self._sessions[ownership.session] not in self.taken for ownership, _ in proofs]
 
-    async def change(self, session: Session, _changes: SessionChanges) -> None:
+    async def change(self, ownership: Ownership, _changes: SessionChanges) -> None:
         self.meanwhile()
-        raise self.taken[session]
+        raise self.taken[self._sessions[ownership.session]]
 
 
 class _Session:
     """As much of a session as is looked at."""
 
-    def __init__(self) -> None:
-        self.ownership = object()
+    def __init__(self, name: str, stored_under: StoredUnder) -> None:
+        self.ownership = Ownership(SessionId(name), NodeRef(NodeId("n1"), Incarnation("1")), Epoch(1))
+        self.confirmed = TokenGeneration(1)
+        self.stored_under = stored_under
+        self.restores = 0
+        self.unsaved = False
         self.ending = False
+
+    def claim(self) -> None:
+        """What each way back does, with the grid and without it."""
+        self.ownership = replace(self.ownership, epoch=Epoch(self.ownership.epoch + 1))
 
 
 async def test_it_asks_ever_more_seldom() -> None:
@@ -122,8 +136,9 @@ async def test_what_happens_meanwhile_counts(why: Exception, meanwhile: str) -> 
                 session.ending = True
             case "its client is back":
                 bench.stale_sessions.forget(session)
+                session.claim()
             case _:
-                session.ownership = object()
+                session.claim()
 
     bench.meanwhile = happen
     await bench.after(FIRST_LOOK)
