@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
 from gateway.app.admission.reconnect_advice import ReconnectAdvice
-from gateway.app.journal import Journal
+from gateway.app.journal import Announcer, Journal
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import NodePolicy
@@ -30,7 +30,8 @@ class Context:
         tracer: where spans go.
         limits: what clients may use.
         memory: of the process.
-        journal: where the facts are told that people ask for afterwards.
+        announce: counts, logs and journals what happens.
+        journal: where the facts are told that people ask for afterwards; events come there by ``announce``.
         reconnect_advice: what clients are advised about coming back.
     """
 
@@ -43,6 +44,7 @@ class Context:
     log: EventLog
     limits: Limits
     memory: Memory
+    announce: Announcer
     journal: Journal
     reconnect_advice: ReconnectAdvice
     tracer: Tracer = NO_TRACER

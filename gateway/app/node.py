@@ -22,7 +22,8 @@ from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.handshake import Handshake
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
-from gateway.app.journal import Journal, JournalOptions
+from gateway.app.journal import Announcer, Journal, JournalOptions
+from gateway.app.journal.node_events import NodeStarted, NodeStopped
 from gateway.app.operations.activity import Activity
 from gateway.app.operations.minutes import measure
 from gateway.app.operations.reports import Reports
@@ -120,6 +121,7 @@ class Node:
         limits = Limits(policy, clock=clock, metrics=metrics, log=activity)
         log = activity
         self._background = Background(log)
+        taken_down = Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log)
         context = Context(
             me=me,
             policy=policy,
@@ -131,7 +133,8 @@ class Node:
             tracer=tracer,
             limits=limits,
             memory=Memory(process_memory, limits=limits, clock=clock, metrics=metrics, log=log),
-            journal=Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log),
+            announce=Announcer(metrics=metrics, log=log, journal=taken_down),
+            journal=taken_down,
             reconnect_advice=ReconnectAdvice(
                 policy,
                 sessions=lambda: len(self.sessions),
@@ -266,7 +269,7 @@ class Node:
             except GridUnavailable:
                 await asyncio.sleep(JOIN_RETRY)
         self._joined = True
-        self._context.journal.node_started()
+        self._context.announce(NodeStarted())
         self.presence.tell_soon()  # ready, as it was not when it joined
         self._background.forever(self._membership.keep_lease, "lease")
         self._background.forever(self._membership.reap, "reaper")
@@ -361,7 +364,7 @@ class Node:
         self.sessions.close()
         await self._background.close()
         await self.sessions.delivery.replicas.close()
-        self._context.journal.node_stopped(held)
+        self._context.announce(NodeStopped(held))
         await self._context.journal.close()
         if self._may_leave:
             await self._reports.farewell()

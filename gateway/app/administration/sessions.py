@@ -9,11 +9,11 @@ from gateway.app.administration.listing import SessionListing, alone, live, nobo
 from gateway.app.administration.nodes import admin_of, newest
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.context import Context
+from gateway.app.journal.session_events import SessionClosed
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.core.policy import filters
-from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeId, SessionId
 from gateway.core.wire.codes import SESSION_CLOSED, ErrorCode
 from gateway.core.wire.packets import Notice, NoticeCode
@@ -33,7 +33,7 @@ class ClusterSessions:
 
     def __init__(self, context: Context, store: FencedStore, sessions: Sessions, moves: SessionMover) -> None:
         self._me = context.me
-        self._journal = context.journal
+        self._announce = context.announce
         self._grid = context.grid
         self._store = store
         self._sessions = sessions
@@ -123,8 +123,7 @@ class ClusterSessions:
         """End a session in the name of its owner, and have that one drop its copy, should it still live."""
         if not await self._store.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED):
             raise Conflict("another node has claimed the session just now; ask again")
-        if not is_of_system(record.roles):
-            self._journal.ended_elsewhere(record.id, record.epoch, ErrorCode.SESSION_CLOSED)
+        self._announce(SessionClosed(record.id, record.epoch, ErrorCode.SESSION_CLOSED, record.roles))
         # The message of a claim: a session with a lower epoch than that is not the node's any more.
         await self._grid.nodes.tell_claimed(record.owner, Ownership(record.id, record.owner, Epoch(record.epoch + 1)))
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from gateway.app.cluster.session_mover import POLL, SessionMover
 from gateway.app.context import Context
+from gateway.app.journal.node_events import DrainStarted
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Fate
 from gateway.app.registry.sessions import Sessions
@@ -40,7 +41,7 @@ class Drain:
         self._policy = context.policy
         self._clock = context.clock
         self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._sessions = sessions
         self._store = store
         self._moves = moves
@@ -58,8 +59,7 @@ class Drain:
         """
         plan = self._policy.drain
         end = self._clock.monotonic() + plan.timeout
-        self._log.emit(events.DRAIN_STARTED, sessions=self._sessions.connected())
-        self._journal.node_draining(self._sessions.connected())
+        self._announce(DrainStarted(self._sessions.connected()))
         moves: dict[Session, asyncio.Task[None]] = {}
         # Looked at again and again, because a hello or resume that is being answered now brings a session later, and
         # clients leave for many reasons: a look at all of them costs less than being told of each.

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.app.context import Context
-from gateway.catalogue import log_events as events
-from gateway.catalogue import metrics as catalogue
+from gateway.app.journal.node_events import LeaseFoundLost
 from gateway.core.types import GridGeneration
 from gateway.ports import LeaseLost, LeaseTable
 
@@ -46,9 +45,7 @@ class NodeLease:
         self._me = context.me
         self._grid = context.grid
         self._length = context.policy.lease
-        self._metrics = context.metrics
-        self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._lapsed = lapsed
         self._grid_generation = GridGeneration(0)
         self._one_at_a_time = asyncio.Lock()
@@ -79,9 +76,7 @@ class NodeLease:
             try:
                 return Kept(await self._renew(watch), lapsed=False)
             except LeaseLost:
-                self._log.emit(events.LEASE_LOST, node=str(self._me))
-                self._metrics.add(catalogue.LEASE_LOST)
-                self._journal.lease_lost()
+                self._announce(LeaseFoundLost(self._me))
                 self._lapsed()
             await self._join()
             return Kept(await self._renew(watch), lapsed=True)

@@ -9,13 +9,13 @@ from typing import Final
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.recovery import Recovery
 from gateway.app.context import Context
+from gateway.app.journal.node_events import Lapse, NodeLapsed, TakeoverFinished
+from gateway.app.journal.session_events import SessionExpired, SessionOrphaned
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
-from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef, SessionId
-from gateway.core.wire.codes import ErrorCode
 from gateway.ports import GridUnavailable, LapsedLease, LeaseLost, LeaseTable
 
 ORPHAN_BATCH: Final = 500
@@ -63,10 +63,9 @@ class Membership:
         self._policy = context.policy
         self._clock = context.clock
         self._background = context.background
-        self._metrics = context.metrics
         self._reconnect_advice = context.reconnect_advice
         self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._sessions = sessions
         self._recovery = recovery
         self._presence = presence
@@ -146,8 +145,7 @@ class Membership:
         takeover = self._takeovers.get(lapsed)
         if takeover is None:
             takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
-            self._log.emit(events.LEASE_EXPIRED, expired=str(lapsed))
-            self._journal.node_lapsed(lapsed, lease)
+            self._announce(NodeLapsed(self._lapse(lapsed, lease)))
         elif takeover.grid_generation != self._grid.generation:
             # It has gone back to an older state, in which those that were done may be connected still.
             takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
@@ -155,10 +153,8 @@ class Membership:
         if not takeover.told:
             # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.
             takeover.told = True
-            self._metrics.add(catalogue.TAKEOVERS)
             self._reconnect_advice.orphaned(takeover.sessions)
-            self._log.emit(events.TAKEOVER_FINISHED, expired=str(lapsed), sessions=takeover.sessions)
-            self._journal.taken_over(lapsed, takeover.sessions)
+            self._announce(TakeoverFinished(lapsed, takeover.sessions))
         await self._grid.nodes.finish_takeover(lapsed, by=self._me)
         del self._takeovers[lapsed]
         if self._reports is not None:
@@ -172,10 +168,15 @@ class Membership:
             while batch := takeover.left[:ORPHAN_BATCH]:
                 epochs = await self._grid.sessions.orphan(lapsed, batch)
                 del takeover.left[: len(batch)]
-                orphaned = [(each, epoch) for each, epoch in zip(batch, epochs, strict=True) if epoch is not None]
-                takeover.sessions += len(orphaned)
-                self._journal.orphaned(orphaned, lapsed, lease)
+                lapse = self._lapse(lapsed, lease)
+                for session, epoch in zip(batch, epochs, strict=True):
+                    if epoch is not None:
+                        takeover.sessions += 1
+                        self._announce(SessionOrphaned(session, epoch, lapse))
             takeover.partition += 1
+
+    def _lapse(self, lapsed: NodeRef, lease: LapsedLease) -> Lapse:
+        return Lapse.of(lapsed, lease, now=self._clock.wall())
 
     async def reap(self) -> None:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
@@ -193,9 +194,7 @@ class Membership:
                     *(self._grid.sessions.expire(partition, limit=EXPIRE_BATCH) for partition in mine)
                 ):
                     for ended in batch:
-                        self._log.emit(events.SESSION_ENDED, session=ended.session, reason="expired")
-                        self._journal.ended_elsewhere(ended.session, ended.epoch, ErrorCode.SESSION_EXPIRED)
-                        self._metrics.add(catalogue.SESSIONS_ENDED, label="expired")
+                        self._announce(SessionExpired(ended.session, ended.epoch))
             except GridUnavailable:
                 continue
 

@@ -8,12 +8,14 @@ from typing import Final
 
 from gateway.app.cluster.lease import NodeLease
 from gateway.app.context import Context
+from gateway.app.journal.node_events import GridLost, GridRegained
+from gateway.app.journal.session_events import SessionStrayed
 from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
-from gateway.ports import GridState, GridUnavailable, LeaseLost
+from gateway.ports import GridChange, GridState, GridUnavailable, LeaseLost
 
 RETRY: Final = 0.2
 """Seconds before restoring is tried again after the grid went away in the middle."""
@@ -37,13 +39,14 @@ class Recovery:
         self._background = context.background
         self._grid = context.grid
         self._policy = context.policy
-        self._metrics = context.metrics
+        self._clock = context.clock
         self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._sessions = sessions
         self._store = store
         self._delivery = sessions.delivery
         self._lost = False
+        self._away_since: float | None = None
         self._catching_up = False
         self._verifying = False
         self._verify_again = False
@@ -60,7 +63,7 @@ class Recovery:
     async def watch(self) -> None:
         """Follow the grid's state for ever."""
         async for change in self._grid.changes():
-            self._journal.grid_changed(change)
+            self._tell(change)
             if change.state is not GridState.UP:
                 continue
             if change.lost_writes:
@@ -71,6 +74,17 @@ class Recovery:
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.
                 self._background.once(self._rejoin(), "rejoin")
+
+    def _tell(self, change: GridChange) -> None:
+        now = self._clock.monotonic()
+        if change.state is GridState.AWAY:
+            if self._away_since is None:
+                self._away_since = now
+            self._announce(GridLost())
+            return
+        since, self._away_since = self._away_since, None
+        away = None if since is None else now - since
+        self._announce(GridRegained(change.grid_generation, change.lost_writes, away))
 
     async def _rejoin(self) -> None:
         """Have a lease again, whatever became of the last one, and make sure of every session."""
@@ -153,5 +167,4 @@ class Recovery:
     async def _put_on_the_clock(self, session: SessionId) -> None:
         epoch = await self._store.release(session, is_held=lambda: self._sessions.get(session) is not None)
         if epoch is not None:
-            self._log.emit(events.SESSION_DISCONNECTED, session=session, code=None)
-            self._journal.strayed(session, epoch)
+            self._announce(SessionStrayed(session, epoch))

@@ -10,6 +10,7 @@ from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
 from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
+from gateway.app.journal.session_events import SessionOpened
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import SessionLost
 from gateway.app.registry.sessions import Sessions
@@ -56,7 +57,7 @@ class HelloHandler:
         self._limits = context.limits
         self._metrics = context.metrics
         self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._store = store
         self._sessions = sessions
         self._authorities = authorities
@@ -135,7 +136,5 @@ class HelloHandler:
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(session, link, Outcome.CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
-        self._metrics.add(catalogue.SESSIONS_OPENED)
-        self._log.emit(events.SESSION_OPENED, session=session.id, principal=session.principal)
-        self._journal.opened(session, session.properties[CLIENT_TYPE_PROPERTY])
+        self._announce(SessionOpened(session, session.properties[CLIENT_TYPE_PROPERTY]))
         return session

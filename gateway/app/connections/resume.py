@@ -10,11 +10,11 @@ from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claims import Claims
 from gateway.app.connections.welcome import SessionFactory
 from gateway.app.context import Context
+from gateway.app.journal.session_events import ConnectionReplaced, ResumeRefused, SessionResumed
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
-from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import GridGeneration, NodeRef
@@ -56,8 +56,7 @@ class ResumeHandler:
         self._grid = context.grid
         self._reconnect_advice = context.reconnect_advice
         self._metrics = context.metrics
-        self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._store = store
         self._sessions = sessions
         self._delivery = sessions.delivery
@@ -89,11 +88,16 @@ class ResumeHandler:
             claims = self._read_token(packet)
             session = await self._resume(claims, packet, link, turn, heard=heard, inside=inside)
         except HandshakeRefused as refused:
-            self._metrics.add(catalogue.RESUMES, label=refused.error.code.value)
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
-            self._log.emit(events.RESUME_REFUSED, reason=refused.error.code.value, address=link.address)
-            if not inside:
-                self._journal.refused(None if claims is None else claims.session, refused.error.code, packet.away)
+            self._announce(
+                ResumeRefused(
+                    session=None if claims is None else claims.session,
+                    reason=refused.error.code,
+                    address=link.address,
+                    away=packet.away,
+                    inside=inside,
+                )
+            )
             raise
         self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label=session.outcome.value)
         return session
@@ -233,7 +237,7 @@ class ResumeHandler:
         withdrawn = self._authorities.authorisation.enforce(session)
         if session.link is not None:
             old = session.link
-            self._journal.disconnected(session, SUPERSEDED.code)
+            self._announce(ConnectionReplaced(session, SUPERSEDED.code))
             self._sessions.close_link(old, SUPERSEDED)
             session.link = None
             self._sessions.flusher.forget(session)
@@ -394,17 +398,19 @@ class ResumeHandler:
         conflated: int | None = None,
         lost: int | None = None,
     ) -> None:
-        """Count, log and journal a resume; the numbers are None where they cannot be known."""
-        outcome = session.outcome
-        self._metrics.add(catalogue.RESUMES, label=outcome.value)
+        """Announce a resume; the numbers are None where they cannot be known."""
         if reason is FailoverReason.GAP:
             self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
         if reason is FailoverReason.OTHER_NODE:
             self._reconnect_advice.returned()
-        why = reason.value if reason else None
-        self._log.emit(
-            events.SESSION_RESUMED, session=session.id, outcome=outcome.value, reason=why, previous=str(previous)
-        )
-        self._journal.resumed(
-            session, reason=why, away=away, resent=resent, conflated=conflated, lost=lost, previous=previous
+        self._announce(
+            SessionResumed(
+                session=session,
+                reason=reason.value if reason else None,
+                previous=previous,
+                away=away,
+                resent=resent,
+                conflated=conflated,
+                lost=lost,
+            )
         )

@@ -14,6 +14,7 @@ from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
 from gateway.app.delivery.snapshot_turns import SnapshotTurns
 from gateway.app.delivery.watchers import Watchers
+from gateway.app.journal.node_events import StreamPositionLost
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -101,6 +102,7 @@ class Delivery:
 
     def __init__(self, context: Context, flusher: Flusher) -> None:
         self._grid = context.grid
+        self._announce = context.announce
         self._depth = context.policy.topic_depth
         self._clock = context.clock
         self._metrics = context.metrics
@@ -391,8 +393,7 @@ class Delivery:
                 self._flusher.mark_live(chain.from_iterable(reached))
 
     def _position_lost(self, number: int) -> None:
-        self._log.emit(events.POSITION_LOST, partition=number)
-        self._metrics.add(catalogue.GRID_POSITIONS_LOST)
+        self._announce(StreamPositionLost(number))
         self._grid.tail.unfollow(number)  # nothing comes from behind the hole before it has been told
         self._lost.put(number, None)
 

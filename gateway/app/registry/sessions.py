@@ -10,6 +10,13 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
 from gateway.app.delivery.flusher import Flusher
+from gateway.app.journal.session_events import (
+    ConnectionReplaced,
+    SessionDisconnected,
+    SessionFenced,
+    SlowConsumerClosed,
+    ended,
+)
 from gateway.app.registry.credential_expiry import Expiry
 from gateway.app.registry.disconnected import Absences
 from gateway.app.registry.fenced_store import FencedStore
@@ -84,7 +91,7 @@ class Sessions:
         self._memory = context.memory
         self._reconnect_advice = context.reconnect_advice
         self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._store = store
         self._signer = signer
         self._sessions: dict[SessionId, Session] = {}
@@ -147,7 +154,7 @@ class Sessions:
         """*link* is over; unless the session has another one already, its window starts."""
         if session.link is not link:
             return
-        self._journal.disconnected(session, link.close_code)
+        self._announce(SessionDisconnected(session, link.close_code))
         session.link = None
         self.flusher.forget(session)
         if session.dropped:
@@ -157,7 +164,6 @@ class Sessions:
         self._arm()
         self.stale_sessions.watch(session)
         self.absences.watch(session)
-        self._log.emit(events.SESSION_DISCONNECTED, session=session.id, code=link.close_code)
         if self._store.replicated:
             self._gone.put(session, None)
 
@@ -199,8 +205,7 @@ class Sessions:
         """Another node owns the session: drop the copy here and close its socket with its own code (P3)."""
         if session.dropped:
             return
-        self._log.emit(events.SESSION_FENCED, session=session.id)
-        self._journal.fenced(session)
+        self._announce(SessionFenced(session))
         self.drop(session, FENCED)
 
     def _lost(self, session: Session, refusal: Refusal) -> None:
@@ -230,7 +235,7 @@ class Sessions:
             self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
         link = session.link
         if link is not None:
-            self._journal.disconnected(session, code.code)
+            self._announce(ConnectionReplaced(session, code.code))
             session.link = None  # first of all, as nothing more can be written for it
             self.close_link(link, code)
         if not session.dropped:
@@ -272,10 +277,8 @@ class Sessions:
     def _ended(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
         if session.dropped:
             return  # told by whoever ended it at the same time
+        self._announce(ended(session, reason))
         name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
-        self._metrics.add(catalogue.SESSIONS_ENDED, label=name)
-        self._log.emit(events.SESSION_ENDED, session=session.id, reason=name)
-        self._journal.ended(session, reason)
         self.drop(session, code, farewell=Bye(name))
 
     def revoke(self, session: Session) -> bool:
@@ -287,9 +290,7 @@ class Sessions:
         if session.dropped:
             return False
         session.ending = True
-        self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
-        self._log.emit(events.SESSION_ENDED, session=session.id, reason=ErrorCode.REVOKED.value)
-        self._journal.ended(session, ErrorCode.REVOKED)
+        self._announce(ended(session, ErrorCode.REVOKED))
         self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
         return True
 
@@ -325,11 +326,7 @@ class Sessions:
         link = session.link
         if link is None:
             return
-        machine = session.machine
-        self._log.emit(
-            events.SLOW_CONSUMER_CLOSED, session=session.id, packets=machine.waiting, bytes=machine.waiting_bytes
-        )
-        self._journal.slow_closed(session)
+        self._announce(SlowConsumerClosed(session))
         self.close_link(link, SLOW_CONSUMER)
         self.detach(session, link)
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.session_events import PropertiesChanged
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
@@ -116,7 +117,7 @@ class Requests:
         self._authentication = authentication
         self._log = context.log
         self._memory = context.memory
-        self._journal = context.journal
+        self._announce = context.announce
         self._store = store
         self._sessions = sessions
         limits = context.policy
@@ -237,7 +238,7 @@ class Requests:
         check_properties({name: value for name, value in properties.items() if name != CLIENT_TYPE_PROPERTY})
         await self._store.change(session, SessionChanges(properties=properties))
         session.properties = properties
-        self._journal.properties_changed(session, request.changes)
+        self._announce(PropertiesChanged(session, request.changes))
         session.reply(Reply(request=request.request))
 
     # --- Credentials --------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
+from gateway.app.journal.session_events import SelectionsChanged
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.requests.turns import Turns
 from gateway.app.runtime.clock import Clock
@@ -97,7 +98,7 @@ class Selecting:
         self._turns = turns
         self._clock: Clock = context.clock
         self._limits = context.limits
-        self._journal = context.journal
+        self._announce = context.announce
         self._store = store
         self._delivery = delivery
         self._authorisation = authorisation
@@ -148,7 +149,7 @@ class Selecting:
         self._limits.recount(session)
         if changes:
             sign = "+" if isinstance(request, Subscribe) else "-"
-            self._journal.selections_changed(session, [sign + selector.text, *map(str, kept)])
+            self._announce(SelectionsChanged(session, [sign + selector.text, *map(str, kept)]))
         session.reply(Reply(request=request.request))
         if isinstance(request, Subscribe):
             cost.topics = await self._delivery.send_snapshot(session, selector, before=in_force)

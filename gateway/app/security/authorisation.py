@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.session_events import SelectionsWithdrawn
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
@@ -69,7 +70,7 @@ class Authorisation:
         self._background = context.background
         self._metrics = context.metrics
         self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._store = store
         self._sessions = sessions
         self._delivery = sessions.delivery
@@ -187,11 +188,7 @@ class Authorisation:
                 selections=session.selections.to_wire(),
             ),
         )
-        self._metrics.add(catalogue.SELECTIONS_WITHDRAWN, len(withdrawn))
-        self._log.emit(
-            events.SELECTIONS_WITHDRAWN, session=session.id, principal=session.principal, selectors=list(withdrawn)
-        )
-        self._journal.selections_changed(session, [f"-{selector}" for selector in withdrawn])
+        self._announce(SelectionsWithdrawn(session, withdrawn))
         self.record(session)
 
     def record(self, session: Session) -> None:

@@ -13,11 +13,10 @@ from functools import partial
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.session_events import SessionClosed
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
-from gateway.catalogue import log_events as events
-from gateway.catalogue import metrics as catalogue
 from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import SessionId
@@ -54,9 +53,7 @@ class Enforcement:
         self._administrators = administrators
         self._clock = context.clock
         self._background = context.background
-        self._metrics = context.metrics
-        self._log = context.log
-        self._journal = context.journal
+        self._announce = context.announce
         self._sessions = sessions
         self._store = store
 
@@ -84,9 +81,7 @@ class Enforcement:
 
     def end_claimed(self, ownership: Ownership) -> None:
         """End a session that this node has claimed and found to be revoked."""
-        self._metrics.add(catalogue.SESSIONS_ENDED, label=ErrorCode.REVOKED.value)
-        self._log.emit(events.SESSION_ENDED, session=ownership.session, reason=ErrorCode.REVOKED.value)
-        self._journal.ended_elsewhere(ownership.session, ownership.epoch, ErrorCode.REVOKED)
+        self._announce(SessionClosed(ownership.session, ownership.epoch, ErrorCode.REVOKED))
         self._background.once(self._end([ownership]), "end-revoked")
 
     def end_held(self, session: Session) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.catalogue.log_events import SESSION_ENDED
 from gateway.client import connect
 from gateway.core.wire.codes import ErrorCode
 from gateway.local.ports import free_port
@@ -181,6 +182,7 @@ async def test_a_session_is_closed_though_its_node_cannot_be_asked(pair: Pair) -
     assert answer.status == 204
     # Its node hears of it by the grid, and lets go of it; the client is refused wherever it comes back.
     assert await client.closed() == 4004
+    assert pair.n2.log.of(SESSION_ENDED) == [{"session": session, "reason": "closed"}], "counted and logged, too"
     assert (await pair.asker.ask(pair.n2, "GET", f"/v1/sessions/{session}")).status == 404
 
 

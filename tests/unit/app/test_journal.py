@@ -12,9 +12,19 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
-from gateway.app.journal import Journal, JournalOptions, writer
+from gateway.app.journal import Announcer, Journal, JournalOptions, writer
 from gateway.app.journal.buffer import BATCH_BYTES, BATCH_EVENTS, Buffer
+from gateway.app.journal.node_events import (
+    GridLost,
+    GridRegained,
+    Lapse,
+    LeaseFoundLost,
+    NodeLapsed,
+    NodeStarted,
+    TakeoverFinished,
+)
 from gateway.app.journal.principals import hashed_with
+from gateway.app.journal.session_events import ResumeRefused, SessionExpired, SessionOrphaned
 from gateway.app.journal.traffic import ROOTS_TOLD, THE_REST, Traffic
 from gateway.app.runtime.clock import Clock
 from gateway.catalogue import log_events
@@ -35,9 +45,7 @@ from gateway.core.types import (
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Appended,
-    GridChange,
     GridRefused,
-    GridState,
     GridUnavailable,
     JournalBatch,
     LapsedLease,
@@ -67,11 +75,12 @@ class Bench:
             metrics=self.metrics,
             log=self.log,
         )
+        self.announce = Announcer(metrics=self.metrics, log=MemoryEventLog(), journal=self.journal)
 
     def tell(self, *numbers: int) -> None:
         """Tell of sessions that ended, whose ids are the numbers."""
         for number in numbers:
-            self.journal.ended_elsewhere(SessionId(f"s{number}"), Epoch(1), ErrorCode.SESSION_EXPIRED)
+            self.announce(SessionExpired(SessionId(f"s{number}"), Epoch(1)))
 
     def records(self) -> list[Record]:
         """Read what is in the grid, in the order of the numbers."""
@@ -118,7 +127,7 @@ async def running(monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncItera
 
 async def test_events_are_numbered_without_a_hole_and_sessions_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(monkeypatch) as bench:
-        bench.journal.node_started()
+        bench.announce(NodeStarted())
         bench.tell(1, 2, 3, 1)
         records = await bench.written(5)
         await eventually(lambda: bench.metrics.count(catalogue.JOURNAL_EVENTS) == 5)
@@ -139,9 +148,12 @@ async def test_nothing_is_done_without_options() -> None:
     metrics, log = MemoryMetrics(), MemoryEventLog()
     grid = MemoryGrid(MemoryGridServer(), node=ME)
     journal = Journal(ME, None, grid=grid, clock=Clock(), metrics=metrics, log=log)
-    journal.node_started()
-    journal.refused(None, ErrorCode.TOKEN_INVALID, 5)
-    journal.lease_lost()
+    announce = Announcer(metrics=metrics, log=log, journal=journal)
+    announce(NodeStarted())
+    announce(
+        ResumeRefused(session=None, reason=ErrorCode.TOKEN_INVALID, address="192.0.2.1", away=5, inside=False),
+    )
+    announce(LeaseFoundLost(ME))
     await journal.close()
     assert (journal.writer, journal.traffic) == (None, None)
     assert metrics.gauge(catalogue.JOURNAL_WAITING) == 0
@@ -150,9 +162,10 @@ async def test_nothing_is_done_without_options() -> None:
 async def test_a_takeover_bounds_the_life_of_the_dead_node(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = NodeRef(NodeId("n2"), Incarnation("run2"))
     async with running(monkeypatch) as bench:
-        bench.journal.node_lapsed(dead, LapsedLease(length=6.0, ago=1.5))
-        bench.journal.orphaned([(SessionId("s1"), Epoch(4))], dead, LapsedLease(length=6.0, ago=2.0))
-        bench.journal.taken_over(dead, 1)
+        bench.announce(NodeLapsed(Lapse.of(dead, LapsedLease(length=6.0, ago=1.5), now=NOON)))
+        lapse = Lapse.of(dead, LapsedLease(length=6.0, ago=2.0), now=NOON)
+        bench.announce(SessionOrphaned(SessionId("s1"), Epoch(4), lapse))
+        bench.announce(TakeoverFinished(dead, 1))
         lapsed, orphaned, taken = await bench.written(3)
     assert (lapsed["peer"], lapsed["since"], lapsed["until"]) == ("n2", (NOON - 7.5) * 1e6, (NOON - 1.5) * 1e6)
     assert (orphaned["session"], orphaned["epoch"]) == ("s1", 4)
@@ -164,12 +177,12 @@ async def test_a_takeover_bounds_the_life_of_the_dead_node(monkeypatch: pytest.M
 
 async def test_the_grid_away_is_told_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(monkeypatch) as bench:
-        bench.journal.grid_changed(GridChange(GridState.AWAY, GridGeneration(1)))
-        bench.journal.grid_changed(GridChange(GridState.UP, GridGeneration(2), lost_writes=True))
+        bench.announce(GridLost())
+        bench.announce(GridRegained(GridGeneration(2), lost_writes=True, away=1.5))
         lost, regained = await bench.written(2)
     assert lost["type"] == "grid_lost"
     assert (regained["generation"], regained["lost_writes"]) == (2, True)
-    assert regained["away_ms"] >= 0
+    assert regained["away_ms"] == 1500
 
 
 def test_hashed_principals_can_be_told_apart_and_not_guessed() -> None:

@@ -1,0 +1,216 @@
+"""What happens to nodes and to the grid, and how it is told; see ``announcer``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.app.journal.event import Event, Fields
+from gateway.catalogue import log_events, metrics
+from gateway.core.journal import events as happened
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.ports import LapsedLease
+
+MICROSECONDS: Final = 1_000_000
+"""In a second: the journal's instants are whole numbers of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """Between which times a node died whose lease has lapsed.
+
+    Attributes:
+        node: which.
+        since: when it lived for certain, in seconds since 1970.
+        until: when its lease lapsed.
+    """
+
+    node: NodeRef
+    since: float
+    until: float
+
+    @classmethod
+    def of(cls, node: NodeRef, lease: LapsedLease, *, now: float) -> Lapse:
+        """Reckon it from what the grid says of the lease at *now*, in seconds since 1970."""
+        until = now - lease.ago
+        return cls(node, until - lease.length, until)
+
+    def told(self) -> Fields:
+        """What the journal tells of it."""
+        return {
+            "peer": self.node.node,
+            "peer_incarnation": self.node.incarnation,
+            "since": round(self.since * MICROSECONDS),
+            "until": round(self.until * MICROSECONDS),
+        }
+
+
+# --- This node --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted(Event):
+    """The node accepts sessions."""
+
+    journal = happened.NODE_STARTED
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStopped(Event):
+    """The node stops as planned.
+
+    Attributes:
+        sessions: that it held still.
+    """
+
+    sessions: int
+
+    journal = happened.NODE_STOPPED
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"sessions": self.sessions}
+
+
+@dataclass(frozen=True, slots=True)
+class DrainStarted(Event):
+    """The node moves its clients to others.
+
+    Attributes:
+        sessions: that have a client.
+    """
+
+    sessions: int
+
+    log = log_events.DRAIN_STARTED
+    journal = happened.NODE_DRAINING
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"sessions": self.sessions}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"sessions": self.sessions}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFoundLost(Event):
+    """The node found its own lease lapsed.
+
+    Attributes:
+        node: this one.
+    """
+
+    node: NodeRef
+
+    metric = metrics.LEASE_LOST
+    log = log_events.LEASE_LOST
+    journal = happened.NODE_LEASE_LOST
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"node": str(self.node)}
+
+
+# --- Other nodes ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLapsed(Event):
+    """Another node's lease has lapsed, and this one takes over.
+
+    Attributes:
+        lapse: of that lease.
+    """
+
+    lapse: Lapse
+
+    log = log_events.LEASE_EXPIRED
+    journal = happened.NODE_LAPSED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"expired": str(self.lapse.node)}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return self.lapse.told()
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverFinished(Event):
+    """All sessions of a lapsed node are on the clock.
+
+    Attributes:
+        lapsed: that node.
+        sessions: how many there were.
+    """
+
+    lapsed: NodeRef
+    sessions: int
+
+    metric = metrics.TAKEOVERS
+    log = log_events.TAKEOVER_FINISHED
+    journal = happened.NODE_TAKEN_OVER
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"expired": str(self.lapsed), "sessions": self.sessions}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"peer": self.lapsed.node, "peer_incarnation": self.lapsed.incarnation, "count": self.sessions}
+
+
+# --- The grid ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GridLost(Event):
+    """The node cannot reach the grid; its connection has logged why."""
+
+    journal = happened.GRID_LOST
+
+
+@dataclass(frozen=True, slots=True)
+class GridRegained(Event):
+    """The node reaches the grid again.
+
+    Attributes:
+        grid_generation: in force now.
+        lost_writes: whether the grid may have forgotten some.
+        away: seconds; None if nobody noticed that it went.
+    """
+
+    grid_generation: GridGeneration
+    lost_writes: bool
+    away: float | None
+
+    journal = happened.GRID_REGAINED
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "generation": self.grid_generation,
+            "lost_writes": self.lost_writes,
+            "away_ms": None if self.away is None else round(self.away * 1000),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPositionLost(Event):
+    """A partition's stream went on without this node.
+
+    Attributes:
+        partition: which topic partition.
+    """
+
+    partition: int
+
+    metric = metrics.GRID_POSITIONS_LOST
+    log = log_events.POSITION_LOST
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"partition": self.partition}

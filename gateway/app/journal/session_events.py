@@ -1,0 +1,441 @@
+"""What happens to sessions, and how it is told; see ``announcer``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.app.journal.event import Event, Fields, Subject
+from gateway.app.journal.node_events import Lapse
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events, metrics
+from gateway.core.journal import events as happened
+from gateway.core.policy.system_roles import is_of_system
+from gateway.core.types import Epoch, NodeRef, SessionId
+from gateway.core.wire.codes import CLOSE_CODES, ErrorCode
+
+NAMES_TOLD: Final = 20
+"""Names of changed properties or selections in one event; there may be a thousand."""
+
+NAME_LENGTH: Final = 256
+"""Characters of each of them."""
+
+CONNECTION_LOST: Final = "connection_lost"
+"""The cause of a disconnect without a close code."""
+
+OTHER_CODE: Final = "other"
+"""The cause of one with a code that is none of ours; the code is told, too."""
+
+_CAUSES: Final = {each.code: each.name for each in CLOSE_CODES}
+
+_ENDS: Final = {ErrorCode.SESSION_EXPIRED: "expired", ErrorCode.REVOKED: "revoked"}
+"""What an end is counted and logged as; each other one is ``closed``."""
+
+
+class _Held(Event):
+    """Something that happened to a session that is held here."""
+
+    __slots__ = ()
+
+    session: Session
+
+    def about(self) -> Subject | None:
+        """See ``Event``."""
+        return None if is_of_system(self.session.roles) else (self.session.id, self.session.epoch)
+
+
+# --- Opened, and back -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened(_Held):
+    """A client opened a session.
+
+    Attributes:
+        session: which.
+        client: what the client says it is.
+    """
+
+    session: Session
+    client: str
+
+    metric = metrics.SESSIONS_OPENED
+    log = log_events.SESSION_OPENED
+    journal = happened.SESSION_OPENED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"session": self.session.id, "principal": self.session.principal}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "principal": self.session.principal,
+            "client": self.client,
+            "window_ms": round(self.session.window * 1000),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionResumed(_Held):
+    """A client came back to its session.
+
+    Attributes:
+        session: which; its outcome is told.
+        reason: of a failover.
+        previous: the node that owned the session before.
+        away: milliseconds, as the client measured them.
+        resent: packets that were sent once more.
+        conflated: updates that were left out.
+        lost: packets known to be lost.
+    """
+
+    session: Session
+    reason: str | None
+    previous: NodeRef
+    away: int | None
+    resent: int | None = None
+    conflated: int | None = None
+    lost: int | None = None
+
+    metric = metrics.RESUMES
+    log = log_events.SESSION_RESUMED
+    journal = happened.SESSION_RESUMED
+
+    def label(self) -> str:
+        """See ``Event``."""
+        return self.session.outcome.value
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "session": self.session.id,
+            "outcome": self.session.outcome.value,
+            "reason": self.reason,
+            "previous": str(self.previous),
+        }
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "principal": self.session.principal,
+            "rung": self.session.outcome.value,
+            "reason": self.reason,
+            "away_ms": self.away,
+            "resent": self.resent,
+            "conflated": self.conflated,
+            "lost": self.lost,
+            "peer": self.previous.node,
+            "peer_incarnation": self.previous.incarnation,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRefused(Event):
+    """A resume was refused.
+
+    Attributes:
+        session: which; None if its token was not genuine.
+        reason: why.
+        address: of the client.
+        away: milliseconds, as the client says.
+        inside: whether it came in at the admin port; the journal leaves that out.
+    """
+
+    session: SessionId | None
+    reason: ErrorCode
+    address: str
+    away: int | None
+    inside: bool
+
+    metric = metrics.RESUMES
+    log = log_events.RESUME_REFUSED
+    journal = happened.SESSION_REFUSED
+
+    def label(self) -> str:
+        """See ``Event``."""
+        return self.reason.value
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"reason": self.reason.value, "address": self.address}
+
+    def about(self) -> Subject | None:
+        """See ``Event``."""
+        return None if self.inside else (self.session, None)
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"reason": self.reason.value, "away_ms": self.away}
+
+
+# --- Disconnected -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReplaced(_Held):
+    """A session lost its connection because another one took its place, or failed; that is told of already.
+
+    Attributes:
+        session: which.
+        code: of the close; None if there was none.
+    """
+
+    session: Session
+    code: int | None
+
+    journal = happened.SESSION_DISCONNECTED
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "cause": CONNECTION_LOST if self.code is None else _CAUSES.get(self.code, OTHER_CODE),
+            "code": self.code,
+            "deduplicated": self.session.deduplicated,
+            "packets": self.session.machine.waiting,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDisconnected(ConnectionReplaced):
+    """A session lost its connection, and its window runs; the fields are those of ``ConnectionReplaced``."""
+
+    log = log_events.SESSION_DISCONNECTED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"session": self.session.id, "code": self.code}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStrayed(Event):
+    """A session was found that the grid holds for this node, and the node does not serve; its window runs now.
+
+    Attributes:
+        session: which.
+        epoch: of it.
+    """
+
+    session: SessionId
+    epoch: Epoch
+
+    log = log_events.SESSION_DISCONNECTED
+    journal = happened.SESSION_DISCONNECTED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"session": self.session, "code": None}
+
+    def about(self) -> Subject:
+        """See ``Event``."""
+        return self.session, self.epoch
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"cause": CONNECTION_LOST}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOrphaned(Event):
+    """A session of a dead node was put on the clock here.
+
+    Attributes:
+        session: which.
+        epoch: of the dead node's claim.
+        lapse: of that node's lease.
+    """
+
+    session: SessionId
+    epoch: Epoch
+    lapse: Lapse
+
+    journal = happened.SESSION_ORPHANED
+
+    def about(self) -> Subject:
+        """See ``Event``."""
+        return self.session, self.epoch
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return self.lapse.told()
+
+
+@dataclass(frozen=True, slots=True)
+class SlowConsumerClosed(_Held):
+    """The client read too slowly, and its connection is about to be closed.
+
+    Attributes:
+        session: which.
+    """
+
+    session: Session
+
+    log = log_events.SLOW_CONSUMER_CLOSED
+    journal = happened.SESSION_SLOW_CLOSED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"session": self.session.id, **self.told()}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"packets": self.session.machine.waiting, "bytes": self.session.machine.waiting_bytes}
+
+
+# --- Over -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFenced(_Held):
+    """Another node owns the session; the copy here is dropped.
+
+    Attributes:
+        session: which.
+    """
+
+    session: Session
+
+    log = log_events.SESSION_FENCED
+    journal = happened.SESSION_FENCED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"session": self.session.id}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed(Event):
+    """A session was ended on purpose, by this node.
+
+    Attributes:
+        session: which.
+        epoch: of it.
+        reason: why.
+        roles: of its principal; None if they are not known, and no console's.
+    """
+
+    session: SessionId
+    epoch: Epoch
+    reason: ErrorCode
+    roles: Collection[str] = ()
+
+    metric = metrics.SESSIONS_ENDED
+    log = log_events.SESSION_ENDED
+    journal = happened.SESSION_CLOSED
+
+    def label(self) -> str:
+        """See ``Event``."""
+        return _ENDS.get(self.reason, "closed")
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"session": self.session, "reason": self.label()}
+
+    def about(self) -> Subject | None:
+        """See ``Event``."""
+        return None if is_of_system(self.roles) else (self.session, self.epoch)
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"reason": self.reason.value}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired(SessionClosed):
+    """The window of a session ended, and nobody had come back; the fields are those of ``SessionClosed``."""
+
+    reason: ErrorCode = ErrorCode.SESSION_EXPIRED
+
+    journal = happened.SESSION_EXPIRED
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {}
+
+
+def ended(session: Session, reason: ErrorCode) -> SessionClosed:
+    """Make the event that a session which is held here has ended."""
+    kind = SessionExpired if reason is ErrorCode.SESSION_EXPIRED else SessionClosed
+    return kind(session.id, session.epoch, reason, session.roles)
+
+
+# --- Changed ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesChanged(_Held):
+    """Properties of a session were set or removed.
+
+    Attributes:
+        session: which.
+        names: of the properties.
+    """
+
+    session: Session
+    names: Collection[str]
+
+    journal = happened.SESSION_PROPERTIES_CHANGED
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"names": _shortened(self.names), "count": len(self.names)}
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionsChanged(_Held):
+    """A client added selections or took some away.
+
+    Attributes:
+        session: whose.
+        changes: ``+selector`` or ``-selector``.
+    """
+
+    session: Session
+    changes: Sequence[str]
+
+    journal = happened.SESSION_SELECTIONS_CHANGED
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"names": _shortened(self.changes), "count": len(self.session.selections)}
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionsWithdrawn(_Held):
+    """A session had selected what it may not select any more, and that was taken away.
+
+    Attributes:
+        session: which.
+        selectors: that were withdrawn.
+    """
+
+    session: Session
+    selectors: Sequence[str]
+
+    metric = metrics.SELECTIONS_WITHDRAWN
+    log = log_events.SELECTIONS_WITHDRAWN
+    journal = happened.SESSION_SELECTIONS_CHANGED
+
+    def amount(self) -> float:
+        """See ``Event``."""
+        return len(self.selectors)
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "session": self.session.id,
+            "principal": self.session.principal,
+            "selectors": list(self.selectors),
+        }
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {
+            "names": _shortened(f"-{selector}" for selector in self.selectors),
+            "count": len(self.session.selections),
+        }
+
+
+def _shortened(names: Iterable[str]) -> list[str]:
+    return [name[:NAME_LENGTH] for name, _ in zip(names, range(NAMES_TOLD), strict=False)]
