@@ -1,4 +1,4 @@
-"""What the session journal costs: a session that loses its connection and comes back, and an update that is counted."""
+"""What it costs to announce that a session lost its connection and came back, and to count updates for the journal."""
 
 # ruff: noqa: D103, S101 - names tell what is measured; results are checked as in tests
 
@@ -11,9 +11,11 @@ from typing import Any, Final
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
-from gateway.app.journal import Journal, JournalOptions
+from gateway.app.journal import Announcer, Journal, JournalOptions
+from gateway.app.journal.session_events import SessionDisconnected, SessionResumed
 from gateway.app.journal.traffic import Traffic
 from gateway.app.runtime.clock import Clock
+from gateway.catalogue.log_events import LogEvent
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import FailoverReason, Outcome
 
@@ -24,11 +26,19 @@ SESSIONS: Final = 1_000
 TOPICS: Final = [TopicPath(f"market/{number}") for number in range(500)]
 
 
+class _Unheard:
+    """A log of which nothing is kept."""
+
+    def emit(self, event: LogEvent, /, **fields: object) -> None:
+        """See ``EventLog.emit``."""
+
+
 def test_a_thousand_sessions_lose_their_connection_and_come_back(benchmark: BenchmarkFixture) -> None:
     grid = MemoryGrid(MemoryGridServer(), node=ME)
     journal = Journal(
         ME, JournalOptions(release="1.2.3"), grid=grid, clock=Clock(), metrics=MemoryMetrics(), log=MemoryEventLog()
     )
+    announce = Announcer(metrics=MemoryMetrics(), log=_Unheard(), journal=journal)
     sessions: list[Any] = [
         SimpleNamespace(
             id=SessionId(secrets.token_urlsafe(16)),
@@ -44,16 +54,10 @@ def test_a_thousand_sessions_lose_their_connection_and_come_back(benchmark: Benc
 
     def lose_and_resume() -> int:
         for session in sessions:
-            journal.disconnected(session, None)
+            announce(SessionDisconnected(session, None))
         for session in sessions:
-            journal.resumed(
-                session,
-                reason=FailoverReason.OTHER_NODE.value,
-                away=1_200,
-                resent=None,
-                conflated=None,
-                lost=None,
-                previous=OTHER,
+            announce(
+                SessionResumed(session=session, reason=FailoverReason.OTHER_NODE.value, away=1_200, previous=OTHER),
             )
         told = 0
         while batches := journal._buffer.batches():  # noqa: SLF001 - what the writer does, without a grid

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.app.journal.buffer import BATCH_BYTES
-from gateway.app.journal.recorder import BUFFER_BYTES, BUFFER_EVENTS, NAMES_TOLD
+from gateway.app.journal.recorder import BUFFER_BYTES, BUFFER_EVENTS
+from gateway.app.journal.session_events import NAMES_TOLD
 from gateway.app.journal.traffic import ROOTS_TOLD
 from gateway.app.journal.writer import GATHER
 from gateway.catalogue.metrics import JOURNAL_DROPPED

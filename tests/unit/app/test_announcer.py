@@ -17,8 +17,9 @@ from gateway.app.journal.session_events import SessionClosed, SessionExpired, en
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import log_events, metrics
-from gateway.core.policy.system_roles import SYSTEM_SIGN
-from gateway.core.stream.machine import Role, SessionMachine
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.transitions import Role
+from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import SessionRecord
