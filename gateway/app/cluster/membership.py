@@ -127,8 +127,8 @@ class Membership:
         grid_generation = self._grid.generation
         if self._searched == grid_generation:
             return
-        store = self._grid.sessions
-        owners = set().union(*await asyncio.gather(*(store.owners(each) for each in range(SESSION_PARTITIONS))))
+        owners_in = self._grid.sessions.owners
+        owners = set().union(*await asyncio.gather(*map(owners_in, range(SESSION_PARTITIONS))))
         unknown = sorted(owners.difference(self._table.alive, self._table.lapsed))
         if unknown:
             granted = await self._grid.nodes.grant(unknown, lease=self._policy.lease)

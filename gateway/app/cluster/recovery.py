@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -155,9 +156,9 @@ class Recovery:
         """
         if not self._store.replicated:
             return
-        in_grid = self._grid.sessions
+        owned_in = partial(self._grid.sessions.owned, self._me)
         try:
-            for owned in await asyncio.gather(*(in_grid.owned(self._me, each) for each in range(SESSION_PARTITIONS))):
+            for owned in await asyncio.gather(*map(owned_in, range(SESSION_PARTITIONS))):
                 for session in owned:
                     if self._sessions.get(session) is None:
                         await self._put_on_the_clock(session)

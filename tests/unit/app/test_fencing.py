@@ -323,7 +323,9 @@ WRITES: Final = {"create", "claim", "change", "confirm", "disconnect", "end", "e
 def offences(source: str) -> list[str]:
     """List what of a module knows the rule or writes past it: handlers of refusals, and writes of sessions."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    steps = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             caught = {each.id for each in ast.walk(node.type) if isinstance(each, ast.Name)}
             found += [f"{node.lineno}: except {name}" for name in sorted(caught & {"Fenced", "SessionGone"})]
@@ -331,8 +333,9 @@ def offences(source: str) -> list[str]:
             caught = {ast.unparse(each) for each in node.args}
             found += [f"{node.lineno}: suppress {name}" for name in sorted(caught & {"Fenced", "SessionGone"})]
         elif isinstance(node, ast.Attribute):
-            whose, _, _ = ast.unparse(node.value).rpartition(".")
-            if node.attr in WRITES and ast.unparse(node.value).endswith("grid.sessions") and whose:
+            is_store = node.attr == "sessions" and ast.unparse(node.value).endswith("grid")
+            writes = node.attr in WRITES and ast.unparse(node.value).endswith("grid.sessions")
+            if writes or (is_store and id(node) not in steps):  # by another name nobody would find what is done to it
                 found.append(f"{node.lineno}: {ast.unparse(node)}")
     return found
 
@@ -341,6 +344,7 @@ def test_the_search_finds_what_it_looks_for() -> None:
     assert offences("try: pass\nexcept (GridUnavailable, Fenced): pass") == ["2: except Fenced"]
     assert offences("with suppress(SessionGone): pass") == ["1: suppress SessionGone"]
     assert offences("self._grid.sessions.end(ownership)") == ["1: self._grid.sessions.end"]
+    assert offences("store = self._grid.sessions") == ["1: self._grid.sessions"]
     assert offences("self._grid.sessions.find(session)") == []
     assert all(offences((APPLICATION / each).read_text()) for each in THE_PLACE)
 
