@@ -162,7 +162,7 @@ class Selecting:
         Raises:
             RequestRefused: it may not be.
         """
-        await self._turn(selector)
+        await self._turns.turn(SELECTOR_COST * len(selector.text))
         if isinstance(request, Subscribe):
             self._authorisation.check_select(session, selector, cost.judging)
             wanted = session.selections.select(selector, cost.compacting)
@@ -170,18 +170,10 @@ class Selecting:
             wanted = session.selections.deselect(selector, cost.compacting)
             # Nothing needs a permission to stay, but what may not be selected any more must not come back this way.
             for entry in self._authorisation.allowed(session, Selections(kept), cost.judging) if kept else ():
-                await self._turn(entry.selector)
+                await self._turns.turn(SELECTOR_COST * len(entry.selector.text))
                 wanted = wanted.select(entry.selector, cost.compacting)
         self._limits.check_selections(session, wanted)
         return wanted
-
-    async def _turn(self, selector: Selector) -> None:
-        """Put a selector into a list in this turn of the loop, or when its turn has come."""
-        cost = SELECTOR_COST * len(selector.text)
-        if self._turns.left > 0:
-            self._turns.left -= cost
-        else:
-            await self._turns.turn(cost)
 
 
 def _kept(request: Subscribe | Unsubscribe) -> list[Entry]:
