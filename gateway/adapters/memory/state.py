@@ -10,6 +10,7 @@ from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
+from gateway.core.topics.versions import UNSEEN_GENERATIONS
 from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, PublishResult, TopicValue
@@ -20,8 +21,6 @@ NO_RUN = 0
 NEVER_ADOPTED = GridGeneration(0)
 """The generation of a grid that nobody has adopted yet, and what a node knows that has not adopted one."""
 
-UNSEEN_GENERATIONS = 16
-"""By how many the generation grows where whoever adopts has not seen the stored one."""
 
 NO_SEAL = 0
 """In the place of the seal of a generation, where there is none."""

@@ -32,6 +32,7 @@ from gateway.adapters.redis.dialer import converse, why
 from gateway.adapters.redis.keys import NODES_TAG, Keys
 from gateway.adapters.redis.scripts import Command
 from gateway.adapters.redis.topology import Finder, Topology
+from gateway.core.topics.versions import UNSEEN_GENERATIONS
 from gateway.core.types import GridGeneration
 from gateway.ports import GridUnavailable
 
@@ -43,10 +44,6 @@ NEVER_PROMOTED: Final = "0" * 40
 
 _ID_DIGITS: Final = 12
 """Of that id; with the run id it is unique without all 40."""
-
-UNSEEN_GENERATIONS: Final = 16
-"""By how many the generation grows where whoever adopts has not seen the stored one: so many may have followed it
-before the grid went back, each after an outage of its own. There is room for two million."""
 
 NO_SEAL: Final = "-"
 """No generation bears it: whoever knows one by it must not take any for the same."""

@@ -15,6 +15,10 @@ from gateway.core.types import EventId, GridGeneration, Version
 GENERATION_SHIFT: Final = 32
 """Bits of a version below its generation: no topic gets four billion publishes within one generation."""
 
+UNSEEN_GENERATIONS: Final = 16
+"""By how many the generation grows where whoever adopts the grid has not seen the stored one: so many may have followed
+it before the grid went back, each after an outage of its own. There is room for two million."""
+
 BESIDE: Final = 2
 """By how much the version of a restored value is above the floor or the value that it replaces: updates between the two
 may be missing, so that nobody may take it for the successor."""
