@@ -10,6 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.outbox import Outbox
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
@@ -100,6 +101,31 @@ def test_ten_shared_updates_to_the_wire_and_acknowledged(benchmark: BenchmarkFix
         return messages
 
     assert len(benchmark(deliver)) == 1
+
+
+def test_a_shared_update_sent_at_once_and_acknowledged(benchmark: BenchmarkFixture) -> None:
+    """The way of an update that many sessions are sent alone: the hottest there is."""
+    machine = attached()
+    frame = SharedFrame(RUN)
+
+    def deliver() -> bytes | None:
+        message = machine.send_now(frame, ROOM)
+        machine.receive_ack(machine.last_numbered, 0.0)
+        return message
+
+    assert benchmark(deliver)
+
+
+def test_an_update_for_an_absent_client(benchmark: BenchmarkFixture) -> None:
+    machine = attached()
+    machine.detach()
+
+    def deliver() -> None:
+        machine.submit_run(RUN)
+        machine._buffer.acknowledge(machine.last_numbered)  # noqa: SLF001 - else it would be full
+
+    benchmark(deliver)
+    assert machine.last_numbered
 
 
 def test_cut_and_reattach_with_ten_updates(benchmark: BenchmarkFixture) -> None:

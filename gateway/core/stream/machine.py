@@ -100,9 +100,7 @@ class SessionMachine(Sender):
         self._ack_due = None
         self._ping_pending = self._ack_owed = self._pong_owed = False
         if attached and self.role is Role.SERVER:
-            self._number(*self._buffer.room)
-            if self._outbox.count:
-                self._overflow()
+            self._number_for_absent()
 
     def give_up(self) -> None:
         """Keep nothing any more for a peer that is away: it is told of a gap when it is back (rung 4)."""

@@ -75,39 +75,38 @@ class ResendBuffer:
         """Packets, and bytes after which no further one may begin, that may be numbered now."""
         return self._packets - self.count, self._size - self.bytes
 
-    def admit(self, run: Run) -> bool:
-        """Number the packets of a run and keep it, if it fits with every byte; ``append`` takes a little more.
-
-        Returns:
-            Whether it was done.
-        """
-        count, size = self.count + run.count, self.bytes + run.size
-        if count > self._packets or size > self._size:
-            return False
-        self._kept.append(run)
-        self.count = count
-        self.bytes = size
-        self.next = PacketId(self.next + run.count)
-        return True
+    def takes(self, run: Run) -> bool:
+        """Tell whether a run fits with every byte; ``append`` takes a little more."""
+        return self.count + run.count <= self._packets and self.bytes + run.size <= self._size
 
     def bound(self, *, packets: int, size: int) -> None:
         """Change the bounds, as the peer's welcome says; what is kept already stays."""
         self._packets = packets
         self._size = size
 
-    def append(self, run: Run) -> None:
-        """Number the packets of a run and keep it; the first gets the id ``next``.
+    def append(self, run: Run) -> PacketId:
+        """Give the packets of a run their ids and keep it. Nothing else gives ids.
+
+        Returns:
+            The id of the first; the others follow.
 
         Raises:
             LocalProtocolError: there is no room for all of them.
         """
-        packets, size = self.room
-        if run.fitting(packets=packets, size=size) < run.count:
+        count, size = self.count + run.count, self.bytes + run.size
+        # The last packet may reach beyond the bound: looked at only where something does.
+        if (count > self._packets or size > self._size) and self._fitting(run) < run.count:
             raise LocalProtocolError("the resend buffer is full: nothing may be numbered until the peer acknowledges")
+        first = self.next
         self._kept.append(run)
-        self.count += run.count
-        self.bytes += run.size
-        self.next = PacketId(self.next + run.count)
+        self.count = count
+        self.bytes = size
+        self.next = PacketId(first + run.count)
+        return first
+
+    def _fitting(self, run: Run) -> int:
+        packets, size = self.room
+        return run.fitting(packets=packets, size=size)
 
     def withhold(self, is_withdrawn: Callable[[str], bool], stand_in: Outgoing) -> None:
         """Put *stand_in* in the place of each update of some topics: the numbers stay, and what they stood for is gone.

@@ -5,13 +5,16 @@ submit ─▶ outbox ──number──▶ resend buffer ──▶ messages
              (flush, as far as transport and buffer have room)
 ```
 
+Packets get their ids in ``Sender._number`` and nowhere else: by ``flush`` and ``send_now``, and for a peer that is away
+as soon as they are submitted. There a listener can be told of each run and of the ids that it got.
+
 ``session.SessionMachine`` adds the half that hears the peer and the timer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.messages import SharedFrame, compose
@@ -34,6 +37,10 @@ WITHHELD: Final = Outgoing(
 """In the place of an update that was numbered before the right to its topic was withdrawn."""
 
 
+NumberingListener: TypeAlias = Callable[[PacketId, Run], None]
+"""Told of each run that has just been numbered: the id of its first packet, and the run, which must not be changed."""
+
+
 class Sender:
     """What one end of a session sends, and what it has received as far as the peer has to be told of it.
 
@@ -48,6 +55,8 @@ class Sender:
         received: id of the last session packet received in order.
         discarded: session packets dropped because the peer was away for longer than the buffers reach; since the last
             restart.
+        numbering_listener: told of what is numbered, before it is written; None for nobody, as nearly always. It is
+            made for one session and knows which, must not raise, and stays when numbering begins anew.
     """
 
     __slots__ = (
@@ -60,6 +69,7 @@ class Sender:
         "_pong_owed",
         "_sent",
         "discarded",
+        "numbering_listener",
         "policy",
         "received",
         "role",
@@ -72,6 +82,7 @@ class Sender:
         self.state = State.FRESH
         self.received = PacketId(0)
         self.discarded = 0
+        self.numbering_listener: NumberingListener | None = None
         self._buffer = ResendBuffer(packets=policy.resend_packets, size=policy.resend_bytes)
         self._outbox = Outbox()
         self._sent = PacketId(0)
@@ -171,19 +182,14 @@ class Sender:
         elif state is State.GAP:
             self.discarded += run.count
         else:
-            self._owe(run)
+            self._outbox.push(run)
+            self._number_for_absent()
 
-    def _owe(self, run: Run) -> None:
-        """Number packets for a peer that is away."""
-        packets, size = self._buffer.room
-        fitting = run.fitting(packets=packets, size=size)
-        if fitting == run.count:
-            self._buffer.append(run)
-            return
-        if fitting:
-            self._buffer.append(run.split(fitting)[0])
-        self._overflow()
-        self.discarded += run.count - fitting
+    def _number_for_absent(self) -> None:
+        """Number what waits for a peer that is away; what does not fit is lost with all that is kept."""
+        self._number_waiting(*self._buffer.room)
+        if self._outbox.count:
+            self._overflow()
 
     def exceeds(self, *, packets: int, size: int) -> bool:
         """Tell whether the outbox is above its bounds (P9); snapshots do not count."""
@@ -248,7 +254,7 @@ class Sender:
         # Numbering out of turn would be a gap; but ``_resend`` stops early only when it has left no room.
         if outbox.count and room > 0:
             packets, size = buffer.room
-            runs += self._number(packets, min(room, size))
+            runs += self._number_waiting(packets, min(room, size))
             self._sent = PacketId(buffer.next - 1)
         acks: tuple[bytes, ...] = ()
         if self._ack_owed and has_room and not runs:
@@ -277,9 +283,9 @@ class Sender:
             or (run.count > 1 and len(run.text) + HEAD_BYTES > self.policy.message_bytes)
         ):
             return None
-        first = buffer.next
-        if not buffer.admit(run):
+        if not buffer.takes(run):
             return None
+        first = self._number(run)
         self._sent = PacketId(first + run.count - 1)
         received: PacketId | None = None
         if self.received != self._acknowledged:
@@ -312,12 +318,23 @@ class Sender:
                 break
         return runs, room
 
-    def _number(self, packets: int, size: int) -> list[Run]:
+    def _number_waiting(self, packets: int, size: int) -> list[Run]:
         """Number what waits, as far as it fits."""
         runs = self._outbox.take(packets=packets, size=size)
         for run in runs:
-            self._buffer.append(run)
+            self._number(run)
         return runs
+
+    def _number(self, run: Run) -> PacketId:
+        """Give the packets of a run their ids, and keep it until they are acknowledged; the only place that does.
+
+        Returns:
+            The id of the first.
+        """
+        first = self._buffer.append(run)
+        if self.numbering_listener is not None:
+            self.numbering_listener(first, run)
+        return first
 
     def _told(self) -> None:
         self._acknowledged = self.received
