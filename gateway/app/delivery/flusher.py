@@ -1,11 +1,21 @@
-"""One write per session and loop tick, and what happens when a transport pushes back (design section 9, P9)."""
+"""One write per session and loop tick, and what happens when a transport pushes back (design section 9, P9).
+
+Two steps, for some dozens of sessions at a time:
+
+```text
+number:  outbox ─▶ ids, resend buffer, messages     (``_number``; ``_number_at_once`` for what needs no outbox)
+write:   messages ─▶ transports                     (``_write``; ``_write_together`` where each has one message)
+```
+
+Between the two nothing is waited for today. Who has to hold messages back until something else is safe does it there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.app.context import Context
 from gateway.app.session.session import Session
@@ -31,6 +41,26 @@ difference was measured; what is made must fit into the processor's cache until 
 LIVE: Final = 0.5
 """Seconds for which a node counts as one that has updates to deliver after the last of them: for people, updates twice
 a second are a flow."""
+
+
+class _Numbered(NamedTuple):
+    """What was numbered for a session, and is to be written.
+
+    Attributes:
+        session: whose it is.
+        link: its connection when it was numbered.
+        messages: at least one.
+    """
+
+    session: Session
+    link: Link
+    messages: list[bytes]
+
+    def write(self) -> int:
+        """Write it; returns how many messages that were."""
+        for message in self.messages:
+            self.link.write(message)
+        return len(self.messages)
 
 
 class Flusher:
@@ -122,35 +152,16 @@ class Flusher:
         return session in self._early
 
     def _deliver_now(self, run: Run, sessions: Sequence[Session]) -> list[Session]:
-        """Number, encode and write for those sessions for which that is all there is to do; returns the others."""
+        """Number and write at once for those sessions for which that is all there is to do; returns the others."""
         others: list[Session] = []
-        copies = SharedFrame(run)
-        high_water = self._policy.high_water
+        shared = SharedFrame(run)
         written = 0
         for start in range(0, len(sessions), SPREAD):
-            links: list[Link] = []
-            messages: list[bytes] = []
             together = sessions[start : start + SPREAD]
-            for session in together:
-                try:
-                    link = session.link
-                    room = 0 if link is None else high_water - link.backlog()
-                    message = session.machine.send_now(copies, room)
-                except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
-                    self._failed(session, bug)
-                    continue
-                if link is None or message is None:
-                    others.append(session)
-                else:
-                    links.append(link)
-                    messages.append(message)
+            links, messages = self._number_at_once(shared, together, others)
             if links:
                 written += len(links)
-                try:
-                    type(links[0]).write_all(links, messages)
-                except Exception as bug:  # noqa: BLE001 - whose message was lost cannot be told: all of them resume
-                    for session in together:
-                        self._failed(session, bug)
+                self._write_together(links, messages, together)
         if written:
             self._written += written
             if len(sessions) == 1:
@@ -158,6 +169,40 @@ class Flusher:
             else:
                 self._early_together.append(sessions)
         return others
+
+    def _number_at_once(
+        self, shared: SharedFrame, sessions: Sequence[Session], others: list[Session]
+    ) -> tuple[list[Link], list[bytes]]:
+        """Number a run for those sessions for which nothing waits; the others are added to *others*.
+
+        Returns:
+            Where to write what, a message for each.
+        """
+        links: list[Link] = []
+        messages: list[bytes] = []
+        high_water = self._policy.high_water
+        for session in sessions:
+            try:
+                link = session.link
+                room = 0 if link is None else high_water - link.backlog()
+                message = session.machine.send_now(shared, room)
+            except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+                self._failed(session, bug)
+                continue
+            if link is None or message is None:
+                others.append(session)
+            else:
+                links.append(link)
+                messages.append(message)
+        return links, messages
+
+    def _write_together(self, links: Sequence[Link], messages: Sequence[bytes], sessions: Iterable[Session]) -> None:
+        """Write what has been numbered: a message to each link, and *sessions* are whose they are."""
+        try:
+            type(links[0]).write_all(links, messages)
+        except Exception as bug:  # noqa: BLE001 - whose message was lost cannot be told: all of them resume
+            for session in sessions:
+                self._failed(session, bug)
 
     def mark_update(self, arrived: float) -> None:
         """Note when the oldest update of this tick arrived, for the delivery latency, if it is to be written at all."""
@@ -180,23 +225,21 @@ class Flusher:
     def flush(self, session: Session) -> None:
         """Write for *session* now."""
         self._dirty.pop(session, None)
-        written = self._write(session)
-        if written:
-            self._metrics.add(catalogue.WRITES, written)
+        numbered = self._number(session)
+        if numbered is not None:
+            self._metrics.add(catalogue.WRITES, numbered.write())
 
-    def _write(self, session: Session) -> int:
-        """Write what may be written now; returns how many messages that were."""
+    def _number(self, session: Session) -> _Numbered | None:
+        """Number what may be written now; returns it, or None if there is nothing to write."""
         link = session.link
         if link is None:
             self._blocked.pop(session, None)
-            return 0
+            return None
         machine = session.machine
         messages = machine.flush(self._policy.high_water - link.backlog())
-        for message in messages:
-            link.write(message)
         if machine.has_output or session in self._behind:
             self._look_after(session, wrote=bool(messages))
-        return len(messages)
+        return _Numbered(session, link, messages) if messages else None
 
     def _look_after(self, session: Session, *, wrote: bool) -> None:
         """See to a session for which something waits, or did so before."""
@@ -267,15 +310,32 @@ class Flusher:
     def _flush_all(self, sessions: Iterable[Session]) -> int:
         """Write for sessions, none of which may keep the others from theirs; returns how many they were."""
         flushed = written = 0
-        for session in sessions:
-            flushed += 1
-            try:
-                written += self._write(session)
-            except Exception as bug:  # noqa: BLE001 - see above
-                self._failed(session, bug)
+        rest = iter(sessions)
+        while together := list(islice(rest, SPREAD)):
+            flushed += len(together)
+            numbered: list[_Numbered] = []
+            for session in together:
+                try:
+                    output = self._number(session)
+                except Exception as bug:  # noqa: BLE001 - see above
+                    self._failed(session, bug)
+                else:
+                    if output is not None:
+                        numbered.append(output)
+            written += self._write(numbered)
         if written:
             self._metrics.add(catalogue.WRITES, written)
         return flushed
+
+    def _write(self, numbered: Iterable[_Numbered]) -> int:
+        """Write what has been numbered; returns how many messages that were."""
+        written = 0
+        for output in numbered:
+            try:
+                written += output.write()
+            except Exception as bug:  # noqa: BLE001 - as in numbering
+                self._failed(output.session, bug)
+        return written
 
     def _poll_blocked(self) -> None:
         self._poll = None
