@@ -11,7 +11,8 @@ from gateway.app.context import Context
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.matching import Lanes
 from gateway.app.delivery.measurements import RootCounts, TailLag
-from gateway.app.delivery.replicas import SEARCH_AT_ONCE, Change, Partition, Replicas
+from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
+from gateway.app.delivery.replicas import Change, Replicas
 from gateway.app.delivery.snapshot_turns import SnapshotTurns
 from gateway.app.delivery.watchers import Watchers
 from gateway.app.journal.node_events import StreamPositionLost
@@ -140,15 +141,11 @@ class Delivery:
                 self._position_lost(item.partition)
             else:
                 arrived = self._clock.monotonic()
-                waits = None
                 try:
-                    waits = self.replicas.take_in(item)
+                    self.replicas.take_in(item, partial(self._delivered, item, arrived))
                 except Exception as bug:  # noqa: BLE001 - the rest of the batch must not be lost in silence
                     self._failed_to_deliver(item.partition, bug)
-                if waits is None:
                     self._delivered(item, arrived)
-                else:
-                    waits.when_done(partial(self._delivered, item, arrived))
 
     def _failed_to_deliver(self, partition: int, bug: Exception) -> None:
         self._log.emit(events.BACKGROUND_TASK_FAILED, task="grid-tail", error=repr(bug))
@@ -230,11 +227,11 @@ class Delivery:
         session.retained |= added
         self.select(session, selections)
         for topic, partition in found.items():
-            session.machine.submit_run(partition.snapshot(partition.values[topic]), snapshot=True)
+            if value := partition.values.get(topic):
+                session.machine.submit_run(partition.snapshot(value), snapshot=True)
+                if self._traffic is not None:
+                    self._traffic.delivered(topic, len(value.value), 1)
         self._metrics.add(catalogue.DELIVERIES, len(found))
-        if self._traffic is not None:
-            for topic, partition in found.items():
-                self._traffic.delivered(topic, len(partition.values[topic].value), 1)
         return True
 
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.app.delivery.matching import Lane, Lanes
-from gateway.core.stream.runs import Outgoing, Run
-from gateway.core.topics.selectors import Selector, matches
+from gateway.app.delivery.partition import Partition
+from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.core.topics.versions import is_later
 from gateway.core.types import EventId, TopicPath, Version
-from gateway.core.wire import codec
 from gateway.ports import GridUnavailable, StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 
 RETRY_READ: Final = 0.2
@@ -27,13 +27,6 @@ RESTORE_BATCH: Final = 200
 """Values per restore step, so that a grid that has just come back is not blocked by one large command."""
 
 
-SEARCH_AT_ONCE: Final = 1_000
-"""Topics that are searched for a selector without a pause: not quite a millisecond, once per selector."""
-
-MATCHED_SELECTORS: Final = 256
-"""Selectors per partition whose topics are remembered until a new topic comes."""
-
-
 UNKNOWN_EVENT: Final = EventId("")
 """Of a removal that nobody remembers."""
 
@@ -41,64 +34,6 @@ UNKNOWN_EVENT: Final = EventId("")
 Change: TypeAlias = tuple[TopicValue, bool]
 """A value that is newer than the copy had it, and whether it is the successor of that, as the stream brought it (False:
 updates between may be missing)."""
-
-
-class Partition:
-    """The copy of one topic partition.
-
-    Attributes:
-        number: which one.
-        values: the newest value of each topic.
-        holders: sessions and pending subscriptions that need it.
-        complete: set once all values have been read; cleared while they are read again.
-        lane: where what its stream brings waits until it is applied; None until its stream is followed.
-    """
-
-    __slots__ = ("_matching", "complete", "holders", "lane", "number", "reader", "snapshots", "values")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.values: dict[TopicPath, TopicValue] = {}
-        self.snapshots: dict[TopicPath, Run] = {}
-        self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
-        self.holders = 0
-        self.lane: Lane | None = None
-        self.complete = asyncio.Event()
-        self.reader: asyncio.Task[None] | None = None
-
-    def matching(self, selector: Selector) -> tuple[TopicPath, ...] | None:
-        """Find the topics here that a selector matches; thousands of sessions that fail over share a few selectors.
-
-        Returns:
-            The topics; None if there are too many here to look at all of them without a pause.
-        """
-        if selector.literal:
-            topic = TopicPath(selector.text)
-            return (topic,) if topic in self.values else ()
-        found = self._matching.get(selector)
-        if found is None:
-            if len(self.values) > SEARCH_AT_ONCE:
-                return None
-            if len(self._matching) >= MATCHED_SELECTORS:
-                self._matching.clear()
-            found = self._matching[selector] = tuple([each for each in self.values if matches(selector, each)])
-        return found
-
-    def knows(self, selector: Selector) -> bool:
-        """Tell whether ``matching`` finds the topics of a selector without a search."""
-        return selector.literal or selector in self._matching
-
-    def extended(self) -> None:
-        """A topic has come that was not here before, or has gone."""
-        self._matching.clear()
-
-    def snapshot(self, value: TopicValue) -> Run:
-        """Return the snapshot packet of a value, encoded once for all sessions."""
-        packet = self.snapshots.get(value.topic)
-        if packet is None:
-            body = codec.encode_update(value.topic, value.version, value.event, value.value, snapshot=True)
-            packet = self.snapshots[value.topic] = Run.of(Outgoing(value.topic, body))
-        return packet
 
 
 class Replicas:
@@ -176,22 +111,33 @@ class Replicas:
             if partition is not None:
                 await partition.complete.wait()
 
-    def take_in(self, batch: TailBatch) -> Lane | None:
+    def take_in(self, batch: TailBatch, applied: Callable[[], None]) -> None:
         """Apply what the stream brought, at once or, where it takes long to find who selects the topics, in turns.
 
         Nothing old comes once the partition is given up, or read anew from a later position.
 
         Args:
             batch: the next one of its partition.
-
-        Returns:
-            The lane in which it waits, or a part of it; None if nothing of it does.
+            applied: called when all of it has been; never if the partition is given up or read anew before.
         """
         partition = self._partitions.get(batch.partition)
-        if partition is None:
-            return None
-        lane = partition.lane
-        return None if lane is None or self._lanes.put(lane, batch.values) else lane
+        lane = None if partition is None else partition.lane
+        if partition is None or lane is None:
+            applied()
+        elif self._lanes.put(lane, batch.values):
+            self._applied(partition, lane, batch)
+            applied()
+        else:
+            lane.when_done(partial(self._applied_later, partition, lane, batch, applied))
+
+    def _applied_later(self, partition: Partition, lane: Lane, batch: TailBatch, applied: Callable[[], None]) -> None:
+        self._applied(partition, lane, batch)
+        applied()
+
+    def _applied(self, partition: Partition, lane: Lane, batch: TailBatch) -> None:
+        """The copy is at the place of a batch now, unless its stream is followed anew since."""
+        if partition.lane is lane:
+            partition.recent.add(batch)
 
     def read_again(self, number: int) -> None:
         """The place in a partition's stream is lost: read its values again and follow from a new position."""
@@ -217,7 +163,7 @@ class Replicas:
 
     async def _read_values(self, partition: Partition) -> None:
         while True:
-            known = dict(partition.values)
+            known = partition.values.all()
             in_grid: dict[TopicPath, EventId] = {}
             try:
                 position = await self._store.position(partition.number)
@@ -227,7 +173,7 @@ class Replicas:
                     for value in page:
                         in_grid[value.topic] = value.event
                     await self._apply_page(partition, page)
-                await self._give_back(partition, [each for each in known.values() if _is_missing(each, in_grid)])
+                await self._give_back(partition, [each for each in known if _is_missing(each, in_grid)])
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)
                 continue
@@ -243,6 +189,7 @@ class Replicas:
         """Follow a partition's stream from a position; of what came before it nothing comes any more."""
         self._forget_waiting(partition)
         number = partition.number
+        partition.recent = RecentEntries(position)
         partition.lane = Lane(
             lambda values: self._apply(partition, values, live=True),
             lambda bug: self._lost(number, bug),
@@ -285,36 +232,41 @@ class Replicas:
             ]
             self._apply(partition, removals, live=False)
             for each in gone:
-                partition.values.pop(each.topic, None)
-                partition.snapshots.pop(each.topic, None)
+                partition.values.remove(each.topic)
+                partition.snapshots.forget(each.topic)
             if gone:
                 partition.extended()
 
     def _apply(self, partition: Partition, values: Iterable[TopicValue], *, live: bool) -> None:
-        held, snapshots = partition.values, partition.snapshots
+        # Flat, without the methods of ``TopicValues``: it is done for every update.
+        places, newest, snapshots = partition.values.places, partition.values.newest, partition.snapshots
         changes: list[Change] = []
         for value in values:
             topic = value.topic
-            known = held.get(topic)
-            if known is None:
+            place = places.get(topic)
+            if place is None:
                 successor = True
+                partition.values.add(value)
                 partition.extended()
-            elif known.version >= value.version:
+                changes.append((value, live and successor))
                 continue
-            elif value.version == known.version + 1:
+            known = newest[place]
+            if known.version >= value.version:
+                continue
+            if value.version == known.version + 1:
                 successor = True
             elif value.event == known.event:
                 # The same publish, shown with a higher version since the grid lost writes. Whoever has it has it.
-                held[topic] = value
-                snapshots.pop(topic, None)
+                newest[place] = value
+                snapshots.forget(topic)
                 continue
             elif value.event and not is_later(value.event, known.event):
                 continue  # what is here is later, and is given back to the grid
             else:
                 # After a lost position, or in a new generation of the grid, the stream may go on later than it ended.
                 successor = False
-            held[topic] = value
-            snapshots.pop(topic, None)
+            newest[place] = value
+            snapshots.forget(topic)
             changes.append((value, live and successor))
         if changes:
             self._changed(changes)

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.app.delivery import matching, snapshot_turns
-from gateway.app.delivery.replicas import Partition
+from gateway.app.delivery.partition import Partition
 from gateway.core.stream.runs import Run
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath

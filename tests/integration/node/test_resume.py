@@ -11,7 +11,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.memory.stores import MemorySessionStore
 from gateway.app.delivery import delivery
-from gateway.app.delivery.replicas import Partition
+from gateway.app.delivery.partition import Partition
 from gateway.core.topics.selectors import Selector
 from gateway.core.types import SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode

@@ -340,7 +340,7 @@ async def test_many_large_snapshots_hold_up_nobody(n1: TestNode) -> None:
         assert partition is not None
         for number in range(topics):
             topic = TopicPath(f"a/{number}")
-            partition.values[topic] = TopicValue(topic, 1, f"1-1-{number}", b"1")  # type: ignore[arg-type]
+            partition.values.add(TopicValue(topic, 1, f"1-1-{number}", b"1"))  # type: ignore[arg-type]
         await greedy.send(*[subscribe(number, "a/**") for number in range(2, count)])
         await eventually(lambda: len(session.lane) > 1)
         await other.hello("bob")

@@ -117,11 +117,7 @@ class World:
             self.after_second()
 
     def take_in(self, batch: TailBatch) -> None:
-        lane = self.replicas.take_in(batch)
-        if lane is None:
-            self.done.append(batch)
-        else:
-            lane.when_done(lambda: self.done.append(batch))
+        self.replicas.take_in(batch, lambda: self.done.append(batch))
 
     async def all_applied(self) -> None:
         while self.lanes:  # noqa: ASYNC110 - it is the turns that count
@@ -366,6 +362,47 @@ async def test_in_each_partition_everything_comes_once_and_in_order(
     for partition, topics in published.items():
         assert world.topics_of(f"crowd{partition}") == topics
     assert sorted(each.partition for each in world.done) == sorted(partition for partition, _, _ in batches)
+
+
+# --- Places in streams ------------------------------------------------------------------------------------------------
+
+
+def at(sequence: int) -> StreamPosition:
+    return StreamPosition(GridGeneration(1), sequence)
+
+
+async def test_the_place_of_a_partition_is_that_of_the_last_batch_that_was_applied() -> None:
+    world = World()
+    turns = await followed(world)
+    partition = world.replicas.get(0)
+    assert partition is not None
+    assert partition.position == at(0), "from which it is followed"
+    first = TailBatch(0, tuple(value(number) for number in range(PORTION)), at(PORTION))
+    second = TailBatch(0, tuple(value(number) for number in range(PORTION, 4 * PORTION)), at(4 * PORTION))
+    world.take_in(first)
+    assert partition.position == at(PORTION)
+    world.take_in(second)
+    assert partition.position == at(PORTION), "a part of the second one waits"
+    assert partition.recent.count == PORTION
+    await world.all_applied()
+    turns.cancel()
+    assert partition.position == at(4 * PORTION)
+    assert partition.recent.after(at(0)) == [*first.values, *second.values]
+
+
+async def test_a_batch_of_a_stream_that_is_followed_anew_moves_no_place() -> None:
+    world = World()
+    turns = await followed(world)
+    partition = world.replicas.get(0)
+    assert partition is not None
+    world.take_in(TailBatch(0, tuple(value(number) for number in range(4 * PORTION)), at(4 * PORTION)))
+    world.replicas._follow(partition, at(90))
+    await world.all_applied()
+    await world.turns_pass(5)
+    turns.cancel()
+    assert partition.position == at(90)
+    assert partition.recent.after(at(90)) == []
+    assert partition.recent.after(at(89)) is None, "there is a hole before"
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------

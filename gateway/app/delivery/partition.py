@@ -1,0 +1,189 @@
+"""One topic partition as a node holds it: the newest values, the place in its stream, and what came last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.app.delivery.matching import Lane
+from gateway.app.delivery.recent_entries import RecentEntries
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.topics.selectors import Selector, matches
+from gateway.core.types import GridGeneration, TopicPath
+from gateway.core.wire import codec
+from gateway.ports import StreamPosition, TopicValue
+
+SEARCH_AT_ONCE: Final = 1_000
+"""Topics that are searched for a selector without a pause: not quite a millisecond, once per selector."""
+
+MATCHED_SELECTORS: Final = 256
+"""Selectors per partition whose topics are remembered until a new topic comes."""
+
+SNAPSHOT_BYTES: Final = 1024 * 1024
+"""Bytes of encoded snapshots that a partition keeps, about: some thousand usual ones. Sessions that want the same at
+about the same time share them, and a reader of a hundred thousand topics does not leave them all behind."""
+
+RUN_BYTES: Final = 256
+"""Bytes counted for each of them besides its body: the run and its place in the table."""
+
+NOWHERE: Final = StreamPosition(GridGeneration(0), 0)
+"""The place in a stream that is not followed yet."""
+
+
+class TopicValues:
+    """The newest value of each topic. Each topic has a place, in the order in which they came, and keeps it.
+
+    So whoever goes through all of them in several steps knows by one number what it has seen, whatever changes
+    meanwhile.
+
+    Attributes:
+        places: where the value of each topic is.
+        newest: the values by place. What stands at a place that no topic has any more was its last value.
+    """
+
+    __slots__ = ("newest", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[TopicPath, int] = {}
+        self.newest: list[TopicValue] = []
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[TopicPath]:
+        return iter(self.places)
+
+    def __contains__(self, topic: TopicPath) -> bool:
+        return topic in self.places
+
+    def get(self, topic: TopicPath) -> TopicValue | None:
+        """Return the newest value of a topic; None if it is not here."""
+        place = self.places.get(topic)
+        return None if place is None else self.newest[place]
+
+    @property
+    def end(self) -> int:
+        """The place that the next new topic gets."""
+        return len(self.newest)
+
+    def at(self, place: int) -> TopicValue | None:
+        """Return the newest value at a place; None if its topic has been let go of."""
+        value = self.newest[place]
+        return value if self.places.get(value.topic) == place else None
+
+    def all(self) -> list[TopicValue]:
+        """List the newest values."""
+        return [self.newest[place] for place in self.places.values()]
+
+    def add(self, value: TopicValue) -> None:
+        """Take in the value of a topic that is not here yet."""
+        self.places[value.topic] = len(self.newest)
+        self.newest.append(value)
+
+    def remove(self, topic: TopicPath) -> None:
+        """Let go of a topic, if it is here. Its place stays empty, so that the others keep theirs."""
+        self.places.pop(topic, None)
+
+
+class Snapshots:
+    """Snapshot packets of values, encoded once for all sessions that want them at about the same time."""
+
+    __slots__ = ("_bytes", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: dict[TopicPath, Run] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of what is kept, about."""
+        return self._bytes
+
+    def of(self, value: TopicValue) -> Run:
+        """Return the packet of the newest value of a topic."""
+        runs = self._runs
+        run = runs.get(value.topic)
+        if run is None:
+            topic, version, event, text = value
+            body = codec.encode_update(topic, version, event, text, snapshot=True)
+            run = runs[topic] = Run.of(Outgoing(topic, body))
+            self._bytes += run.size + RUN_BYTES
+            while self._bytes > SNAPSHOT_BYTES and len(runs) > 1:
+                self.forget(next(iter(runs)))
+        return run
+
+    def forget(self, topic: TopicPath) -> None:
+        """The topic has another value now; no effect if nothing of it is kept."""
+        run = self._runs.pop(topic, None)
+        if run is not None:
+            self._bytes -= run.size + RUN_BYTES
+
+
+class Partition:
+    """The copy of one topic partition.
+
+    Attributes:
+        number: which one.
+        values: the newest value of each topic.
+        snapshots: encoded, of those that were asked for last.
+        recent: what its stream brought last.
+        holders: sessions and pending subscriptions that need it.
+        complete: set once all values have been read; cleared while they are read again.
+        lane: where what its stream brings waits until it is applied; None until its stream is followed.
+        reader: reads the values; None when they have been read.
+    """
+
+    __slots__ = ("_matching", "complete", "holders", "lane", "number", "reader", "recent", "snapshots", "values")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.values = TopicValues()
+        self.snapshots = Snapshots()
+        self.recent = RecentEntries(NOWHERE)
+        self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
+        self.holders = 0
+        self.lane: Lane | None = None
+        self.complete = asyncio.Event()
+        self.reader: asyncio.Task[None] | None = None
+
+    @property
+    def position(self) -> StreamPosition:
+        """The place of the last batch of its stream that was applied, or from which the stream is followed.
+
+        Every session that is sent updates of this partition has been handed all that it is to have up to here.
+        """
+        return self.recent.position
+
+    def matching(self, selector: Selector) -> tuple[TopicPath, ...] | None:
+        """Find the topics here that a selector matches; thousands of sessions that fail over share a few selectors.
+
+        Returns:
+            The topics; None if there are too many here to look at all of them without a pause.
+        """
+        if selector.literal:
+            topic = TopicPath(selector.text)
+            return (topic,) if topic in self.values else ()
+        found = self._matching.get(selector)
+        if found is None:
+            if len(self.values) > SEARCH_AT_ONCE:
+                return None
+            if len(self._matching) >= MATCHED_SELECTORS:
+                self._matching.clear()
+            found = self._matching[selector] = tuple([each for each in self.values if matches(selector, each)])
+        return found
+
+    def knows(self, selector: Selector) -> bool:
+        """Tell whether ``matching`` finds the topics of a selector without a search."""
+        return selector.literal or selector in self._matching
+
+    def extended(self) -> None:
+        """A topic has come that was not here before, or has gone."""
+        self._matching.clear()
+
+    def snapshot(self, value: TopicValue) -> Run:
+        """Return the snapshot packet of the newest value of a topic, encoded once for all sessions."""
+        return self.snapshots.of(value)
