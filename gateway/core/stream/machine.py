@@ -167,7 +167,7 @@ class SessionMachine(Sender):
         self._attach(Input.RESTART, now)
         self._begin_numbering(generation)
         self._outbox.clear()
-        self._buffer = ResendBuffer(packets=self.policy.resend_packets, size=self.policy.resend_bytes)
+        self._buffer.restart()
         self._sent = self._acknowledged = self.received = PacketId(0)
         self.discarded = 0
 
@@ -176,9 +176,7 @@ class SessionMachine(Sender):
 
         The numbers stay: ``oldest`` says from now on that what the peer misses cannot be resent.
         """
-        self._buffer = ResendBuffer(
-            packets=self.policy.resend_packets, size=self.policy.resend_bytes, next_id=self._buffer.next
-        )
+        self._buffer.forget()
         self._sent = self.last_numbered
 
     def adopt(self, policy: SessionPolicy) -> None:
@@ -204,7 +202,7 @@ class SessionMachine(Sender):
         """End the session and drop everything but the link packets that wait."""
         self.state = step(self.state, Input.CLOSE)
         self._outbox.clear()
-        self._buffer = ResendBuffer(packets=1, size=1, next_id=self._buffer.next)
+        self._buffer.forget()
         self._sent = self.last_numbered
 
     # --- The network --------------------------------------------------------------------------------------------------

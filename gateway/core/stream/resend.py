@@ -9,10 +9,15 @@ acknowledged │   the buffer   │ next
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import PacketId
 from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
+
+NumberingListener: TypeAlias = Callable[[PacketId, Run], None]
+"""Told of each run that has just been numbered: the id of its first packet, and the run, which must not be changed. It
+is made for one session and knows which, and must not raise."""
 
 
 class ResendBuffer:
@@ -30,9 +35,10 @@ class ResendBuffer:
         count: how many packets are kept.
         bytes: total length of the bodies kept.
         next: id of the next packet.
+        listener: told of each run that has just been numbered; None for nobody, as nearly always.
     """
 
-    __slots__ = ("_kept", "_packets", "_size", "_skipped", "bytes", "count", "next")
+    __slots__ = ("_kept", "_packets", "_size", "_skipped", "bytes", "count", "listener", "next")
 
     def __init__(self, *, packets: int, size: int, next_id: PacketId = PacketId(1)) -> None:
         self._packets = packets
@@ -43,6 +49,7 @@ class ResendBuffer:
         self.count = 0
         self.bytes = 0
         self.next = next_id
+        self.listener: NumberingListener | None = None
 
     @classmethod
     def holding(cls, kept: Iterable[Run], *, packets: int, size: int, next_id: PacketId) -> ResendBuffer:
@@ -75,38 +82,62 @@ class ResendBuffer:
         """Packets, and bytes after which no further one may begin, that may be numbered now."""
         return self._packets - self.count, self._size - self.bytes
 
-    def takes(self, run: Run) -> bool:
-        """Tell whether a run fits with every byte; ``append`` takes a little more."""
-        return self.count + run.count <= self._packets and self.bytes + run.size <= self._size
-
     def bound(self, *, packets: int, size: int) -> None:
         """Change the bounds, as the peer's welcome says; what is kept already stays."""
         self._packets = packets
         self._size = size
 
-    def append(self, run: Run) -> PacketId:
-        """Give the packets of a run their ids and keep it. Nothing else gives ids.
+    def number(self, run: Run, *, beyond: bool = False) -> PacketId | None:
+        """Give the packets of a run their ids, tell the listener, and keep it. Nothing else gives ids.
+
+        Flat, because it is done for every packet: as three methods it made a lone delivery an eighth dearer.
+
+        Args:
+            run: its packets.
+            beyond: the last packet may reach beyond the bound of bytes; else every byte has to fit.
 
         Returns:
-            The id of the first; the others follow.
-
-        Raises:
-            LocalProtocolError: there is no room for all of them.
+            The id of the first packet, the others follow; None if there is no room for all of them.
         """
         count, size = self.count + run.count, self.bytes + run.size
-        # The last packet may reach beyond the bound: looked at only where something does.
-        if (count > self._packets or size > self._size) and self._fitting(run) < run.count:
-            raise LocalProtocolError("the resend buffer is full: nothing may be numbered until the peer acknowledges")
+        if (count > self._packets or size > self._size) and not (beyond and self._fits(run)):
+            return None
         first = self.next
         self._kept.append(run)
         self.count = count
         self.bytes = size
-        self.next = PacketId(first + run.count)
+        self.next = first + run.count  # type: ignore[assignment]  # PacketId(…) would be a call
+        if self.listener is not None:
+            self.listener(first, run)
         return first
 
-    def _fitting(self, run: Run) -> int:
+    def append(self, run: Run) -> PacketId:
+        """Number the packets of a run, of which the last may reach beyond the bound of bytes.
+
+        Returns:
+            The id of the first.
+
+        Raises:
+            LocalProtocolError: there is no room for all of them.
+        """
+        first = self.number(run, beyond=True)
+        if first is None:
+            raise LocalProtocolError("the resend buffer is full: nothing may be numbered until the peer acknowledges")
+        return first
+
+    def forget(self) -> None:
+        """Keep nothing of what was numbered; the numbers stay."""
+        self._kept.clear()
+        self.count = self.bytes = self._skipped = 0
+
+    def restart(self) -> None:
+        """Keep nothing, and begin to number anew."""
+        self.forget()
+        self.next = PacketId(1)
+
+    def _fits(self, run: Run) -> bool:
         packets, size = self.room
-        return run.fitting(packets=packets, size=size)
+        return run.fitting(packets=packets, size=size) == run.count
 
     def withhold(self, is_withdrawn: Callable[[str], bool], stand_in: Outgoing) -> None:
         """Put *stand_in* in the place of each update of some topics: the numbers stay, and what they stood for is gone.

@@ -5,8 +5,8 @@ submit ─▶ outbox ──number──▶ resend buffer ──▶ messages
              (flush, as far as transport and buffer have room)
 ```
 
-Packets get their ids in ``Sender._number`` and nowhere else: by ``flush`` and ``send_now``, and for a peer that is away
-as soon as they are submitted. There a listener can be told of each run and of the ids that it got.
+Packets get their ids in ``ResendBuffer.number`` and nowhere else: by ``flush`` and ``send_now``, and for a peer that is
+away as soon as they are submitted. There a listener can be told of each run and of the ids that it got.
 
 ``session.SessionMachine`` adds the half that hears the peer and the timer.
 """
@@ -14,12 +14,12 @@ as soon as they are submitted. There a listener can be told of each run and of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import Final
 
 from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.messages import SharedFrame, compose
 from gateway.core.stream.outbox import Outbox
-from gateway.core.stream.resend import ResendBuffer
+from gateway.core.stream.resend import NumberingListener, ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
 from gateway.core.types import PacketId
@@ -37,10 +37,6 @@ WITHHELD: Final = Outgoing(
 """In the place of an update that was numbered before the right to its topic was withdrawn."""
 
 
-NumberingListener: TypeAlias = Callable[[PacketId, Run], None]
-"""Told of each run that has just been numbered: the id of its first packet, and the run, which must not be changed."""
-
-
 class Sender:
     """What one end of a session sends, and what it has received as far as the peer has to be told of it.
 
@@ -55,8 +51,6 @@ class Sender:
         received: id of the last session packet received in order.
         discarded: session packets dropped because the peer was away for longer than the buffers reach; since the last
             restart.
-        numbering_listener: told of what is numbered, before it is written; None for nobody, as nearly always. It is
-            made for one session and knows which, must not raise, and stays when numbering begins anew.
     """
 
     __slots__ = (
@@ -69,7 +63,6 @@ class Sender:
         "_pong_owed",
         "_sent",
         "discarded",
-        "numbering_listener",
         "policy",
         "received",
         "role",
@@ -82,7 +75,6 @@ class Sender:
         self.state = State.FRESH
         self.received = PacketId(0)
         self.discarded = 0
-        self.numbering_listener: NumberingListener | None = None
         self._buffer = ResendBuffer(packets=policy.resend_packets, size=policy.resend_bytes)
         self._outbox = Outbox()
         self._sent = PacketId(0)
@@ -149,6 +141,15 @@ class Sender:
         """Whether updates that wait are replaced by newer ones of their topics."""
         return self._outbox.is_folded
 
+    @property
+    def numbering_listener(self) -> NumberingListener | None:
+        """Told of what is numbered, before it is written; it stays when numbering begins anew."""
+        return self._buffer.listener
+
+    @numbering_listener.setter
+    def numbering_listener(self, listener: NumberingListener | None) -> None:
+        self._buffer.listener = listener
+
     def kept(self) -> Iterator[Run]:
         """Yield the runs that are held here, which other sessions may hold as well: numbered ones and waiting ones."""
         yield from self._buffer.runs()
@@ -181,7 +182,7 @@ class Sender:
                 self._outbox.push(run)
         elif state is State.GAP:
             self.discarded += run.count
-        else:
+        elif self._buffer.number(run) is None:
             self._outbox.push(run)
             self._number_for_absent()
 
@@ -283,10 +284,10 @@ class Sender:
             or (run.count > 1 and len(run.text) + HEAD_BYTES > self.policy.message_bytes)
         ):
             return None
-        if not buffer.takes(run):
+        first = buffer.number(run)
+        if first is None:
             return None
-        first = self._number(run)
-        self._sent = PacketId(first + run.count - 1)
+        self._sent = first + run.count - 1  # type: ignore[assignment]  # PacketId(…) would be a call
         received: PacketId | None = None
         if self.received != self._acknowledged:
             received = self.received
@@ -322,19 +323,8 @@ class Sender:
         """Number what waits, as far as it fits."""
         runs = self._outbox.take(packets=packets, size=size)
         for run in runs:
-            self._number(run)
+            self._buffer.append(run)
         return runs
-
-    def _number(self, run: Run) -> PacketId:
-        """Give the packets of a run their ids, and keep it until they are acknowledged; the only place that does.
-
-        Returns:
-            The id of the first.
-        """
-        first = self._buffer.append(run)
-        if self.numbering_listener is not None:
-            self.numbering_listener(first, run)
-        return first
 
     def _told(self) -> None:
         self._acknowledged = self.received
@@ -346,8 +336,7 @@ class Sender:
         self.state = step(self.state, Input.OVERFLOW)
         # The numbers stay, because ``lost`` needs to know how many the peer was owed.
         self._outbox_to_discarded()
-        next_id = self._buffer.next
-        self._buffer = ResendBuffer(packets=self.policy.resend_packets, size=self.policy.resend_bytes, next_id=next_id)
+        self._buffer.forget()
 
     def _outbox_to_discarded(self) -> None:
         self.discarded += self._outbox.clear()
