@@ -153,4 +153,4 @@ class SessionFactory:
                 await self._delivery.prepare(session, selections)
                 prepared = selections
             self._delivery.select(session, selections)
-            await self._delivery.send_snapshot(session)
+            self._delivery.feed(session)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.delivery.feeds.feed import PORTION_PACKETS
+from gateway.app.delivery.feeds.values import ValuesFeed
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.matching import Lanes
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
 from gateway.app.delivery.replicas import Change, Replicas
-from gateway.app.delivery.snapshot_turns import SnapshotTurns
 from gateway.app.delivery.watchers import Watchers
 from gateway.app.journal.node_events import StreamPositionLost
 from gateway.app.runtime.batched import Batched
@@ -23,7 +24,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.topics.selections import Selections
-from gateway.core.topics.selectors import Selector, matches, partitions
+from gateway.core.topics.selectors import Selector, partitions
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
 from gateway.core.wire import codec
@@ -40,8 +41,8 @@ GRID_LOST_WRITES: Final = Notice(
     "publishes acknowledged shortly before may be lost.",
 )
 
-SNAPSHOT_SLICE: Final = 250
-"""Topics looked at for a snapshot before others get their turn: one or two milliseconds of the loop."""
+FOUND_AT_ONCE: Final = PORTION_PACKETS
+"""Topics whose values are found topic by topic when a session is restored: what leaves with the welcome, at most."""
 
 SEARCHED_AT_ONCE: Final = 4 * SEARCH_AT_ONCE
 """Topics that are searched for the selectors of one session without a pause: some milliseconds. What others of the same
@@ -59,33 +60,6 @@ def values_reread(partitions: Iterable[int]) -> Notice:
         "The node lost its place in the stream of updates; current values follow instead of every update between.",
         partitions=tuple(sorted(partitions)),
     )
-
-
-class _Snapshot:
-    """The current values that a session is being sent, while it is sent updates already.
-
-    Args:
-        selector: only of topics that it matches; None for all.
-        before: what was in force already; the session has the values of these.
-
-    Attributes:
-        sent: topics that it has been sent a value of, or that it need not be sent any.
-    """
-
-    __slots__ = ("before", "selector", "sent")
-
-    def __init__(self, selector: Selector | None, before: Selections | None) -> None:
-        self.selector = selector
-        self.before = before
-        self.sent: set[TopicPath] = set()
-
-    def owes(self, topic: TopicPath) -> bool:
-        """Tell whether the value of a topic has yet to be sent before an update of it may be."""
-        return (
-            topic not in self.sent
-            and (self.selector is None or matches(self.selector, topic))
-            and (self.before is None or not self.before.selects(topic))
-        )
 
 
 class Delivery:
@@ -114,7 +88,7 @@ class Delivery:
             RootCounts(context.metrics, context.policy.counted_roots) if context.policy.counted_roots else None
         )
         self._index: SelectionIndex[Session] = SelectionIndex()
-        self._snapshots: dict[Session, _Snapshot] = {}
+        self._feeds = flusher.feeds
         self.replicas = Replicas(
             context.grid.topics,
             context.grid.tail,
@@ -128,7 +102,6 @@ class Delivery:
         self._lost: Batched[int, None] = Batched(
             context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
         )
-        self._snapshot_turns = SnapshotTurns(context.clock)
         self.lag = TailLag(context.clock, context.metrics)
         self.watchers = Watchers()
         context.metrics.watch(catalogue.FOLLOWED_PARTITIONS, lambda: len(self.replicas))
@@ -197,21 +170,25 @@ class Delivery:
             session.selections = selections
 
     def mute(self, session: Session) -> None:
-        """Send the session no more updates, but keep what it would need."""
+        """Send the session no more updates and values, but keep what it would need."""
         self._index.remove(session)
+        self._feeds.drop(session)
 
     def forget(self, session: Session) -> None:
         """The session is not this node's any more."""
         self.watchers.forget(session)
         self._index.remove(session)
+        self._feeds.drop(session)
         self.replicas.release(session.retained)
         session.retained = frozenset()
 
     def restore(self, session: Session) -> bool:
         """Put restored selections in force and send the full values (P6), if that takes neither waiting nor long.
 
+        Values leave with what waits for the session, as far as the feeds' share of this turn allows.
+
         Returns:
-            Whether it was done; if not, ``prepare``, ``select`` and ``send_snapshot`` do it.
+            Whether it was done; if not, ``prepare``, ``select`` and ``feed`` do it.
         """
         selections = session.selections
         needed = selections.partitions(self._depth)
@@ -226,12 +203,8 @@ class Delivery:
         self.replicas.hold(added)
         session.retained |= added
         self.select(session, selections)
-        for topic, partition in found.items():
-            if value := partition.values.get(topic):
-                session.machine.submit_run(partition.snapshot(value), snapshot=True)
-                if self._traffic is not None:
-                    self._traffic.delivered(topic, len(value.value), 1)
-        self._metrics.add(catalogue.DELIVERIES, len(found))
+        self._feeds.drop(session)
+        self._feeds.add(session, ValuesFeed(session, self._clock, topics=found, handed_out=self._handed_out))
         return True
 
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
@@ -249,123 +222,108 @@ class Delivery:
                     if searched > SEARCHED_AT_ONCE:
                         return None
                 topics = partition.matching(selector)
-                if topics is None or len(found) + len(topics) > SNAPSHOT_SLICE:
+                if topics is None or len(found) + len(topics) > FOUND_AT_ONCE:
                     return None
                 found.update(dict.fromkeys(topics, partition))
         if len(selecting) == len(selections):
             return found
         return {topic: partition for topic, partition in found.items() if selections.selects(topic)}
 
-    # --- Snapshots ----------------------------------------------------------------------------------------------------
+    # --- Current values -----------------------------------------------------------------------------------------------
 
-    async def send_snapshot(
-        self, session: Session, selector: Selector | None = None, *, before: Selections | None = None
-    ) -> int:
-        """Send the current values of all topics that the session selects; others get their turn in between.
+    async def room(self, session: Session) -> None:
+        """Wait while a session has yet to be sent the values of too many selections."""
+        await self._feeds.room(session)
 
-        An update of a topic whose turn has not come is sent as its current value (P6): nothing comes before that.
+    def feed(self, session: Session, selector: Selector | None = None, *, before: Selections | None = None) -> int:
+        """Send the current values of all topics that the session selects, as fast as it takes them.
+
+        An update of a topic whose turn has not come is left to the feed, which brings its current value then (P6).
 
         Args:
-            session: to whom; its ``selecting`` is held.
-            selector: only topics that it matches; None for all.
+            session: to whom; what it selects has been prepared.
+            selector: only topics that it matches; None for all, in the place of everything that it was to be sent yet.
             before: what was in force already, so that the session has the values of these topics; None for nothing.
 
         Returns:
-            How many topics were looked at.
+            How many topics are looked at for that.
         """
-        snapshot = self._snapshots[session] = _Snapshot(selector, before)
-        try:
-            until = await self._snapshot_turns.begin()
-            try:
-                return await self._send_snapshot(session, snapshot, until)
-            finally:
-                self._snapshot_turns.end()
-        finally:
-            del self._snapshots[session]
+        if session.dropped:
+            return 0
+        if selector is None:
+            self._feeds.drop(session)
+        topics, partitions = self._candidates(session, selector)
+        feed = ValuesFeed(
+            session,
+            self._clock,
+            selector=selector,
+            before=before,
+            topics=topics,
+            partitions=partitions,
+            handed_out=self._handed_out,
+        )
+        self._feeds.add(session, feed)
+        return feed.size
 
-    async def _send_snapshot(self, session: Session, snapshot: _Snapshot, until: float) -> int:
-        selections, selector = session.selections, snapshot.selector
-        sent = looked_at = 0
-        for partition, topics in self._candidates(session, selector):
-            for topic in topics:
-                looked_at += 1
-                if not looked_at % SNAPSHOT_SLICE or self._clock.monotonic() >= until:
-                    self._flusher.mark(session)
-                    until = await self._snapshot_turns.pause()
-                    selections = session.selections  # from which something may have been withdrawn meanwhile
-                if session.dropped:
-                    return looked_at
-                if topic in snapshot.sent:
-                    continue  # with an update that came meanwhile
-                if (selector is None or matches(selector, topic)) and selections.selects(topic):
-                    # As it is now, and not as it was before the last pause.
-                    value = partition.values.get(topic)
-                    if value is not None and self._send_value(session, snapshot, value, partition.snapshot(value)):
-                        sent += 1
-        if sent:
-            self._metrics.add(catalogue.DELIVERIES, sent)
-            self._flusher.mark(session)
-        return looked_at
-
-    def _send_value(self, session: Session, snapshot: _Snapshot, value: TopicValue, run: Run) -> bool:
-        """Send one current value; returns whether it was sent."""
-        snapshot.sent.add(value.topic)
-        # Who has just selected a removed topic has no value of it that would have to be taken back.
-        if not value.value and snapshot.selector is not None:
-            return False
-        session.machine.submit_run(run, snapshot=True)
+    def _handed_out(self, value: TopicValue) -> None:
+        """Count a current value that a session was sent."""
         if self._traffic is not None:
             self._traffic.delivered(value.topic, len(value.value), 1)
-        return True
-
-    def _send_values(self, value: TopicValue, matching: tuple[Session, ...]) -> tuple[Session, ...]:
-        """Send an update as the current value to those who have yet to be sent that; returns the others."""
-        snapshots = self._snapshots
-        owed = {each for each in matching if each in snapshots and snapshots[each].owes(value.topic)}
-        if not owed:
-            return matching
-        topic, version, event, text = value
-        run = Run.of(Outgoing(topic, codec.encode_update(topic, version, event, text, snapshot=True)))
-        sent = 0
-        for session in owed:
-            if self._send_value(session, snapshots[session], value, run):
-                sent += 1
-                self._flusher.mark(session)
-        self._metrics.add(catalogue.DELIVERIES, sent)
-        return tuple(each for each in matching if each not in owed)
 
     def _candidates(
         self, session: Session, selector: Selector | None
-    ) -> Iterator[tuple[Partition, Collection[TopicPath]]]:
-        """Yield what has to be looked at for a snapshot: single topics are looked up, not searched for."""
+    ) -> tuple[dict[TopicPath, Partition], list[Partition]]:
+        """Tell what has to be looked at for values: single topics, which are not searched for, and whole partitions."""
         selectors = (
             [entry.selector for entry in session.selections.entries if entry.selects]
             if selector is None
             else [selector]
         )
         searched = frozenset[int]().union(*(partitions(each, self._depth) for each in selectors if not each.literal))
-        for number in searched:
-            if partition := self.replicas.get(number):
-                yield partition, tuple(partition.values)
+        topics: dict[TopicPath, Partition] = {}
         for topic in {TopicPath(each.text): None for each in selectors if each.literal}:
             number = topic_partition(topic, self._depth)
             partition = None if number in searched else self.replicas.get(number)
             if partition and topic in partition.values:
-                yield partition, (topic,)
+                topics[topic] = partition
+        return topics, [partition for number in searched if (partition := self.replicas.get(number))]
 
     # --- Updates ------------------------------------------------------------------------------------------------------
 
-    def _changed(self, changes: Sequence[Change]) -> None:
-        """Send updates to those who select them; a run of updates for the same sessions is made once for all."""
-        match, traffic = self._index.match, self._traffic
+    def _changed(self, partition: Partition, changes: Sequence[Change]) -> None:
+        """Send updates to those who select them, but for those that a feed will bring the current value."""
+        match, feeds = self._index.match, self._feeds
+        if not feeds:
+            self._send(changes, match)
+            return
+
+        # Apart, so that the runs of all others stay whole while one session reads a long snapshot.
+        def without_feeds(topic: TopicPath) -> tuple[Session, ...]:
+            others, _ = feeds.part(match(topic))
+            return others
+
+        def with_feeds(topic: TopicPath) -> tuple[Session, ...]:
+            _, fed = feeds.part(match(topic))
+            due = tuple([each for each in fed if not feeds.owes(each, partition, topic)])
+            return fed if len(due) == len(fed) else due
+
+        self._send(changes, without_feeds)
+        self._send(changes, with_feeds)
+
+    def _send(self, changes: Sequence[Change], match: Callable[[TopicPath], tuple[Session, ...]]) -> None:
+        """Send updates to sessions; a run of updates for the same ones is made once for all.
+
+        Args:
+            changes: what to send, in order.
+            match: tells to whom the update of a topic goes; if that are the same sessions, it is the same object.
+        """
+        traffic = self._traffic
         subscribers: tuple[Session, ...] = ()
         packets: list[Outgoing] = []
         reached: list[tuple[Session, ...]] = []
         size = deliveries = 0
         for value, live in changes:
             matching = match(value.topic)
-            if self._snapshots and matching:
-                matching = self._send_values(value, matching)
             if matching is not subscribers or size >= RUN_BYTES:
                 if packets:
                     self._flusher.deliver(Run(tuple(packets)), subscribers, more=True)

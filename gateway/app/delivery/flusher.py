@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gateway.app.context import Context
+from gateway.app.delivery.feeds.feeds import Feeds
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.stream.messages import SharedFrame
@@ -70,6 +71,9 @@ class Flusher:
         context: of the node.
         too_slow: called with a session whose outbox is above its bounds.
         failed: called with a session for which writing met a bug; the others must get theirs all the same.
+
+    Attributes:
+        feeds: what sessions are to be sent besides, as fast as they take it.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Flusher:
         self._metrics = context.metrics
         self._too_slow = too_slow
         self._failed = failed
+        self.feeds = Feeds(context.clock, context.metrics, write=self.mark, failed=failed)
         self._dirty: dict[Session, None] = {}
         self._early: set[Session] = set()
         """Sessions written to in this loop tick before its end: what else comes for them waits until then."""
@@ -239,6 +244,8 @@ class Flusher:
         messages = machine.flush(self._policy.high_water - link.backlog())
         if machine.has_output or session in self._behind:
             self._look_after(session, wrote=bool(messages))
+        if session in self.feeds:
+            self.feeds.flushed(session)
         return _Numbered(session, link, messages) if messages else None
 
     def _look_after(self, session: Session, *, wrote: bool) -> None:
@@ -250,7 +257,8 @@ class Flusher:
             self._blocked.pop(session, None)
             return
         self._behind[session] = None
-        exceeds = machine.exceeds(packets=self._policy.outbox_packets, size=self._policy.outbox_bytes)
+        fed, fed_bytes = self.feeds.waiting(session)
+        exceeds = machine.exceeds(packets=self._policy.outbox_packets + fed, size=self._policy.outbox_bytes + fed_bytes)
         if wrote:
             # Much came at once, and so far the transport has taken it: no reason to call the client slow. The rest
             # follows in the next tick, when everybody else has had a turn; memory stays bounded also until then.

@@ -43,7 +43,7 @@ class Replicas:
         store: where values are read.
         tail: where streams are followed.
         lanes: let partitions take turns where it takes long to find who selects what came.
-        changed: called with what has changed, in order; each portion of what came together at once.
+        changed: called with what has changed in a partition, in order; each portion of what came together at once.
         failed: told of a bug met while values were read; they are read again.
         lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
 
@@ -57,7 +57,7 @@ class Replicas:
         tail: TopicTail,
         *,
         lanes: Lanes,
-        changed: Callable[[Sequence[Change]], None],
+        changed: Callable[[Partition, Sequence[Change]], None],
         failed: Callable[[Exception], None],
         lost: Callable[[int, Exception], None],
     ) -> None:
@@ -269,7 +269,7 @@ class Replicas:
             snapshots.forget(topic)
             changes.append((value, live and successor))
         if changes:
-            self._changed(changes)
+            self._changed(partition, changes)
 
 
 def _is_missing(value: TopicValue, in_grid: Mapping[TopicPath, EventId]) -> bool:

@@ -114,6 +114,7 @@ class Selecting:
         selector = parse_selector(request.selector)
         kept = _kept(request)
         await self._rest(session)
+        await self._delivery.room(session)
         cost = _Cost()
         try:
             async with session.selecting:
@@ -152,7 +153,7 @@ class Selecting:
             self._announce(SelectionsChanged(session, [sign + selector.text, *map(str, kept)]))
         session.reply(Reply(request=request.request))
         if isinstance(request, Subscribe):
-            cost.topics = await self._delivery.send_snapshot(session, selector, before=in_force)
+            cost.topics = self._delivery.feed(session, selector, before=in_force)
 
     async def _wanted(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost

@@ -10,7 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.app.delivery import matching, snapshot_turns
+from gateway.app.delivery import matching
+from gateway.app.delivery.feeds import feeds
 from gateway.app.delivery.partition import Partition
 from gateway.core.stream.runs import Run
 from gateway.core.topics.topics import topic_partition
@@ -88,8 +89,8 @@ async def test_snapshots_of_many_sessions_share_each_turn(monkeypatch: pytest.Mo
         # Nobody has to wait for the partition to be read.
         await readers[0].send(subscribe(topics + 1, "a/none"))
         await readers[0].expect("reply")
-        monkeypatch.setattr(snapshot_turns, "SNAPSHOT_SECONDS", HARDLY_ANY)
-        monkeypatch.setattr(snapshot_turns, "SNAPSHOTS_SECONDS", HARDLY_ANY)
+        monkeypatch.setattr(feeds, "FEED_SECONDS", HARDLY_ANY)
+        monkeypatch.setattr(feeds, "FEEDS_SECONDS", HARDLY_ANY)
         looked_at: Counter[int] = Counter()
         turn = 0
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.app.delivery import delivery, snapshot_turns
+from gateway.app.delivery import delivery
+from gateway.app.delivery.feeds import feeds
 from tests.support.nodes import TestNode, running_node
 from tests.support.raw_client import Packet, RawClient
 
@@ -21,7 +22,7 @@ PATHS: Final = [f"few/{number}" for number in range(TOPICS)]
 @pytest.fixture
 def slow_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a busy machine: others get their turn after each topic."""
-    monkeypatch.setattr(snapshot_turns, "SNAPSHOT_SECONDS", -1.0)
+    monkeypatch.setattr(feeds, "FEED_SECONDS", -1.0)
 
 
 @pytest.fixture

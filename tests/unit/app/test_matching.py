@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.app.delivery import matching
 from gateway.app.delivery.matching import LANE_BYTES, LANE_SECONDS, LANE_VALUES, MATCHING_SECONDS, Lane, Lanes
+from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.replicas import Change, Replicas
 from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.topics.selections import Selections
@@ -107,7 +108,7 @@ class World:
             lost=lambda partition, bug: self.lost.append((partition, bug)),
         )
 
-    def _changed(self, changes: Sequence[Change]) -> None:
+    def _changed(self, _: Partition, changes: Sequence[Change]) -> None:
         assert all(self.index.knows(value.topic) for value, _ in changes), "nothing is looked up while it is sent"
         topics: list[str] = [value.topic for value, _ in changes]
         if self.fails_at in topics:

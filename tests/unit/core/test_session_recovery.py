@@ -438,10 +438,9 @@ def test_snapshots_that_wait_do_not_count_after_thawing_either() -> None:
 def test_every_attribute_of_a_machine_is_in_its_frozen_form() -> None:
     """A new attribute that ``freeze`` forgets would be lost at a handoff; this test makes whoever adds it look."""
     frozen_elsewhere = {"_buffer": {"next", "kept"}, "_outbox": {"waiting", "folded", "allowance", "conflated"}}
-    not_of_the_session = {"numbering_listener"}  # whoever listens at this node does not move with it
     names = {
         name
-        for slot in {*Sender.__slots__, *SessionMachine.__slots__} - not_of_the_session
+        for slot in (*Sender.__slots__, *SessionMachine.__slots__)
         for name in frozen_elsewhere.get(slot, {slot.lstrip("_")})
     }
 
