@@ -87,7 +87,7 @@ class Flusher:
         self._metrics = context.metrics
         self._too_slow = too_slow
         self._failed = failed
-        self.feeds = Feeds(context.clock, context.metrics, write=self.mark, failed=failed)
+        self.feeds = Feeds(context.clock, context.metrics, write=self.mark, wait=self._block, failed=failed)
         self._dirty: dict[Session, None] = {}
         self._early: set[Session] = set()
         """Sessions written to in this loop tick before its end: what else comes for them waits until then."""
@@ -270,9 +270,13 @@ class Flusher:
             self._blocked.pop(session, None)
             self._too_slow(session)
         else:
-            self._blocked[session] = None
-            if self._poll is None:
-                self._poll = asyncio.get_running_loop().call_later(POLL_BLOCKED, self._poll_blocked)
+            self._block(session)
+
+    def _block(self, session: Session) -> None:
+        """Look again soon whether the transport or the client has taken something."""
+        self._behind[session] = self._blocked[session] = None
+        if self._poll is None:
+            self._poll = asyncio.get_running_loop().call_later(POLL_BLOCKED, self._poll_blocked)
 
     def _count_conflated(self, session: Session) -> None:
         conflated = session.machine.conflated

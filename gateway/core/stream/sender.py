@@ -125,6 +125,12 @@ class Sender:
         return self._outbox.conflated
 
     @property
+    def room(self) -> tuple[int, int]:
+        """Packets, and bytes after which no further one may begin, that would be kept if the peer left now."""
+        packets, size = self._buffer.room
+        return packets - self._outbox.count, size - self._outbox.bytes
+
+    @property
     def is_settled(self) -> bool:
         """Whether nothing waits and the peer has acknowledged everything: a connection may be left without loss."""
         return not self._outbox.count and not self._buffer.count

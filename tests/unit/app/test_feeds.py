@@ -42,7 +42,10 @@ class World:
         self.looked_at: list[tuple[int, str]] = []
         self.failures: list[Exception] = []
         self.written: dict[Reader, None] = {}
-        self.feeds = Feeds(cast("Any", self), MemoryMetrics(), write=self._write, failed=self._fail)
+        self.waiting: list[Session] = []
+        self.feeds = Feeds(
+            cast("Any", self), MemoryMetrics(), write=self._write, wait=self.waiting.append, failed=self._fail
+        )
         self._count = asyncio.create_task(self._count_turns())
 
     def monotonic(self) -> float:
@@ -113,9 +116,9 @@ class Values:
     def is_done(self) -> bool:
         return not self.left
 
-    def pull(self, until: float) -> Sequence[Run]:
+    def pull(self, until: float, *, packets: int, size: int) -> Sequence[Run]:
         portion: list[Run] = []
-        while self.left and len(portion) < PORTION:
+        while self.left and len(portion) < min(PORTION, packets) and size > 0:
             if self.left == self._fails_at:
                 raise ArithmeticError(self.left)
             self._world.now += TOPIC_SECONDS
@@ -232,6 +235,40 @@ async def test_a_reader_that_takes_nothing_has_one_portion_and_its_feed_stands_s
     World.flush(world, slow, PLENTY)
     await settled()
     assert (slow.machine.waiting, feed.left) == (PORTION, 99 - 2 * PORTION)
+    world.close()
+
+
+async def test_half_of_what_is_kept_for_a_client_is_left_for_updates() -> None:
+    """Else the first update would cost it the reattach, if it left now."""
+    world = World()
+    reader = Reader("reader")
+    session = cast("Session", reader)
+    reader.machine = opened(policy=replace(POLICY, resend_packets=30))
+
+    def flush_without_acknowledgement(reader: Reader, _: int = PLENTY) -> None:
+        reader.machine.flush(PLENTY)
+        world.feeds.flushed(cast("Session", reader))
+
+    world.flush = flush_without_acknowledgement  # type: ignore[assignment, method-assign]
+    feed = world.ask(reader, 99)
+    await settled()
+    assert (reader.machine.unacknowledged, feed.left) == (15, 84)
+    assert world.waiting == [session], "it is looked at again"
+
+    reader.machine.receive_ack(PacketId(6), 0.0)
+    world.feeds.flushed(session)
+    await settled()
+    assert (reader.machine.unacknowledged, feed.left) == (15, 78)
+
+    # Updates take more than half: the feed has a share of what is acknowledged.
+    reader.machine.submit_run(Run.of(*[Outgoing(None, b'"n":1}')] * 12))
+    reader.machine.flush(PLENTY)
+    reader.machine.receive_ack(PacketId(14), 0.0)
+    world.feeds.flushed(session)
+    await settled()
+    assert feed.left == 78 - (14 - 6) // 2
+    reader.machine.detach()
+    assert reader.machine.discarded == 0
     world.close()
 
 

@@ -82,8 +82,8 @@ async def test_a_reader_that_acknowledges_nothing_is_not_sent_more_than_is_kept(
     bench.grid.publish(PATHS)
     session, reader = await reading(bench)
     await bench.turns(50)
-    assert len(reader.updates) == 100
-    assert session.machine.waiting <= PORTION_PACKETS
+    assert len(reader.updates) == 50
+    assert session.machine.waiting == 0
     await bench.all_sent(session, reader)
     assert topics(reader) == PATHS
     await bench.close()

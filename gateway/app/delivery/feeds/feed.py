@@ -26,15 +26,16 @@ class Feed(Protocol):
     def is_done(self) -> bool:
         """Whether nothing more will come."""
 
-    def pull(self, until: float) -> Sequence[Run]:
+    def pull(self, until: float, *, packets: int, size: int) -> Sequence[Run]:
         """Hand out the next portion; goes on by one step at least, and does not wait.
 
         Args:
             until: when to stop, on the monotonic clock, though there is more.
+            packets: most packets to hand out, at least 1.
+            size: bytes of bodies; none is handed out that would begin when they are used up.
 
         Returns:
-            At most ``PORTION_PACKETS`` packets, and hardly more than ``PORTION_BYTES``; none if nothing was found in
-            that time.
+            The portion; nothing if nothing was found in that time.
         """
 
     def owes(self, partition: Partition, topic: TopicPath) -> bool:

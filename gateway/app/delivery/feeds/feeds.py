@@ -21,11 +21,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-from gateway.app.delivery.feeds.feed import Feed
+from gateway.app.delivery.feeds.feed import PORTION_BYTES, PORTION_PACKETS, Feed
 from gateway.app.delivery.partition import Partition
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
 from gateway.catalogue.metrics import DELIVERIES
+from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import ATTACHED
 from gateway.core.types import TopicPath
 from gateway.ports import Metrics
@@ -50,16 +51,17 @@ class _Feeding:
     Attributes:
         feeds: one after the other.
         last: id that the last packet of its last portion gets at the latest.
+        oldest: id of the oldest packet that was not acknowledged when it was handed in.
         packets: of that portion, until it has gone out.
         size: bytes of them.
         waiting: for one of the feeds to be done.
     """
 
-    __slots__ = ("feeds", "last", "packets", "size", "waiting")
+    __slots__ = ("feeds", "last", "oldest", "packets", "size", "waiting")
 
     def __init__(self) -> None:
         self.feeds: deque[Feed] = deque()
-        self.last = 0
+        self.last = self.oldest = 0
         self.packets = self.size = 0
         self.waiting: list[asyncio.Future[None]] = []
 
@@ -71,6 +73,23 @@ class _Feeding:
         self.waiting.clear()
 
 
+def _room(feeding: _Feeding, machine: SessionMachine) -> tuple[int, int]:
+    """Tell how many packets and bytes a session may be handed.
+
+    Half of what is kept for its client is left for updates, should it leave now: else the first of them would cost it
+    the reattach. Where updates take more than half, it is handed half as much as its client has acknowledged since the
+    last portion; and where they wait, a portion takes its place in the line like each of them.
+    """
+    packets, size = machine.room
+    spare = packets - machine.policy.resend_packets // 2
+    spare_bytes = size - machine.policy.resend_bytes // 2
+    if spare <= 0 or spare_bytes <= 0:
+        if machine.waiting:
+            return PORTION_PACKETS, PORTION_BYTES
+        spare, spare_bytes = min(packets, (machine.oldest - feeding.oldest) // 2), size
+    return min(spare, PORTION_PACKETS), min(spare_bytes, PORTION_BYTES)
+
+
 class Feeds:
     """The feeds of all sessions of a node.
 
@@ -78,6 +97,7 @@ class Feeds:
         clock: time.
         metrics: where what is sent is counted.
         write: has a session written that was handed something.
+        wait: has a session flushed later, from which acknowledgements are needed first.
         failed: called with a session for which a feed met a bug; the others must get theirs all the same.
     """
 
@@ -87,11 +107,13 @@ class Feeds:
         metrics: Metrics,
         *,
         write: Callable[[Session], None],
+        wait: Callable[[Session], None],
         failed: Callable[[Session, Exception], None],
     ) -> None:
         self._clock = clock
         self._metrics = metrics
         self._write = write
+        self._wait = wait
         self._failed = failed
         self._feeding: dict[Session, _Feeding] = {}
         self._line: OrderedDict[Session, None] = OrderedDict()
@@ -188,10 +210,15 @@ class Feeds:
         feeding, machine = self._feeding[session], session.machine
         if session.link is None or machine.state is not ATTACHED:
             return
+        packets, size = _room(feeding, machine)
+        if packets <= 0 or size <= 0:
+            self._wait(session)
+            return
+        feeding.oldest = machine.oldest
         began = self._clock.monotonic()
         feed = feeding.feeds[0]
         try:
-            portion = feed.pull(began + FEED_SECONDS)
+            portion = feed.pull(began + FEED_SECONDS, packets=packets, size=size)
             for run in portion:
                 machine.submit_run(run)
         except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs

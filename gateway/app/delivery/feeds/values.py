@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.app.delivery.feeds.feed import PORTION_BYTES, PORTION_PACKETS
 from gateway.app.delivery.partition import Partition
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
@@ -99,10 +98,9 @@ class ValuesFeed:
             self._before is None or not self._before.selects(topic)
         )
 
-    def pull(self, until: float) -> list[Run]:
+    def pull(self, until: float, *, packets: int, size: int) -> list[Run]:
         """See ``Feed``."""
         portion: list[Run] = []
-        size = 0
         selections, selector = self._session.selections, self._selector
         while not self.is_done:
             partition, value = self._next()
@@ -114,9 +112,9 @@ class ValuesFeed:
             ):
                 run = partition.snapshot(value)
                 portion.append(run)
-                size += run.size
+                size -= run.size
                 self._handed_out(value)
-            if len(portion) >= PORTION_PACKETS or size >= PORTION_BYTES or self._clock.monotonic() >= until:
+            if len(portion) >= packets or size <= 0 or self._clock.monotonic() >= until:
                 break
         return portion
 
