@@ -293,7 +293,7 @@ class Delivery:
     def _changed(self, partition: Partition, changes: Sequence[Change]) -> None:
         """Send updates to those who select them, but for those that a feed will bring the current value."""
         match, feeds = self._index.match, self._feeds
-        if not feeds:
+        if not feeds.feeding:
             self._send(changes, match)
             return
 

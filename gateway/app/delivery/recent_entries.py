@@ -7,7 +7,7 @@ from there to the place of this node without asking the grid, as long as what li
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from gateway.core.types import GridGeneration
 from gateway.ports import ENTRY_BYTES, StreamPosition, TailBatch, TopicValue
@@ -20,20 +20,9 @@ RECENT_BYTES: Final = 1024 * 1024
 value of each topic, and what waits to be acknowledged."""
 
 
-class _Kept(NamedTuple):
-    """A batch that is kept.
-
-    Attributes:
-        values: in order.
-        size: bytes of them.
-        after: the place before the first of them.
-        position: of the last of them.
-    """
-
-    values: tuple[TopicValue, ...]
-    size: int
-    after: StreamPosition
-    position: StreamPosition
+_Kept: TypeAlias = tuple[tuple[TopicValue, ...], int, StreamPosition, StreamPosition]
+"""A batch that is kept: its values, their bytes, the place before the first and that of the last of them. A plain
+tuple, because one is made for each batch that comes."""
 
 
 class RecentEntries:
@@ -63,7 +52,7 @@ class RecentEntries:
         size = ENTRY_BYTES * len(values)
         for topic, _, _, value in values:
             size += len(topic) + len(value)
-        self._kept.append(_Kept(values, size, self.position, batch.position))
+        self._kept.append((values, size, self.position, batch.position))
         self.position = batch.position
         self.count += len(values)
         self.bytes += size
@@ -81,7 +70,7 @@ class RecentEntries:
             rest = values[half:]
             rest_size = sum([ENTRY_BYTES + len(each.topic) + len(each.value) for each in rest])
             self.since = StreamPosition(position.grid_generation, position.sequence - len(rest))
-            self._kept.append(_Kept(rest, rest_size, self.since, position))
+            self._kept.append((rest, rest_size, self.since, position))
             self.count = len(rest)
             self.bytes = rest_size
 
@@ -101,11 +90,11 @@ class RecentEntries:
         if not self.since <= position <= self.position:
             return None
         found: list[TopicValue] = []
-        for kept in self._kept:
-            if kept.after >= position:
-                found.extend(kept.values)
-            elif kept.position > position:
-                found.extend(_behind(kept, position))
+        for values, _, after, last in self._kept:
+            if after >= position:
+                found.extend(values)
+            elif last > position:
+                found.extend(_behind(values, after, last, position))
         return found
 
 
@@ -114,13 +103,14 @@ def _is_whole(values: tuple[TopicValue, ...], after: StreamPosition, position: S
     return after.grid_generation == position.grid_generation and position.sequence - after.sequence == len(values)
 
 
-def _behind(kept: _Kept, position: StreamPosition) -> tuple[TopicValue, ...]:
+def _behind(
+    values: tuple[TopicValue, ...], after: StreamPosition, last: StreamPosition, position: StreamPosition
+) -> tuple[TopicValue, ...]:
     """Cut a batch behind a place that lies within it."""
-    values = kept.values
-    if _is_whole(values, kept.after, kept.position):
-        return values[position.sequence - kept.after.sequence :]
+    if _is_whole(values, after, last):
+        return values[position.sequence - after.sequence :]
     for at in range(len(values) - 1, -1, -1):
-        if kept.after < place_of(values[at]) <= position:
+        if after < place_of(values[at]) <= position:
             return values[at + 1 :]
     return values
 

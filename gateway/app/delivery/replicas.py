@@ -125,19 +125,16 @@ class Replicas:
         if partition is None or lane is None:
             applied()
         elif self._lanes.put(lane, batch.values):
-            self._applied(partition, lane, batch)
+            if partition.lane is lane:  # else its stream is followed anew since
+                partition.recent.add(batch)
             applied()
         else:
             lane.when_done(partial(self._applied_later, partition, lane, batch, applied))
 
     def _applied_later(self, partition: Partition, lane: Lane, batch: TailBatch, applied: Callable[[], None]) -> None:
-        self._applied(partition, lane, batch)
-        applied()
-
-    def _applied(self, partition: Partition, lane: Lane, batch: TailBatch) -> None:
-        """The copy is at the place of a batch now, unless its stream is followed anew since."""
         if partition.lane is lane:
             partition.recent.add(batch)
+        applied()
 
     def read_again(self, number: int) -> None:
         """The place in a partition's stream is lost: read its values again and follow from a new position."""

@@ -99,6 +99,9 @@ class Feeds:
         write: has a session written that was handed something.
         wait: has a session flushed later, from which acknowledgements are needed first.
         failed: called with a session for which a feed met a bug; the others must get theirs all the same.
+
+    Attributes:
+        feeding: the sessions that have feeds; for whoever asks for every update, which must not cost a call.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class Feeds:
         self._write = write
         self._wait = wait
         self._failed = failed
-        self._feeding: dict[Session, _Feeding] = {}
+        self.feeding: dict[Session, _Feeding] = {}
         self._line: OrderedDict[Session, None] = OrderedDict()
         """Sessions whose feeds can go on, in the order of their turns."""
         self._spent = 0.0
@@ -124,18 +127,18 @@ class Feeds:
         self._parted: dict[int, tuple[tuple[Session, ...], tuple[Session, ...], tuple[Session, ...]]] = {}
 
     def __len__(self) -> int:
-        return len(self._feeding)
+        return len(self.feeding)
 
     def __contains__(self, session: Session) -> bool:
-        return session in self._feeding
+        return session in self.feeding
 
     def add(self, session: Session, feed: Feed) -> None:
         """Let a session be sent what a feed has; what there is time for at once, so that it leaves with what waits."""
         if feed.is_done:
             return
-        feeding = self._feeding.get(session)
+        feeding = self.feeding.get(session)
         if feeding is None:
-            feeding = self._feeding[session] = _Feeding()
+            feeding = self.feeding[session] = _Feeding()
             self._parted.clear()
         feeding.feeds.append(feed)
         if len(feeding.feeds) == 1 and not feeding.packets:
@@ -147,14 +150,14 @@ class Feeds:
 
     async def room(self, session: Session) -> None:
         """Wait while a session has as many feeds as it may have."""
-        while (feeding := self._feeding.get(session)) is not None and len(feeding.feeds) >= MOST_FEEDS:
+        while (feeding := self.feeding.get(session)) is not None and len(feeding.feeds) >= MOST_FEEDS:
             come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             feeding.waiting.append(come)
             await come
 
     def drop(self, session: Session) -> None:
         """Send a session nothing more from its feeds."""
-        feeding = self._feeding.pop(session, None)
+        feeding = self.feeding.pop(session, None)
         if feeding is not None:
             self._line.pop(session, None)
             self._parted.clear()
@@ -162,7 +165,7 @@ class Feeds:
 
     def owes(self, session: Session, partition: Partition, topic: TopicPath) -> bool:
         """Tell whether a feed of a session will bring the current value of a topic: an update is left to it."""
-        feeding = self._feeding.get(session)
+        feeding = self.feeding.get(session)
         return feeding is not None and any(feed.owes(partition, topic) for feed in feeding.feeds)
 
     def part(self, sessions: tuple[Session, ...]) -> tuple[tuple[Session, ...], tuple[Session, ...]]:
@@ -173,8 +176,8 @@ class Feeds:
         """
         parted = self._parted.get(id(sessions))
         if parted is None:
-            fed = tuple([each for each in sessions if each in self._feeding])
-            others = tuple([each for each in sessions if each not in self._feeding]) if fed else sessions
+            fed = tuple([each for each in sessions if each in self.feeding])
+            others = tuple([each for each in sessions if each not in self.feeding]) if fed else sessions
             if len(self._parted) >= PARTED_AT_MOST:
                 self._parted.clear()
             # With the sessions themselves: while they are held, nothing else has their id.
@@ -186,12 +189,12 @@ class Feeds:
 
         They do not count against the bounds of the outbox: nobody is closed as slow for having subscribed (P9).
         """
-        feeding = self._feeding.get(session)
+        feeding = self.feeding.get(session)
         return (0, 0) if feeding is None else (feeding.packets, feeding.size)
 
     def flushed(self, session: Session) -> None:
         """A session's outbox has been numbered as far as there was room; if its portion was, the next one may come."""
-        feeding = self._feeding.get(session)
+        feeding = self.feeding.get(session)
         if feeding is None or session in self._line:
             return
         machine = session.machine
@@ -207,7 +210,7 @@ class Feeds:
 
     def _serve(self, session: Session) -> None:
         """Hand a session its next portion, if there is somebody to send it to; else it goes on when it is flushed."""
-        feeding, machine = self._feeding[session], session.machine
+        feeding, machine = self.feeding[session], session.machine
         if session.link is None or machine.state is not ATTACHED:
             return
         packets, size = _room(feeding, machine)
