@@ -51,7 +51,7 @@ class Account:
             case "updates", list(chosen):
                 self.machine.submit_run(Run(tuple(self._value(topic, live=True) for topic in chosen)))
             case "snapshot", str(topic):
-                self.machine.submit_run(Run.of(self._value(topic, live=False)), snapshot=True)
+                self.machine.submit_run(Run.of(self._value(topic, live=False)))
             case "reply", _:
                 self.machine.submit(Outgoing(None, b'"type":"reply","request":1}'))
             case "flush", int(room):

@@ -297,11 +297,11 @@ class ServerEnd(End):
         self.taken_in = self.submitted = self._conflated = 0
         self.notices.clear()
 
-    def submit(self, topic: str | None, body: bytes, *, snapshot: bool = False) -> None:
+    def submit(self, topic: str | None, body: bytes) -> None:
         """Hand in a body; without a connection in a new life there is nobody to number it for."""
-        self._submit_run(Run.of(Outgoing(topic, body)), snapshot=snapshot)
+        self._submit_run(Run.of(Outgoing(topic, body)))
 
-    def _submit_run(self, run: Run, *, snapshot: bool = False, room: int = 0) -> None:
+    def _submit_run(self, run: Run, *, room: int = 0) -> None:
         """Hand in bodies, and have them written in the same step if there is room and the machine finds it simple."""
         if self.machine.state is State.FRESH:
             return
@@ -318,7 +318,7 @@ class ServerEnd(End):
             assert twin.freeze() == self.machine.freeze()
             self._write([message])
             return
-        self.machine.submit_run(run, snapshot=snapshot)
+        self.machine.submit_run(run)
         if self.machine.state is State.GAP and before is not State.GAP:
             self.pair.seen["gap"] += 1
         assert before is not State.GAP or self.machine.discarded > 0
@@ -400,7 +400,7 @@ class ServerEnd(End):
         machine.send_link(pair.welcome(outcome, reason, self, resent, lost))
         if outcome is Outcome.FAILED_OVER:
             for topic, version in pair.versions.items():
-                self._submit_run(Run.of(self._value(topic, version, snapshot=True)), snapshot=True)
+                self._submit_run(Run.of(self._value(topic, version, snapshot=True)))
         self.flush(PLENTY)
 
     def take_in(self, item: object) -> None:

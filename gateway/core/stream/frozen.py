@@ -49,7 +49,6 @@ class FrozenSession:
     acknowledged: PacketId
     waiting: tuple[Run, ...]
     folded: bool
-    allowance: tuple[int, int]
     conflated: int
     discarded: int
     duplicates: int

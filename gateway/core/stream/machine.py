@@ -358,7 +358,6 @@ class SessionMachine(Sender):
             acknowledged=self._acknowledged,
             waiting=tuple(self._outbox.runs()),
             folded=self._outbox.is_folded,
-            allowance=self._outbox.allowance,
             conflated=self._outbox.conflated,
             discarded=self.discarded,
             duplicates=self.duplicates,
@@ -387,7 +386,6 @@ class SessionMachine(Sender):
             machine._outbox.push(run)
         if frozen.folded:
             machine._outbox.conflate()
-        machine._outbox.allowance = frozen.allowance
         machine._outbox.conflated = frozen.conflated
         machine.discarded = frozen.discarded
         machine.duplicates = frozen.duplicates

@@ -55,8 +55,6 @@ class Outbox:
     """
 
     __slots__ = (
-        "_allowance_bytes",
-        "_allowance_packets",
         "_folded",
         "_queue",
         "_replaced",
@@ -72,8 +70,6 @@ class Outbox:
         self._folded: OrderedDict[str | int, Outgoing] | None = None
         self._replaced: dict[str | int, _Replaced] = _NONE
         self._unique = 0
-        self._allowance_packets = 0
-        self._allowance_bytes = 0
         self.count = 0
         self.bytes = 0
         self.conflated = 0
@@ -107,29 +103,9 @@ class Outbox:
             self.count += run.count
             self.bytes += run.size
 
-    def allow(self, run: Run) -> None:
-        """Push snapshots: they do not count against the bounds until the outbox has been emptied.
-
-        A selection may match more topics than the bound. Were its snapshots counted, the session would be closed as
-        slow for having subscribed, again and again at every failover.
-        """
-        before, bytes_before = self.count, self.bytes
-        self.push(run)
-        self._allowance_packets += self.count - before
-        self._allowance_bytes += max(0, self.bytes - bytes_before)
-
-    @property
-    def allowance(self) -> tuple[int, int]:
-        """Packets and bytes by which the bounds are raised for the snapshots that wait."""
-        return self._allowance_packets, self._allowance_bytes
-
-    @allowance.setter
-    def allowance(self, allowance: tuple[int, int]) -> None:
-        self._allowance_packets, self._allowance_bytes = allowance
-
     def exceeds(self, *, packets: int, size: int) -> bool:
-        """Tell whether more than *packets* packets or *size* bytes wait, snapshots not counted."""
-        return self.count > packets + self._allowance_packets or self.bytes > size + self._allowance_bytes
+        """Tell whether more than *packets* packets or *size* bytes wait."""
+        return self.count > packets or self.bytes > size
 
     def take(self, *, packets: int, size: int) -> list[Run]:
         """Take out what may be sent now.
@@ -143,7 +119,7 @@ class Outbox:
         """
         if self._folded is None and self.count <= packets and self.bytes <= size:
             taken, self._queue = self._queue, []
-            self.count = self.bytes = self._allowance_packets = self._allowance_bytes = 0
+            self.count = self.bytes = 0
             return taken
         taken = self._take_queued(packets, size) if self._folded is None else self._take_folded(packets, size)
         if not self.count:
@@ -199,7 +175,6 @@ class Outbox:
     def _unfold(self) -> None:
         """Nothing waits: what comes now is kept as it is."""
         self._folded, self._replaced = None, _NONE
-        self._allowance_packets = self._allowance_bytes = 0
 
     def _take_queued(self, packets: int, size: int) -> list[Run]:
         taken: list[Run] = []

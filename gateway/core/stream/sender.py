@@ -167,7 +167,7 @@ class Sender:
         """Hand in the body of one session packet; see ``submit_run``."""
         self.submit_run(Run.of(outgoing))
 
-    def submit_run(self, run: Run, *, snapshot: bool = False) -> None:
+    def submit_run(self, run: Run) -> None:
         """Hand in session packets.
 
         A server numbers them at once while its peer is away, so that a reattach brings them; once its buffer is full
@@ -176,16 +176,12 @@ class Sender:
 
         Args:
             run: the bodies; kept as it is, so that sessions can share it.
-            snapshot: it is part of the answer to a selection and does not count against the outbox's bounds.
         """
         state = self.state
         if state is not ATTACHED:
             state = self.state = step(state, Input.SUBMIT)
         if state is ATTACHED or self.role is Role.CLIENT:
-            if snapshot:
-                self._outbox.allow(run)
-            else:
-                self._outbox.push(run)
+            self._outbox.push(run)
         elif state is State.GAP:
             self.discarded += run.count
         elif self._buffer.number(run) is None:
@@ -199,7 +195,7 @@ class Sender:
             self._overflow()
 
     def exceeds(self, *, packets: int, size: int) -> bool:
-        """Tell whether the outbox is above its bounds (P9); snapshots do not count."""
+        """Tell whether the outbox is above bounds (P9)."""
         return self._outbox.exceeds(packets=packets, size=size)
 
     def conflate(self) -> None:

@@ -196,15 +196,13 @@ def test_numbering_stops_at_the_bound_of_unacknowledged_bytes() -> None:
     assert machine.last_numbered == 2
 
 
-def test_a_snapshot_does_not_count_against_the_bounds() -> None:
+def test_what_waits_counts_against_the_bounds_by_packets_and_by_bytes() -> None:
     machine = opened()
-    machine.submit_run(Run.of(update("t", "t1")), snapshot=True)
-    assert not machine.exceeds(packets=0, size=0)
-
+    machine.submit_run(Run.of(update("t", "t1")))
     machine.submit(reply("r"))
-    assert machine.exceeds(packets=0, size=1000)
-    assert machine.exceeds(packets=1, size=0)
-    assert not machine.exceeds(packets=1, size=1000)
+    assert machine.exceeds(packets=1, size=1000)
+    assert machine.exceeds(packets=2, size=0)
+    assert not machine.exceeds(packets=2, size=1000)
 
 
 # --- Receiving ------------------------------------------------------------------------------------------------------

@@ -82,11 +82,11 @@ def test_what_waits_is_dropped(folded: bool) -> None:
 @pytest.mark.parametrize("folded", [False, True])
 def test_an_outbox_of_nothing_else_begins_anew(folded: bool) -> None:
     outbox = Outbox()
-    outbox.allow(Run.of(update("secret/x")))
+    outbox.push(Run.of(update("secret/x")))
     if folded:
         outbox.conflate()
     outbox.withhold(secret)
-    assert (outbox.count, outbox.bytes, outbox.is_folded, outbox.allowance) == (0, 0, False, (0, 0))
+    assert (outbox.count, outbox.bytes, outbox.is_folded) == (0, 0, False)
 
 
 # --- What is numbered -------------------------------------------------------------------------------------------------
