@@ -275,8 +275,8 @@ class ResumeHandler:
         session.declared = min(session.declared, self._told(claims))
         # The client asks again for all that it has no answer to, what is being worked on here included.
         session.lane.abandon()
-        session.lane = self._requests.lane()
-        session.forget_answers()
+        session.begin_anew()
+        session.lane = self._requests.lane(session)
         self._session_factory.welcome(
             session,
             link,

@@ -56,7 +56,7 @@ class SessionFactory:
     def make(self, record: SessionRecord, stored_under: StoredUnder) -> Session:
         """Make a session of its record, and of where that is stored; nobody else knows of it yet."""
         session = Session(record, SessionMachine(Role.SERVER, self._policy.session), stored_under=stored_under)
-        session.lane = self._requests.lane()
+        session.lane = self._requests.lane(session)
         session.permissions = self._authorisation.permissions_of(session)
         return session
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gateway.app.context import Context
@@ -22,16 +21,16 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.publish import Publishing
-from gateway.app.requests.replies import decline, decline_for_now, number_used
 from gateway.app.requests.subscribe import Selecting
 from gateway.app.requests.turns import Turns
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
-from gateway.app.session.request_lane import RequestLane, Work, Workforce
+from gateway.app.session.request_lane import RequestLane, Workforce
 from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.pacing.workload import REQUEST_BYTES, Workload
+from gateway.core.pacing.workload import Workload
+from gateway.core.session.pending import Work, maybe_executed
 from gateway.core.wire.codes import NORMAL, ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import (
@@ -51,16 +50,6 @@ from gateway.ports import (
     SessionChanges,
 )
 
-RUN_BYTES: Final = 64 * 1024
-"""Bytes of the commands of a run above which it is ended: about a step of the grid. One client with the largest values
-still has some tens of megabytes a second, and whoever comes behind sixty such clients waits for 4 MB of them, and not
-for all they have sent. All small publishes that a client may have unanswered by default are one run: what goes to a
-thousand subscribers together is written to each of them together."""
-
-COMMAND_BYTES: Final = 128
-"""Bytes of a publish in a pipeline to the grid besides its texts. In memory it takes more (``REQUEST_BYTES``)."""
-
-
 MEMORY_RETRY: Final = 0.5
 """Seconds after which a request is executed again for which there was no memory: load is being shed meanwhile."""
 
@@ -70,27 +59,9 @@ MEMORY_PATIENCE: Final = 10
 OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
 
 
-def _first_run(queue: Sequence[Work], weights: Iterable[int]) -> tuple[list[Work], int]:
-    """Choose the first request, or the first run of publishes; returns their weight, too."""
-    run: list[Work] = []
-    size = sent = 0
-    for work, weighs in zip(queue, weights, strict=True):
-        if type(work) is not Publish or sent >= RUN_BYTES:
-            break
-        run.append(work)
-        size += weighs
-        sent += weighs - REQUEST_BYTES + COMMAND_BYTES
-    return (run, size) if run else ([queue[0]], next(iter(weights)))
-
-
 def _may_be_asked_anew(run: Iterable[Work]) -> bool:
     """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
     return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
-
-
-def _maybe_executed(work: Work) -> Work:
-    """Mark a request as one that may have been executed: the grid was asked, and its answer is not known."""
-    return work if isinstance(work, Bye | Malformed) else replace(work, resubmitted=True)
 
 
 class Requests:
@@ -132,31 +103,21 @@ class Requests:
         self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
 
-    def lane(self) -> RequestLane[Session]:
-        """Make the lane of a session."""
-        return RequestLane(self._workforce)
+    def lane(self, session: Session) -> RequestLane[Session]:
+        """Make the lane in which the pending requests of a session are executed."""
+        return RequestLane(self._workforce, session.pending)
 
     def accept(self, session: Session, work: Work) -> None:
         """Take a request in; its reply comes when it has been executed."""
-        if not isinstance(work, Bye) and session.used_before(work):
-            decline(session, work.request, number_used(work.request))
-            self._sessions.flusher.mark(session)
-        elif isinstance(work, Malformed):
-            decline(session, work.request, RequestRefused(work.message, code=work.code))
-            self._sessions.flusher.mark(session)
-        elif isinstance(work, Bye) or work.resubmitted:
+        if session.admit(work, grid_available=self._store.available):
             session.lane.put(session, work)
-        elif session.refusing or not self._store.available:
-            decline_for_now(session, work.request, "the grid is unreachable")
-            self._sessions.flusher.mark(session)
         else:
-            session.lane.put(session, work)
+            self._sessions.flusher.mark(session)
 
     # --- Execution ----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, session: Session, queue: Sequence[Work], weights: Iterable[int]) -> int:
-        """Answer the first request, or the first run of publishes; returns how many were answered."""
-        run, size = _first_run(queue, weights)
+    async def _execute(self, session: Session, run: Sequence[Work], size: int) -> None:
+        """Answer a request, or a run of publishes, of so many bytes."""
         if self._turns.left > 0:
             self._turns.left -= size
         else:
@@ -166,7 +127,7 @@ class Requests:
         except GridRefused as why:
             for work in run:
                 if not isinstance(work, Bye):
-                    decline_for_now(session, work.request, str(why))
+                    session.decline_for_now(work.request, str(why))
         except RequestRefused as refused:
             self._refuse_all(session, run, refused)
         except SessionLost:
@@ -178,7 +139,6 @@ class Requests:
             failure = RequestRefused("the node failed on this request; its log says why", code=ErrorCode.INTERNAL)
             self._refuse_all(session, run, failure)
         self._sessions.flusher.mark(session)
-        return len(run)
 
     async def _step(self, session: Session, run: Sequence[Work]) -> None:
         match run[0]:
@@ -199,7 +159,7 @@ class Requests:
     def _refuse_all(self, session: Session, run: Sequence[Work], reason: RequestRefused) -> None:
         for work in run:
             if not isinstance(work, Bye):
-                decline(session, work.request, reason)
+                session.decline(work.request, reason)
 
     async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
         failed = 0
@@ -212,17 +172,17 @@ class Requests:
                 await self._store.until_available()
             except GridUnavailable:
                 await self._store.until_available()
-                run = [_maybe_executed(work) for work in run]
+                run = [maybe_executed(work) for work in run]
             except MemoryError:
                 self._memory.exhausted("to execute a request")
                 failed += 1
                 if failed > MEMORY_PATIENCE:
                     raise
                 await asyncio.sleep(MEMORY_RETRY)
-                run = [_maybe_executed(work) for work in run]
+                run = [maybe_executed(work) for work in run]
             except Outdated:
                 # This very node has claimed the session, for the client that came back meanwhile.
-                run = [_maybe_executed(work) for work in run]
+                run = [maybe_executed(work) for work in run]
             else:
                 return
 

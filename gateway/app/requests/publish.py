@@ -11,10 +11,10 @@ from gateway.app.delivery.delivery import Delivery
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated
 from gateway.app.requests.receipts import Receipts
-from gateway.app.requests.replies import decline, decline_for_now, number_used
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
+from gateway.core.session.session import number_used
 from gateway.core.topics.remembered import PLACE_BYTES, Remembered
 from gateway.core.topics.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.types import RequestNumber, TopicPath
@@ -88,7 +88,7 @@ class Publishing:
             if refusal.code is ErrorCode.VALUE_TOO_LARGE:
                 self._limits.count("limit_value_bytes")
             self._metrics.add(catalogue.PUBLISHES, label="refused")
-            decline(session, number, refusal)
+            session.decline(number, refusal)
 
     def _commands(
         self,
@@ -172,10 +172,10 @@ class Publishing:
         refused = len(receipts.not_created) + len(receipts.not_stored) + len(receipts.refused) + len(receipts.used)
         self._metrics.add(catalogue.PUBLISHES, refused, label="refused")
         for number in receipts.used:
-            decline(session, number, number_used(number))
+            session.decline(number, number_used(number))
         for number in receipts.not_created:
-            decline(session, number, self._limits.too_many_topics(session))
+            session.decline(number, self._limits.too_many_topics(session))
         for number in receipts.not_stored:
-            decline(session, number, self._limits.too_many_bytes(session))
+            session.decline(number, self._limits.too_many_bytes(session))
         for number, why in receipts.refused.items():
-            decline_for_now(session, number, why)
+            session.decline_for_now(number, why)

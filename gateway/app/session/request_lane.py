@@ -1,17 +1,14 @@
-"""The requests of one session, in the order in which its client sent them."""
+"""Has the requests of one session executed, in the order in which its client sent them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from gateway.core.pacing.workload import Workload, weight
-from gateway.core.types import RequestNumber, SessionId
-from gateway.core.wire.packets import Bye, ClientRequest
-
-Work: TypeAlias = ClientRequest | Bye
+from gateway.core.pacing.workload import Workload
+from gateway.core.session.pending import PendingRequests, Work
+from gateway.core.types import SessionId
 
 
 class Requester(Protocol):
@@ -28,8 +25,7 @@ class Workforce(Generic[S]):
     """What the lanes of a node have in common: how they are executed, and how much there may be (P20).
 
     Args:
-        execute: executes the first requests of a queue, of which the weights are given, too, and returns how many of
-            them are answered.
+        execute: executes a run of requests, of which the weight is given, too: when it returns, they are answered.
         requests: that a session may have unanswered before its client has to wait.
         request_bytes: the same bound in bytes; 0 for none.
         workload: of all sessions.
@@ -43,7 +39,7 @@ class Workforce(Generic[S]):
 
     def __init__(
         self,
-        execute: Callable[[S, Sequence[Work], Iterable[int]], Awaitable[int]],
+        execute: Callable[[S, Sequence[Work], int], Awaitable[None]],
         *,
         requests: int,
         request_bytes: int,
@@ -87,47 +83,40 @@ class Workforce(Generic[S]):
 
 
 class RequestLane(Generic[S]):
-    """The unanswered requests of one session, in order.
+    """Has the pending requests of one session executed, one run after the other.
 
     It does not hold the session, which holds it: the two would stay, once the session has ended, until the collector of
     cycles comes round, which is seldom (``gateway.garbage``).
 
     Args:
         workforce: executes them.
-
-    Attributes:
-        bytes: of them, about.
+        pending: the requests of the session, to which others than the lane add nothing.
     """
 
-    __slots__ = ("_queue", "_space", "_task", "_weights", "_workforce", "bytes")
+    __slots__ = ("_pending", "_space", "_task", "_workforce")
 
-    def __init__(self, workforce: Workforce[S]) -> None:
+    def __init__(self, workforce: Workforce[S], pending: PendingRequests) -> None:
         self._workforce = workforce
-        self._queue: deque[Work] = deque()
-        self._weights: deque[int] = deque()
-        """Of those in the queue."""
+        self._pending = pending
         self._task: asyncio.Task[None] | None = None
         self._space: asyncio.Event | None = None
-        self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._pending)
 
     @property
-    def oldest_open(self) -> RequestNumber | None:
-        """Number of the oldest request without an answer; None if there is none."""
-        if self._queue and not isinstance(self._queue[0], Bye):
-            return self._queue[0].request
-        return None
+    def bytes(self) -> int:
+        """Of the requests, about."""
+        return self._pending.bytes
 
     @property
     def exceeded(self) -> str | None:
         """The setting by which nothing more may be read from the client for now; None if it may."""
-        held = self.bytes
+        held = self._pending.bytes
         if not held:  # as nearly always
             return None
         workforce = self._workforce
-        if len(self._queue) > workforce.requests:
+        if len(self._pending) > workforce.requests:
             return "limit_requests"
         if 0 < workforce.request_bytes < held:
             return "limit_request_bytes"
@@ -135,11 +124,8 @@ class RequestLane(Generic[S]):
 
     def put(self, session: S, work: Work) -> None:
         """Add a request of the session whose lane this is at the end."""
-        weighs = weight(work)
-        self._queue.append(work)
-        self._weights.append(weighs)
-        self._workforce.workload.add(self.bytes, weighs)
-        self.bytes += weighs
+        before = self._pending.bytes
+        self._workforce.workload.add(before, self._pending.put(work))
         if self._task is None:
             self._task = asyncio.create_task(self._run(session), name=f"requests-{session.id}")
 
@@ -166,27 +152,24 @@ class RequestLane(Generic[S]):
 
     def abandon(self) -> None:
         """The session is dropped here: what is unanswered will be asked again elsewhere, or never."""
-        self._queue.clear()
-        self._weights.clear()
-        self._hold(0)
+        held = self._pending.bytes
+        self._pending.clear()
+        self._changed(held)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
-    def _hold(self, held: int) -> None:
-        before, self.bytes = self.bytes, held
-        self._workforce.change(before, held)
+    def _changed(self, before: int) -> None:
+        self._workforce.change(before, self._pending.bytes)
         self.look_again()
 
     async def _run(self, session: S) -> None:
-        queue, weights = self._queue, self._weights
+        pending = self._pending
         try:
-            while queue:
-                answered = await self._workforce.execute(session, queue, weights)
-                done = 0
-                for _ in range(min(answered, len(queue))):
-                    queue.popleft()
-                    done += weights.popleft()
-                self._hold(self.bytes - done)
+            while pending:
+                await self._workforce.execute(session, *pending.start())
+                before = pending.bytes
+                pending.finish()
+                self._changed(before)
                 # Not every step waits for the grid, and one client's requests must not hold up everybody else.
                 await asyncio.sleep(0)
         finally:

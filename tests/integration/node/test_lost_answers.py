@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGrid
-from gateway.app.session.request_lane import RequestLane, Workforce
 from gateway.app.session.session import Session, StoredUnder
-from gateway.core.pacing.workload import Workload
 from gateway.core.stream.machine import SessionMachine, SessionPolicy
 from gateway.core.stream.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, PacketId, RequestNumber, SessionId
@@ -128,10 +126,6 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     session = Session(record, machine, stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0))
 
-    async def never(_session: Session, queue: object, weights: object) -> int:
-        raise AssertionError("nothing is executed here")
-
-    session.lane = RequestLane(Workforce(never, requests=9, request_bytes=0, workload=Workload(0)))
     for request in (1, 3, 2):
         session.reply(Reply(request=RequestNumber(request)))
         machine.flush(1000)

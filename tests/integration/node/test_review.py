@@ -356,4 +356,4 @@ async def test_answers_that_were_acknowledged_are_forgotten(n1: TestNode) -> Non
         for number in range(1, 50):
             await raw.send(subscribe(number, "a/**", received=number - 1))
             await raw.expect("reply")
-        assert len(session._answered) <= 2
+        assert len(session.answers.unseen) <= 2

@@ -12,9 +12,18 @@ from gateway.app.context import Context
 from gateway.app.registry.credential_expiry import LONGEST_STEP, Expiry
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
+from gateway.core.session.session import ServerSession
+from gateway.core.types import FIRST_GENERATION, SessionId
 from tests.support.clock import VirtualClock
+from tests.support.machines import opened
 
 NOTICE = 60.0
+
+
+class Held(ServerSession):
+    """What a node adds to it that matters here."""
+
+    credential_due = inf
 
 
 class Bench:
@@ -22,22 +31,18 @@ class Bench:
 
     def __init__(self, *, left: float | None, notice: float = NOTICE) -> None:
         self.monotonic, self.wall = VirtualClock(50.0), VirtualClock(1_795_249_200.0)
-        self.notices: list[str] = []
-        expires = None if left is None else self.wall() + left
-        machine = SimpleNamespace(submit=lambda outgoing: self.notices.append(outgoing.body.decode()))
-        stand_in: Any = SimpleNamespace(
-            credential_expires=expires,
-            credential_due=inf,
-            credential_notice=0.0,
-            credential_told=False,
-            machine=machine,
-        )
-        self.session = cast("Session", stand_in)
+        held = Held(SessionId("s"), principal="alice", window=60.0, machine=opened(), declared=FIRST_GENERATION)
+        held.credential_expires = None if left is None else self.wall() + left
+        self.session = cast("Session", held)
         surroundings: Any = SimpleNamespace(
             clock=Clock(monotonic=self.monotonic, wall=self.wall), policy=SimpleNamespace(credential_notice=notice)
         )
         self.expiry = Expiry(cast("Context", surroundings))
         self.expiry.arm(self.session)
+
+    @property
+    def notices(self) -> list[str]:
+        return [outgoing.body.decode() for run in self.session.machine.kept() for outgoing in run.packets]
 
     @property
     def due_in(self) -> float:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 from gateway.app.requests.turns import Turns
-from gateway.app.session.request_lane import RequestLane, Work, Workforce
+from gateway.app.session.request_lane import RequestLane, Workforce
 from gateway.app.session.session import Session
 from gateway.core.pacing.workload import REQUEST_BYTES, Workload
+from gateway.core.session.pending import PendingRequests, Work
 from gateway.core.types import RequestNumber
-from gateway.core.wire.packets import Publish
+from gateway.core.wire.packets import Subscribe
 from tests.support.clock import eventually
 from tests.support.times import time_limit
 
@@ -98,14 +98,13 @@ class Bench:
         self.answer = asyncio.Semaphore(0)
         self.force = Workforce(self._execute, requests=requests, request_bytes=request_bytes, workload=self.load)
 
-    async def _execute(self, _: Session, queue: Iterable[Work], weights: Iterable[int]) -> int:
+    async def _execute(self, _: Session, run: Sequence[Work], size: int) -> None:
         await self.answer.acquire()
-        return len(list(islice(queue, 1)))
 
     def lane(self, *sizes: int) -> RequestLane[Any]:
-        lane = RequestLane(self.force)
+        lane = RequestLane(self.force, PendingRequests())
         for number, size in enumerate(sizes, 1):
-            lane.put(SESSION, Publish(RequestNumber(number), "", b"x" * (size - REQUEST_BYTES)))
+            lane.put(SESSION, Subscribe(RequestNumber(number), "x" * (size - REQUEST_BYTES)))
         return lane
 
 
@@ -117,7 +116,7 @@ async def test_a_session_waits_at_its_bound_in_bytes() -> None:
     bench = Bench(request_bytes=3000)
     lane = bench.lane(1500, 1500)
     assert exceeded(lane) is None
-    lane.put(SESSION, Publish(RequestNumber(3), "t", b""))
+    lane.put(SESSION, Subscribe(RequestNumber(3), "t"))
     assert exceeded(lane) == "limit_request_bytes"
     room = asyncio.create_task(lane.room())
     await asyncio.sleep(0)
