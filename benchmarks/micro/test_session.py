@@ -8,10 +8,10 @@ from typing import Final
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.outbox import Outbox
+from gateway.core.stream.policy import SessionPolicy
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import Role

@@ -29,7 +29,7 @@ steps = st.one_of(
     st.tuples(st.just("flush"), st.sampled_from([0, 1, 60, 200, PLENTY])),
     st.tuples(st.just("at once"), topics),
     st.tuples(st.just("acknowledge"), st.none()),
-    st.tuples(st.just("frozen"), st.none()),
+    st.tuples(st.just("handed over"), st.none()),
 )
 
 
@@ -66,7 +66,7 @@ class Account:
             case "acknowledge", _:
                 self.machine.receive_ack(PacketId(self.written), 0.0)
             case _:
-                self.machine = SessionMachine.thaw(self.machine.freeze())
+                self.machine = SessionMachine.restore(self.machine.export(0.0), 0.0)
 
     def _value(self, topic: str, *, live: bool) -> Outgoing:
         self.versions[topic] += live or not self.versions[topic]

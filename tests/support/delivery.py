@@ -15,8 +15,8 @@ from gateway.app.delivery.partition import Partition
 from gateway.app.journal.announcer import Announcer
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
-from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.policy import SessionPolicy
 from gateway.core.stream.transitions import Role
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import parse_selector

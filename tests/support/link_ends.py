@@ -148,16 +148,16 @@ class End:
             self.pair.seen["ping timeout"] += 1
             self.give_up()
 
-    def refreeze(self, room: int) -> None:
-        """Go on with a machine that was frozen and thawed, after comparing the two (``thaw(freeze(s)) == s``)."""
-        frozen = self.machine.freeze()
-        thawed = SessionMachine.thaw(frozen)
-        assert thawed.freeze() == frozen
-        assert hash(thawed.freeze()) == hash(frozen)
+    def hand_over(self, room: int) -> None:
+        """Go on with a machine that was exported and restored, after comparing the two."""
+        now = self.pair.now
+        exported = self.machine.export(now)
+        restored = SessionMachine.restore(exported, now)
+        assert restored.export(now) == exported
         if self.machine.state is not State.FRESH:
-            assert thawed.flush(room) == self.machine.flush(room)
-            assert thawed.freeze() == self.machine.freeze()
-        self.machine = SessionMachine.thaw(frozen)
+            assert restored.flush(room) == self.machine.flush(room)
+            assert restored.export(now) == self.machine.export(now)
+        self.machine = SessionMachine.restore(exported, now)
 
     @property
     def is_server(self) -> bool:
@@ -307,15 +307,16 @@ class ServerEnd(End):
             return
         self.submitted += run.count
         before = self.machine.state
-        twin = SessionMachine.thaw(self.machine.freeze())
+        now = self.pair.now
+        twin = SessionMachine.restore(self.machine.export(now), now)
         message = self.machine.send_now(SharedFrame(run), room)
         if message is None:
-            assert self.machine.freeze() == twin.freeze(), "it did something, and said that it did nothing"
+            assert self.machine.export(now) == twin.export(now), "it did something, and said that it did nothing"
         else:
             self.pair.seen["sent at once"] += 1
             twin.submit_run(run)
             assert twin.flush(room) == [message], "one step wrote something else than two"
-            assert twin.freeze() == self.machine.freeze()
+            assert twin.export(now) == self.machine.export(now)
             self._write([message])
             return
         self.machine.submit_run(run)

@@ -8,13 +8,16 @@ of ``next_deadline``, and what happened comes back as values. Times are seconds 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from gateway.core.stream.frozen import FrozenSession, SessionPolicy
+from gateway.core.stream.byte_form import Bodies, Record, write_record
+from gateway.core.stream.export import RUNS, RunReader, RunWriter
+from gateway.core.stream.outbox import Outbox
+from gateway.core.stream.policy import SessionPolicy
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.sender import Sender
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
-from gateway.core.types import PacketId, TokenGeneration
+from gateway.core.types import JsonValue, PacketId, TokenGeneration
 from gateway.core.wire.codes import OUT_OF_ORDER
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
@@ -31,13 +34,41 @@ from gateway.core.wire.packets import (
     SessionPacket,
 )
 
-__all__ = ["FrozenSession", "Received", "SessionMachine", "SessionPolicy"]
+__all__ = ["Received", "SessionMachine", "SessionPolicy"]
 
 Received: TypeAlias = SessionBody | Ping | GoAway | Error | Bye | RemoteProtocolError
 """What ``receive`` hands on: new session packets in order, and the link packets that concern the application.
 
 A violation of the protocol is handed on as a value, the last one: what came before it in the same message counts.
 """
+
+
+_EXPORTED: Final = (
+    "role",
+    "state",
+    "bounds",
+    "times",
+    "next",
+    "kept",
+    "sent",
+    "received",
+    "acknowledged",
+    "waiting",
+    "folded",
+    "conflated",
+    "discarded",
+    "duplicates",
+    "silent",
+    "ack_due",
+    "ping_pending",
+    "ack_owed",
+    "pong_owed",
+    "links",
+    "generation",
+    "proven",
+    RUNS,
+)
+"""The fields of an exported machine; with a change of them ``byte_form.VERSION`` grows."""
 
 
 class SessionMachine(Sender):
@@ -343,58 +374,99 @@ class SessionMachine(Sender):
             return self._proven
         return generation >= self._generation
 
-    # --- As a value ---------------------------------------------------------------------------------------------------
+    # --- As bytes -----------------------------------------------------------------------------------------------------
 
-    def freeze(self) -> FrozenSession:
-        """Return everything there is to know about this machine as a value."""
-        return FrozenSession(
-            role=self.role,
-            policy=self.policy,
-            state=self.state,
-            next=self._buffer.next,
-            kept=tuple(self._buffer.after(PacketId(0))),
-            sent=self._sent,
-            received=self.received,
-            acknowledged=self._acknowledged,
-            waiting=tuple(self._outbox.runs()),
-            folded=self._outbox.is_folded,
-            conflated=self._outbox.conflated,
-            discarded=self.discarded,
-            duplicates=self.duplicates,
-            heard=self._heard,
-            ack_due=self._ack_due,
-            ping_pending=self._ping_pending,
-            ack_owed=self._ack_owed,
-            pong_owed=self._pong_owed,
-            links=self._links,
-            generation=self._generation,
-            proven=self._proven,
-        )
+    def export(self, now: float) -> bytes:
+        """Write everything there is to know about this machine.
+
+        Args:
+            now: the time; what is written says how long before or after it things were and will be, because another
+                node has another clock.
+
+        Returns:
+            A record (``byte_form``), for ``restore``.
+        """
+        policy, outbox = self.policy, self._outbox
+        bodies = Bodies()
+        runs = RunWriter(bodies)
+        fields: dict[str, JsonValue] = {
+            "role": self.role.value,
+            "state": self.state.value,
+            "bounds": [policy.resend_packets, policy.resend_bytes, policy.message_bytes, policy.ack_packets],
+            "times": [policy.ack_delay, policy.ping_interval, policy.ping_timeout],
+            "next": self._buffer.next,
+            # Without what has been acknowledged, which is nobody's any more.
+            "kept": runs.put(self._buffer.after(PacketId(0))),
+            "sent": self._sent,
+            "received": self.received,
+            "acknowledged": self._acknowledged,
+            "waiting": runs.put(outbox.runs()),
+            "folded": outbox.is_folded,
+            "conflated": outbox.conflated,
+            "discarded": self.discarded,
+            "duplicates": self.duplicates,
+            "silent": now - self._heard,
+            "ack_due": None if self._ack_due is None else self._ack_due - now,
+            "ping_pending": self._ping_pending,
+            "ack_owed": self._ack_owed,
+            "pong_owed": self._pong_owed,
+            "links": [bodies.put(link) for link in self._links],
+            "generation": self._generation,
+            "proven": self._proven,
+            RUNS: runs.rows,
+        }
+        return write_record(fields, bodies)
 
     @classmethod
-    def thaw(cls, frozen: FrozenSession) -> SessionMachine:
-        """Make a machine that goes on exactly where the frozen one stood."""
-        machine = cls(frozen.role, frozen.policy)
-        machine.state = frozen.state
-        machine._buffer = ResendBuffer.holding(
-            frozen.kept, packets=frozen.policy.resend_packets, size=frozen.policy.resend_bytes, next_id=frozen.next
+    def restore(cls, data: bytes, now: float) -> SessionMachine:
+        """Make a machine that cannot be told from the exported one.
+
+        Args:
+            data: what ``export`` returned.
+            now: the time by the clock with which the machine goes on.
+
+        Raises:
+            InvalidExport: it is nothing of the kind.
+        """
+        record = Record(data, "machine", _EXPORTED)
+        runs = RunReader(record)
+        packets, size, message_bytes, ack_packets = record.integers("bounds", 4)
+        ack_delay, ping_interval, ping_timeout = record.numbers("times", 3)
+        policy = SessionPolicy(
+            resend_packets=packets,
+            resend_bytes=size,
+            message_bytes=message_bytes,
+            ack_packets=ack_packets,
+            ack_delay=ack_delay,
+            ping_interval=ping_interval,
+            ping_timeout=ping_timeout,
         )
-        machine._sent = frozen.sent
-        machine.received = frozen.received
-        machine._acknowledged = frozen.acknowledged
-        for run in frozen.waiting:
-            machine._outbox.push(run)
-        if frozen.folded:
-            machine._outbox.conflate()
-        machine._outbox.conflated = frozen.conflated
-        machine.discarded = frozen.discarded
-        machine.duplicates = frozen.duplicates
-        machine._heard = frozen.heard
-        machine._ack_due = frozen.ack_due
-        machine._ping_pending = frozen.ping_pending
-        machine._ack_owed = frozen.ack_owed
-        machine._pong_owed = frozen.pong_owed
-        machine._links = frozen.links
-        machine._generation = frozen.generation
-        machine._proven = frozen.proven
+        machine = cls(record.member("role", Role), policy)
+        machine.state = record.member("state", State)
+        next_id = PacketId(record.integer("next", 1))
+        kept = runs.get("kept")
+        machine._buffer = ResendBuffer.holding(kept, packets=packets, size=size, next_id=next_id)
+        if machine._buffer.count >= next_id:
+            record.fail("kept", "packets below the next id")
+        least = machine._buffer.oldest - 1 if machine.state is State.ATTACHED else 0
+        machine._sent = PacketId(record.integer("sent", least, next_id - 1))
+        machine.received = PacketId(record.integer("received"))
+        machine._acknowledged = PacketId(record.integer("acknowledged", 0, machine.received))
+        machine._outbox = Outbox.holding(
+            runs.get("waiting"),
+            folded=record.boolean("folded"),
+            conflated=record.integer("conflated"),
+        )
+        machine.discarded = record.integer("discarded")
+        machine.duplicates = record.integer("duplicates")
+        machine._heard = now - record.number("silent")
+        ack_due = record.optional_number("ack_due")
+        machine._ack_due = None if ack_due is None else now + ack_due
+        machine._ping_pending = record.boolean("ping_pending")
+        machine._ack_owed = record.boolean("ack_owed")
+        machine._pong_owed = record.boolean("pong_owed")
+        machine._links = tuple([record.body("links", place) for place in record.rows("links")])
+        generation = record.optional_integer("generation")
+        machine._generation = None if generation is None else TokenGeneration(generation)
+        machine._proven = record.boolean("proven")
         return machine

@@ -20,7 +20,7 @@ place in line of the oldest. So for each topic: what was sent, and what the mark
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from gateway.core.stream.runs import FoldedRun, Outgoing, Run
@@ -73,6 +73,17 @@ class Outbox:
         self.count = 0
         self.bytes = 0
         self.conflated = 0
+
+    @classmethod
+    def holding(cls, runs: Iterable[Run], *, folded: bool, conflated: int) -> Outbox:
+        """Make an outbox of what another one had: its ``runs()``, ``is_folded`` and ``conflated``."""
+        outbox = cls()
+        for run in runs:
+            outbox.push(run)
+        if folded:
+            outbox.conflate()
+        outbox.conflated = conflated
+        return outbox
 
     def __len__(self) -> int:
         return self.count
@@ -216,7 +227,7 @@ class Outbox:
 
     def _fold(self, run: Run, folded: OrderedDict[str | int, Outgoing]) -> None:
         packets, before = run.packets, _NOTHING
-        if isinstance(run, FoldedRun):  # only when a frozen session is thawed: it waited, folded, before
+        if isinstance(run, FoldedRun):  # only when an exported session is restored: it waited, folded, before
             packets, before = (run.update,), _Replaced(run.folded, run.snapshot)
         for outgoing in packets:
             key: str | int

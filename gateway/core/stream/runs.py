@@ -81,6 +81,16 @@ class Run:
                 self._packets = (Outgoing(self._topics, self.text),)
         return self._packets
 
+    @property
+    def topics(self) -> tuple[str | None, ...]:
+        """The topic of each body."""
+        return self._topics if isinstance(self._topics, tuple) else (self._topics,)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many bytes each body has."""
+        return (self.size,) if self._sizes is None else self._sizes
+
     def first_bytes(self, packets: int) -> int:
         """Tell how many bytes the first *packets* bodies have."""
         return self.size if packets >= self.count else sum((self._sizes or ())[:packets])
@@ -124,8 +134,7 @@ class Run:
         Returns:
             The run without them, this very one if there are none; None if nothing is left.
         """
-        topics = self._topics if isinstance(self._topics, tuple) else (self._topics,)
-        if not any(topic is not None and is_withdrawn(topic) for topic in topics):
+        if not any(topic is not None and is_withdrawn(topic) for topic in self.topics):
             return self
         kept: list[Outgoing] = []
         for packet in self.packets:

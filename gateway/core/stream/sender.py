@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gateway.core.stream.frozen import SessionPolicy
 from gateway.core.stream.messages import SharedFrame, compose
 from gateway.core.stream.outbox import Outbox
+from gateway.core.stream.policy import SessionPolicy
 from gateway.core.stream.resend import NumberingListener, ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step

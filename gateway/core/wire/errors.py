@@ -4,6 +4,8 @@
 GatewayError
 ├── LocalProtocolError      our own code used a machine in a state where that makes no sense: a bug on this side
 ├── RemoteProtocolError     the peer broke the protocol; carries the close code and the error code to answer with
+├── InvalidExport           bytes are no exported session, or are damaged
+│   └── UnknownExportVersion
 └── RequestRefused          one request cannot be done; carries the error code for its reply; harms nothing else
     ├── InvalidTopic
     ├── InvalidSelector
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 
 class GatewayError(Exception):
     """Base of every error this project raises on purpose."""
+
+
+class InvalidExport(GatewayError):
+    """Bytes from which a session was to be restored are no export of one, or are truncated or altered."""
+
+
+class UnknownExportVersion(InvalidExport):
+    """An exported session was written by a release whose form this one does not know."""
 
 
 class LocalProtocolError(GatewayError):

@@ -1,12 +1,15 @@
-"""The session machine between connections: detached, reattached, restarted, frozen (protocol 5.4 and 5.5)."""
+"""The session machine between connections: detached, reattached, restarted, exported (protocol 5.4 and 5.5)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import orjson
 import pytest
 
-from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.byte_form import part
+from gateway.core.stream.export import RUNS
+from gateway.core.stream.machine import SessionMachine, SessionPolicy
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.sender import Sender
 from gateway.core.stream.transitions import Role, State
@@ -411,40 +414,80 @@ def interesting_machines() -> dict[str, SessionMachine]:
 
 
 @pytest.mark.parametrize("name", interesting_machines())
-def test_a_thawed_machine_is_where_the_frozen_one_was(name: str) -> None:
+def test_a_restored_machine_is_where_the_exported_one_was(name: str) -> None:
     machine = interesting_machines()[name]
-    frozen = machine.freeze()
-    thawed = SessionMachine.thaw(frozen)
+    exported = machine.export(NOW + 2)
+    restored = SessionMachine.restore(exported, NOW + 2)
 
-    assert thawed.freeze() == frozen
-    assert hash(thawed.freeze()) == hash(frozen)
-    assert repr(thawed) == repr(machine)
-    assert thawed.next_deadline() == machine.next_deadline()
-    assert thawed.exceeds(packets=1, size=1) == machine.exceeds(packets=1, size=1)
+    assert restored.export(NOW + 2) == exported
+    assert repr(restored) == repr(machine)
+    assert restored.next_deadline() == machine.next_deadline()
+    assert restored.exceeds(packets=1, size=1) == machine.exceeds(packets=1, size=1)
     if machine.state is not State.FRESH:
-        assert thawed.flush(20) == machine.flush(20)
-        assert thawed.flush(PLENTY) == machine.flush(PLENTY)
-        assert thawed.freeze() == machine.freeze()
+        assert restored.flush(20) == machine.flush(20)
+        assert restored.flush(PLENTY) == machine.flush(PLENTY)
+        assert restored.export(NOW + 3) == machine.export(NOW + 3)
 
 
-def test_every_attribute_of_a_machine_is_in_its_frozen_form() -> None:
-    """A new attribute that ``freeze`` forgets would be lost at a handoff; this test makes whoever adds it look."""
-    frozen_elsewhere = {"_buffer": {"next", "kept"}, "_outbox": {"waiting", "folded", "conflated"}}
+def test_on_another_clock_as_much_time_has_passed() -> None:
+    machine = sending("a")
+    machine.receive([incoming(1)], NOW)
+
+    restored = SessionMachine.restore(machine.export(NOW + 0.125), 5.0)
+
+    assert restored.next_deadline() == 5.0 + POLICY.ack_delay - 0.125
+    assert restored.export(5.0) == machine.export(NOW + 0.125)
+
+
+def test_what_is_held_twice_is_exported_once() -> None:
+    run = Run.of(Outgoing("t", b"x" * 200))
+    once, twice = opened(), opened()
+    once.submit_run(run)
+    twice.submit_run(run)
+    twice.submit_run(run)
+
+    assert len(twice.export(NOW)) < len(once.export(NOW)) + 100
+    first, second = SessionMachine.restore(twice.export(NOW), NOW).kept()
+    assert first is second
+
+
+def test_every_attribute_of_a_machine_is_exported() -> None:
+    """A new attribute that ``export`` forgets would be lost at a handoff; this test makes whoever adds it look."""
+    exported_as = {
+        "_buffer": {"next", "kept"},
+        "_outbox": {"waiting", "folded", "conflated"},
+        "policy": {"bounds", "times"},
+        "_heard": {"silent"},
+    }
     names = {
         name
         for slot in (*Sender.__slots__, *SessionMachine.__slots__)
-        for name in frozen_elsewhere.get(slot, {slot.lstrip("_")})
+        for name in exported_as.get(slot, {slot.lstrip("_")})
     }
 
-    assert names == set(opened().freeze().__dataclass_fields__)
+    assert names | {RUNS} == set(orjson.loads(part(opened().export(NOW))[0]))
 
 
-def test_frozen_machines_differ_if_their_machines_do() -> None:
+def test_every_number_of_a_policy_is_exported() -> None:
+    policy = SessionPolicy(
+        resend_packets=1,
+        resend_bytes=2,
+        message_bytes=3,
+        ack_packets=4,
+        ack_delay=5.0,
+        ping_interval=6.0,
+        ping_timeout=7.0,
+    )
+
+    assert SessionMachine.restore(SessionMachine(Role.CLIENT, policy).export(NOW), NOW).policy == policy
+
+
+def test_exports_differ_if_their_machines_do() -> None:
     machine = sending("a")
-    before = machine.freeze()
+    before = machine.export(NOW)
     machine.submit(reply("b"))
 
-    assert machine.freeze() != before
+    assert machine.export(NOW) != before
 
 
 def test_a_real_body_survives_the_way_through_the_codec() -> None:

@@ -1,12 +1,8 @@
-"""What a session machine is made from and what it can be turned into: values only (see ``session``)."""
+"""The numbers that a session machine works with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from gateway.core.stream.runs import Run
-from gateway.core.stream.transitions import Role, State
-from gateway.core.types import PacketId, TokenGeneration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,33 +26,3 @@ class SessionPolicy:
     ack_delay: float
     ping_interval: float
     ping_timeout: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenSession:
-    """A session machine as a value, buffers included (JBoss Messaging: what a backup node holds).
-
-    ``SessionMachine.thaw`` turns it into a machine that behaves exactly like the one it was taken from.
-    """
-
-    role: Role
-    policy: SessionPolicy
-    state: State
-    next: PacketId
-    kept: tuple[Run, ...]
-    sent: PacketId
-    received: PacketId
-    acknowledged: PacketId
-    waiting: tuple[Run, ...]
-    folded: bool
-    conflated: int
-    discarded: int
-    duplicates: int
-    heard: float
-    ack_due: float | None
-    ping_pending: bool
-    ack_owed: bool
-    pong_owed: bool
-    links: tuple[bytes, ...]
-    generation: TokenGeneration | None
-    proven: bool

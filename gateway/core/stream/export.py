@@ -1,0 +1,93 @@
+"""How runs are exported: each once, though it be held in two places, and its bodies as bytes (see ``byte_form``).
+
+A run is a row: the place of its text, its topics and the sizes of its bodies; one that took the place of others has the
+place of the update, and what its mark counts, besides. A restored run is grouped as the exported one was, because that
+decides how messages are cut (``messages.compose``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.core.stream.byte_form import Bodies, Record
+from gateway.core.stream.runs import FoldedRun, Outgoing, Run
+from gateway.core.types import JsonValue
+from gateway.core.wire import codec
+
+RUNS: Final = "runs"
+"""The field of a record in which runs are."""
+
+
+class RunWriter:
+    """Writes the runs of a record.
+
+    Args:
+        bodies: of the record.
+
+    Attributes:
+        rows: what has been written, for the field ``RUNS``.
+    """
+
+    __slots__ = ("_bodies", "_places", "rows")
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._places: dict[int, tuple[int, Run]] = {}
+        """By identity, with the run, so that it stays and no other one gets its identity."""
+        self.rows: list[JsonValue] = []
+
+    def put(self, runs: Iterable[Run]) -> list[JsonValue]:
+        """Write some runs; returns their places among all."""
+        return [self._put(run) for run in runs]
+
+    def _put(self, run: Run) -> int:
+        if id(run) not in self._places:
+            self._places[id(run)] = len(self.rows), run
+            self.rows.append(self._row(run))
+        return self._places[id(run)][0]
+
+    def _row(self, run: Run) -> list[JsonValue]:
+        if isinstance(run, FoldedRun):
+            update = run.update
+            place = self._bodies.put(update.body)
+            return [place, [update.topic], [len(update.body)], run.folded, run.snapshot]
+        return [self._bodies.put(run.text), list(run.topics), list(run.sizes)]
+
+
+class RunReader:
+    """Reads the runs of a record.
+
+    Args:
+        record: what was written.
+
+    Raises:
+        InvalidExport: by this and by its method: it is not of that form.
+    """
+
+    __slots__ = ("_record", "_runs")
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._runs = [self._read(row) for row in record.rows(RUNS)]
+
+    def get(self, name: str) -> list[Run]:
+        """Return the runs whose places are in a field."""
+        places = self._record.integers(name)
+        if places and max(places) >= len(self._runs):
+            self._record.fail(name, f"places of {len(self._runs)} runs")
+        return [self._runs[place] for place in places]
+
+    def _read(self, row: JsonValue) -> Run:
+        match row:
+            case [place, [_, *_] as topics, [*sizes]]:
+                text = self._record.body(RUNS, place)
+                names = [each for each in topics if each is None or isinstance(each, str)]
+                lengths = [each for each in sizes if type(each) is int and each >= 0]
+                if len(names) == len(topics) and len(lengths) == len(sizes) == len(topics):
+                    run = Run(tuple(map(Outgoing, names, codec.apart(text, lengths))))
+                    if run.text == text:
+                        return run
+            case [place, [str(topic)], [_], int(folded), bool(snapshot)] if folded > 0:
+                return FoldedRun(Outgoing(topic, self._record.body(RUNS, place)), folded, snapshot=snapshot)
+        return self._record.fail(RUNS, "a list of runs")
