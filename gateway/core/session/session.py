@@ -76,12 +76,13 @@ class ServerSession:
         token_confirmed: the client has shown that it holds the newest token.
         publish_partitions: topic partitions that may hold publish receipts.
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
+        declaring: by which packet at the latest the notice of the newest loss has arrived, and what the client knew
+            before; None if it has.
     """
 
     # One flat object, from which the node's own is derived: ten thousand idle sessions have no further object each, and
     # an attribute is found as fast as if there were no two halves (figures: ADR 0060).
     __slots__ = (
-        "_declaring",
         "answers",
         "attempt",
         "confirmed",
@@ -90,6 +91,7 @@ class ServerSession:
         "credential_notice",
         "credential_told",
         "declared",
+        "declaring",
         "id",
         "machine",
         "newest",
@@ -137,8 +139,7 @@ class ServerSession:
         self.token_confirmed = True
         self.publish_partitions: frozenset[int] = frozenset()
         self.declared = declared
-        self._declaring: tuple[int, GridGeneration] | None = None
-        """By which packet id at the latest the newest loss is declared, and what the client knew before."""
+        self.declaring: tuple[int, GridGeneration] | None = None
 
     # --- Requests -----------------------------------------------------------------------------------------------------
 
@@ -232,7 +233,7 @@ class ServerSession:
         """Numbering has begun anew (rung 4): the client asks again for all that it has no answer to."""
         self.pending = PendingRequests()
         self.answers.forget()
-        self._declaring = None
+        self.declaring = None
 
     def _look_at_acknowledgements(self) -> None:
         machine = self.machine
@@ -308,7 +309,7 @@ class ServerSession:
         """The notice that writes were lost before *grid_generation* of the grid has just been queued."""
         known = self.known_generation
         self.declared = grid_generation
-        self._declaring = (self.machine.last_numbered + self.machine.waiting, known)
+        self.declaring = (self.machine.last_numbered + self.machine.waiting, known)
 
     @property
     def known_generation(self) -> GridGeneration:
@@ -316,9 +317,9 @@ class ServerSession:
 
         Should this node die before the notice arrives, the next one tells it again: better twice than not at all (P2).
         """
-        if self._declaring is not None:
-            number, before = self._declaring
+        if self.declaring is not None:
+            number, before = self.declaring
             if self.machine.state is State.GAP or self.machine.oldest <= number:
                 return before
-            self._declaring = None
+            self.declaring = None
         return self.declared

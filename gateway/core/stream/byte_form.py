@@ -151,6 +151,10 @@ class Record:
         """Say what a field should have been."""
         raise InvalidExport(f"{name} of the {self._what} is {str(self._fields[name])[:100]!r}, and not {expected}")
 
+    def value(self, name: str) -> JsonValue:
+        """Return whatever it is."""
+        return self._fields[name]
+
     def integer(self, name: str, least: int = 0, most: int = MAX_NUMBER) -> int:
         """Return a whole number from *least* to *most*."""
         value = self._fields[name]

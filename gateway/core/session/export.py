@@ -1,0 +1,235 @@
+"""A session as bytes, for the node that takes it over (``byte_form`` says how they are laid out).
+
+```text
+sealed: join( record of the machine,   what is numbered, kept for resending and waiting
+              record of the session )  requests, answers, credentials, tokens, losses, what it selects
+```
+
+An export is all of ``ServerSession``, and nothing of the node: no epoch and no owner, which the grid decides, no
+connection, no lock, no deadline. It holds what the client has not seen yet, and secrets of credentials that have not
+been looked at: it is to be kept as the session itself is, and not to be logged.
+
+Whoever goes on with a restored session calls ``session.pending.restart()``: what the former owner had started may have
+been executed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar, overload
+
+from gateway.core.session.pending import PendingRequests, Work
+from gateway.core.session.session import ServerSession
+from gateway.core.stream.byte_form import Bodies, Record, join, part, seal, unseal, write_record
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.topics.selections import Selections
+from gateway.core.types import Attempt, GridGeneration, JsonValue, RequestNumber, SessionId, TokenGeneration
+from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
+from gateway.core.wire.packets import Authenticate, Bye, Publish, SetProperties, Subscribe, Unsubscribe
+
+_MACHINE_AND_SESSION = 2
+"""Parts of an export."""
+
+_EXPORTED = (
+    "id",
+    "principal",
+    "window",
+    "pending",
+    "started",
+    "unseen",
+    "settled",
+    "refused",
+    "newest",
+    "selections",
+    "properties",
+    "supports",
+    "roles",
+    "principal_properties",
+    "credential",
+    "credential_expires",
+    "credential_notice",
+    "credential_told",
+    "token_generation",
+    "confirmed",
+    "attempt",
+    "token_confirmed",
+    "publish_partitions",
+    "declared",
+    "declaring",
+)
+"""The fields of an exported session; with a change of them ``byte_form.VERSION`` grows."""
+
+S = TypeVar("S", bound=ServerSession)
+"""What a node makes of it."""
+
+S_co = TypeVar("S_co", bound=ServerSession, covariant=True)
+
+
+class Maker(Protocol[S_co]):
+    """Makes a session that is filled with what was exported; its arguments are those of ``ServerSession``."""
+
+    def __call__(
+        self,
+        id: SessionId,  # noqa: A002 - as ``ServerSession`` names it
+        *,
+        principal: str,
+        window: float,
+        machine: SessionMachine,
+        declared: GridGeneration,
+    ) -> S_co:
+        """Make it."""
+
+
+def export(session: ServerSession, now: float) -> bytes:
+    """Write everything that another node needs to go on with a session as if nothing had been.
+
+    Args:
+        session: which stays as it is.
+        now: the time, in seconds of the clock by which its machine was given times.
+    """
+    bodies = Bodies()
+    answers, pending = session.answers, session.pending
+    fields: dict[str, JsonValue] = {
+        "id": session.id,
+        "principal": session.principal,
+        "window": session.window,
+        "pending": [_write(work, bodies) for work in pending],
+        "started": pending.started,
+        "unseen": [list(each) for each in answers.unseen],
+        "settled": answers.settled,
+        "refused": answers.refused,
+        "newest": session.newest,
+        "selections": list(session.selections.to_wire()),
+        "properties": dict(session.properties),
+        "supports": list[JsonValue](sorted(session.supports)),
+        "roles": list[JsonValue](sorted(session.roles)),
+        "principal_properties": dict(session.principal_properties),
+        "credential": session.credential,
+        "credential_expires": session.credential_expires,
+        "credential_notice": session.credential_notice,
+        "credential_told": session.credential_told,
+        "token_generation": session.token_generation,
+        "confirmed": session.confirmed,
+        "attempt": session.attempt,
+        "token_confirmed": session.token_confirmed,
+        "publish_partitions": list[JsonValue](sorted(session.publish_partitions)),
+        "declared": session.declared,
+        "declaring": None if session.declaring is None else list(session.declaring),
+    }
+    return seal(join([session.machine.export(now), write_record(fields, bodies)]))
+
+
+@overload
+def restore(data: bytes, now: float) -> ServerSession: ...
+
+
+@overload
+def restore(data: bytes, now: float, make: Maker[S]) -> S: ...
+
+
+def restore(data: bytes, now: float, make: Maker[ServerSession] = ServerSession) -> ServerSession:
+    """Make a session that cannot be told from the exported one.
+
+    Args:
+        data: what ``export`` returned.
+        now: the time by the clock with which the session goes on.
+        make: makes the session that is filled.
+
+    Raises:
+        UnknownExportVersion: another release has written it, in a form that this one does not know.
+        InvalidExport: it is truncated, altered or no export at all.
+    """
+    parts = part(unseal(data))
+    if len(parts) != _MACHINE_AND_SESSION:
+        raise InvalidExport(f"an export has {_MACHINE_AND_SESSION} parts, and not {len(parts)}")
+    machine = SessionMachine.restore(parts[0], now)
+    record = Record(parts[1], "session", _EXPORTED)
+    session = make(
+        SessionId(record.text("id")),
+        principal=record.text("principal"),
+        window=record.number("window"),
+        machine=machine,
+        declared=GridGeneration(record.integer("declared")),
+    )
+    requests = [_read(row, record) for row in record.rows("pending")]
+    session.pending = PendingRequests(requests, started=record.integer("started", 0, len(requests)))
+    session.answers.unseen.extend(_read_unseen(row, record) for row in record.rows("unseen"))
+    session.answers.settled = RequestNumber(record.integer("settled"))
+    session.answers.refused = record.integer("refused")
+    session.newest = RequestNumber(record.integer("newest"))
+    try:
+        session.selections = Selections.from_wire(record.texts("selections"))
+    except InvalidSelector as error:
+        raise InvalidExport(f"selections of the session: {error}") from None
+    session.properties = record.properties("properties")
+    session.supports = frozenset(record.texts("supports"))
+    session.roles = frozenset(record.texts("roles"))
+    session.principal_properties = record.properties("principal_properties")
+    session.credential = record.optional_text("credential")
+    session.credential_expires = record.optional_number("credential_expires")
+    session.credential_notice = record.number("credential_notice")
+    session.credential_told = record.boolean("credential_told")
+    session.token_generation = TokenGeneration(record.integer("token_generation"))
+    session.confirmed = TokenGeneration(record.integer("confirmed"))
+    session.attempt = Attempt(record.integer("attempt"))
+    session.token_confirmed = record.boolean("token_confirmed")
+    session.publish_partitions = frozenset(record.integers("publish_partitions"))
+    session.declaring = _read_declaring(record)
+    return session
+
+
+def _write(work: Work, bodies: Bodies) -> list[JsonValue]:
+    match work:
+        case Publish(request, topic, value, resubmitted):  # by far the most frequent, and the largest
+            return ["publish", request, resubmitted, topic, bodies.put(value)]
+        case Subscribe(request, selector, resubmitted):
+            return ["subscribe", request, resubmitted, selector]
+        case Unsubscribe(request, selector, resubmitted, keep):
+            return ["unsubscribe", request, resubmitted, selector, list(keep)]
+        case SetProperties(request, changes, resubmitted):
+            return ["properties", request, resubmitted, dict(changes)]
+        case Authenticate(request, secret, principal, resubmitted):
+            return ["authenticate", request, resubmitted, principal, secret]
+        case Bye(reason):
+            return ["bye", reason]
+        case _:
+            raise LocalProtocolError("a malformed request is answered before it is pending")
+
+
+def _read(row: JsonValue, record: Record) -> Work:
+    match row:
+        case ["bye", str(reason)]:
+            return Bye(reason)
+        case [str(kind), int(request), bool(resubmitted), *rest] if request >= 0:
+            number = RequestNumber(request)
+            match kind, rest:
+                case "publish", [str(topic), place]:
+                    return Publish(number, topic, record.body("pending", place), resubmitted)
+                case "subscribe", [str(selector)]:
+                    return Subscribe(number, selector, resubmitted)
+                case "unsubscribe", [str(selector), [*keep]]:
+                    kept = tuple([each for each in keep if isinstance(each, str)])
+                    if len(kept) == len(keep):
+                        return Unsubscribe(number, selector, resubmitted, kept)
+                case "properties", [dict(changes)]:
+                    values = {name: value for name, value in changes.items() if value is None or isinstance(value, str)}
+                    if len(values) == len(changes):
+                        return SetProperties(number, values, resubmitted)
+                case "authenticate", [str(principal), str(secret)]:
+                    return Authenticate(number, secret, principal, resubmitted)
+    return record.fail("pending", "a list of requests")
+
+
+def _read_unseen(row: JsonValue, record: Record) -> tuple[int, RequestNumber, RequestNumber]:
+    match row:
+        case [int(packet), int(first), int(last)]:
+            return packet, RequestNumber(first), RequestNumber(last)
+    return record.fail("unseen", "a list of packets with their requests")
+
+
+def _read_declaring(record: Record) -> tuple[int, GridGeneration] | None:
+    match record.value("declaring"):
+        case None:
+            return None
+        case [int(packet), int(known)]:
+            return packet, GridGeneration(known)
+    return record.fail("declaring", "a packet and a generation, or nothing")
