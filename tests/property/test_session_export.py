@@ -256,7 +256,6 @@ def reached() -> Counter[str]:
         ("refusing", 0.3),
         ("declaring", 0.3),
         ("credentials told", 0.1),
-        ("allowance", 0.2),
         ("acknowledgement due", 0.3),
         ("pinged", 0.2),
     ],

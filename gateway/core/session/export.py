@@ -15,7 +15,8 @@ been executed.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, overload
+from collections.abc import Callable
+from typing import TypeVar, overload
 
 from gateway.core.session.pending import PendingRequests, Work
 from gateway.core.session.session import ServerSession
@@ -60,23 +61,6 @@ _EXPORTED = (
 
 S = TypeVar("S", bound=ServerSession)
 """What a node makes of it."""
-
-S_co = TypeVar("S_co", bound=ServerSession, covariant=True)
-
-
-class Maker(Protocol[S_co]):
-    """Makes a session that is filled with what was exported; its arguments are those of ``ServerSession``."""
-
-    def __call__(
-        self,
-        id: SessionId,  # noqa: A002 - as ``ServerSession`` names it
-        *,
-        principal: str,
-        window: float,
-        machine: SessionMachine,
-        declared: GridGeneration,
-    ) -> S_co:
-        """Make it."""
 
 
 def export(session: ServerSession, now: float) -> bytes:
@@ -123,33 +107,37 @@ def restore(data: bytes, now: float) -> ServerSession: ...
 
 
 @overload
-def restore(data: bytes, now: float, make: Maker[S]) -> S: ...
+def restore(data: bytes, now: float, make: Callable[[SessionMachine], S]) -> S: ...
 
 
-def restore(data: bytes, now: float, make: Maker[ServerSession] = ServerSession) -> ServerSession:
+def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSession] | None = None) -> ServerSession:
     """Make a session that cannot be told from the exported one.
 
     Args:
         data: what ``export`` returned.
         now: the time by the clock with which the session goes on.
-        make: makes the session that is filled.
+        make: makes the session with the restored machine, which is then filled; None for a ``ServerSession``.
 
     Raises:
         UnknownExportVersion: another release has written it, in a form that this one does not know.
-        InvalidExport: it is truncated, altered or no export at all.
+        InvalidExport: it is truncated, altered or no export at all, or of another session than *make* has made.
     """
     parts = part(unseal(data))
     if len(parts) != _MACHINE_AND_SESSION:
         raise InvalidExport(f"an export has {_MACHINE_AND_SESSION} parts, and not {len(parts)}")
     machine = SessionMachine.restore(parts[0], now)
     record = Record(parts[1], "session", _EXPORTED)
-    session = make(
-        SessionId(record.text("id")),
-        principal=record.text("principal"),
-        window=record.number("window"),
-        machine=machine,
-        declared=GridGeneration(record.integer("declared")),
-    )
+    id_, principal, window = SessionId(record.text("id")), record.text("principal"), record.number("window")
+    declared = GridGeneration(record.integer("declared"))
+    if make is None:
+        session = ServerSession(id_, principal=principal, window=window, machine=machine, declared=declared)
+    else:
+        session = make(machine)
+        if (session.id, session.principal) != (id_, principal):
+            raise InvalidExport(
+                f"the export is of session {id_!r} of {principal!r}, and not of {session.id!r} of {session.principal!r}"
+            )
+        session.window, session.declared = window, declared
     requests = [_read(row, record) for row in record.rows("pending")]
     session.pending = PendingRequests(requests, started=record.integer("started", 0, len(requests)))
     session.answers.unseen.extend(_read_unseen(row, record) for row in record.rows("unseen"))

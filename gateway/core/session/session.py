@@ -227,7 +227,8 @@ class ServerSession:
         Until it has, nothing else may be executed. Should the answer be lost, another node is asked for the refused
         request again, and takes it for one that was executed if a later one was.
         """
-        return self.machine.oldest <= self.answers.refused
+        refused = self.answers.refused
+        return refused > 0 and self.machine.oldest <= refused
 
     def begin_anew(self) -> None:
         """Numbering has begun anew (rung 4): the client asks again for all that it has no answer to."""

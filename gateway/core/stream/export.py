@@ -18,6 +18,12 @@ from gateway.core.wire import codec
 RUNS: Final = "runs"
 """The field of a record in which runs are."""
 
+_PLAIN: Final = 3
+"""Elements of the row of a run."""
+
+_FOLDED: Final = 5
+"""Elements of the row of one that took the place of others."""
+
 
 class RunWriter:
     """Writes the runs of a record.
@@ -79,15 +85,32 @@ class RunReader:
         return [self._runs[place] for place in places]
 
     def _read(self, row: JsonValue) -> Run:
-        match row:
-            case [place, [_, *_] as topics, [*sizes]]:
-                text = self._record.body(RUNS, place)
-                names = [each for each in topics if each is None or isinstance(each, str)]
-                lengths = [each for each in sizes if type(each) is int and each >= 0]
-                if len(names) == len(topics) and len(lengths) == len(sizes) == len(topics):
-                    run = Run(tuple(map(Outgoing, names, codec.apart(text, lengths))))
-                    if run.text == text:
-                        return run
-            case [place, [str(topic)], [_], int(folded), bool(snapshot)] if folded > 0:
-                return FoldedRun(Outgoing(topic, self._record.body(RUNS, place)), folded, snapshot=snapshot)
+        # Not by patterns: they take as long as all the rest, and there may be a thousand rows.
+        if isinstance(row, list) and len(row) in {_PLAIN, _FOLDED}:
+            text = self._record.body(RUNS, row[0])
+            topics, sizes = row[1], row[2]
+            if isinstance(topics, list) and isinstance(sizes, list) and len(topics) == len(sizes):
+                run = _folded(topics, text, *row[_PLAIN:]) if len(row) == _FOLDED else _plain(topics, sizes, text)
+                if run is not None:
+                    return run
         return self._record.fail(RUNS, "a list of runs")
+
+
+def _folded(topics: list[JsonValue], update: bytes, folded: JsonValue, snapshot: JsonValue) -> Run | None:
+    (topic,) = topics if len(topics) == 1 else (None,)
+    if not isinstance(topic, str) or not isinstance(folded, int) or folded < 1 or not isinstance(snapshot, bool):
+        return None
+    return FoldedRun(Outgoing(topic, update), folded, snapshot=snapshot)
+
+
+def _plain(topics: list[JsonValue], sizes: list[JsonValue], text: bytes) -> Run | None:
+    names = [each for each in topics if each is None or isinstance(each, str)]
+    if len(names) != len(topics) or not names:
+        return None
+    if len(names) == 1:  # as nearly always
+        return Run((Outgoing(names[0], text),)) if sizes == [len(text)] else None
+    lengths = [each for each in sizes if type(each) is int and each >= 0]
+    if len(lengths) != len(sizes):
+        return None
+    run = Run(tuple(map(Outgoing, names, codec.apart(text, lengths))))
+    return run if run.text == text else None

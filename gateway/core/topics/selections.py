@@ -4,7 +4,7 @@ Whether a topic is selected is decided by the last entry that matches it; a topi
 ``select prices/**, deselect prices/secret/**`` therefore selects all prices but the secret ones, and in the other
 order it selects them all.
 
-Values of ``Selections`` are immutable, so that the grid's write, the index and a frozen session can share one.
+Values of ``Selections`` are immutable, so that the grid's write and the index can share one.
 
 **One entry costs what one entry costs.** A list and those made of it by ``select`` and ``deselect`` are versions that
 have one index between them (``entry_versions``), so nothing is copied for a change, and ``changes_since`` can tell what
