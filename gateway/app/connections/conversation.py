@@ -110,7 +110,7 @@ class Conversations:
             pause = meter.packets(now, 1)
             if meter.read >= CHARGED_TOGETHER:
                 pause = max(pause, meter.charge_read(now))
-            if pause > 0 or session.lane.bytes:  # seldom
+            if pause > 0 or session.pending.bytes:  # seldom
                 self._slow_down(session, link, meter, pause)
 
     def begin(self, session: Session, link: Link) -> None:

@@ -172,11 +172,11 @@ class Record:
         return value if isinstance(value, bool) else self.fail(name, "true or false")
 
     def number(self, name: str) -> float:
-        """Return a number."""
+        """Return a number; a whole one stays one, so that it is written again as it was."""
         value = self._fields[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             self.fail(name, "a number")
-        return float(value)
+        return value
 
     def optional_number(self, name: str) -> float | None:
         """Return a number, or None."""
@@ -216,9 +216,9 @@ class Record:
         return numbers
 
     def numbers(self, name: str, count: int) -> list[float]:
-        """Return a list of *count* numbers."""
+        """Return a list of *count* numbers; see ``number``."""
         rows = self.rows(name)
-        numbers = [float(each) for each in rows if isinstance(each, int | float) and isfinite(each)]
+        numbers = [each for each in rows if isinstance(each, int | float) and isfinite(each)]
         if not count == len(numbers) == len(rows):
             self.fail(name, f"a list of {count} numbers")
         return numbers

@@ -144,6 +144,16 @@ def test_a_value_is_exported_as_it_is() -> None:
     assert work.value == value
 
 
+@pytest.mark.parametrize("seconds", [60, 60.0, 0.1])
+def test_a_time_is_told_to_the_client_as_before(seconds: float) -> None:
+    held = session()
+    held.window = held.credential_expires = seconds
+
+    restored = restore(export(held, NOW), NOW)
+
+    assert repr((restored.window, restored.credential_expires)) == repr((seconds, seconds))
+
+
 def test_the_order_of_properties_stays() -> None:
     held = session()
     held.properties = {"b": "1", "a": "2"}
