@@ -78,7 +78,7 @@ class PendingRequests:
         return weighs
 
     def start(self) -> tuple[list[Work], int]:
-        """Choose what is executed next: the first request, or the first run of publishes.
+        """Choose what is executed next: the first request, or the first run of publishes. One at least is pending.
 
         Returns:
             The requests, which are started now, and their weight in bytes.
