@@ -139,11 +139,13 @@ class Flusher:
             more: whether further runs are known to follow.
         """
         dirty = self._dirty
+        left: Iterable[Session] = sessions
         if len(sessions) == 1:
-            at_once = sessions[0] not in dirty and not self._is_early(sessions[0])
-        else:
-            at_once = not (more or self._scheduled or len(sessions) > FLUSH_SLICE)
-        for session in self._deliver_now(run, sessions) if at_once else sessions:
+            if self._deliver_alone(run, sessions[0]):
+                left = ()
+        elif not (more or self._scheduled or len(sessions) > FLUSH_SLICE):
+            left = self._deliver_now(run, sessions)
+        for session in left:
             try:
                 session.machine.submit_run(run)
                 dirty[session] = None
@@ -158,6 +160,26 @@ class Flusher:
             self._early_together.clear()
         return session in self._early
 
+    def _deliver_alone(self, run: Run, session: Session) -> bool:
+        """Number and write at once for one session; returns whether there is nothing left to do for it.
+
+        It is flat, because of all deliveries this one is not shared with anybody (figures: ADR 0061).
+        """
+        link = session.link
+        if link is None or session in self._dirty or self._is_early(session):
+            return False
+        try:
+            message = session.machine.send_now(SharedFrame(run), self._policy.high_water - link.backlog())
+            if message is None:
+                return False
+            link.write(message)
+        except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+            self._failed(session, bug)
+            return True
+        self._written += 1
+        self._early.add(session)
+        return True
+
     def _deliver_now(self, run: Run, sessions: Sequence[Session]) -> list[Session]:
         """Number and write at once for those sessions for which that is all there is to do; returns the others."""
         others: list[Session] = []
@@ -171,10 +193,7 @@ class Flusher:
                 self._write_together(links, messages, together)
         if written:
             self._written += written
-            if len(sessions) == 1:
-                self._early.add(sessions[0])
-            else:
-                self._early_together.append(sessions)
+            self._early_together.append(sessions)
         return others
 
     def _number_at_once(
