@@ -8,7 +8,7 @@ from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
 from scripts.dashboards.parts import CLUSTER, figure
 
 _BACKEND: Final = f'proxy="gateway", {CLUSTER}'
-_ENTRANCE: Final = f'job="entrance", {CLUSTER}'
+_ENDPOINT: Final = f'job="endpoint", {CLUSTER}'
 _UNTRIED: Final = "the endpoint is not probed, or speaks no TLS"
 _DAY: Final = 86_400
 _FRONTEND: Final = f'proxy="clients", {CLUSTER}'
@@ -59,7 +59,7 @@ HAPROXY: Final = Dashboard(
                 figure(
                     "Endpoint",
                     "1 while connections to all the addresses that clients use can be opened, tried from outside.",
-                    f"min(probe_success{{{_ENTRANCE}}})",
+                    f"min(probe_success{{{_ENDPOINT}}})",
                     alarm=1,
                     low=True,
                     empty=_UNTRIED,
@@ -67,7 +67,7 @@ HAPROXY: Final = Dashboard(
                 figure(
                     "Certificate",
                     "How long the first of the certificates that clients see is still good for.",
-                    f"min(probe_ssl_earliest_cert_expiry{{{_ENTRANCE}}}) - time()",
+                    f"min(probe_ssl_earliest_cert_expiry{{{_ENDPOINT}}}) - time()",
                     unit=Unit.SECONDS,
                     warn=14 * _DAY,
                     alarm=2 * _DAY,

@@ -72,10 +72,10 @@ NODES: Final = {
 NODE: Final = {"node": "n1"}
 TARGET: Final = {"job": "gateway", "node": "n1", "instance": "a"}
 BALANCER: Final = {"job": "haproxy", "instance": "h"}
-ENTRANCE: Final = {"job": "entrance", "instance": "gateway.example:443"}
+ENDPOINT: Final = {"job": "endpoint", "instance": "gateway.example:443"}
 TRIED: Final = {
-    'up{job="entrance",instance="gateway.example:443"}': still(1),
-    'probe_success{job="entrance",instance="gateway.example:443"}': still(1),
+    'up{job="endpoint",instance="gateway.example:443"}': still(1),
+    'probe_success{job="endpoint",instance="gateway.example:443"}': still(1),
 }
 
 CASES: Final[dict[str, Case]] = {
@@ -188,25 +188,25 @@ CASES: Final[dict[str, Case]] = {
             {'gateway_journal_cut_total{node="n1",state="unread"}': grows(100)},
         ),
     ),
-    "GatewayEntranceClosed": Case(
-        {**TRIED, 'probe_success{job="entrance",instance="gateway.example:443"}': "1x15 0x5"},
+    "GatewayEndpointUnreachable": Case(
+        {**TRIED, 'probe_success{job="endpoint",instance="gateway.example:443"}': "1x15 0x5"},
         (TRIED, {'probe_success{job="other",instance="gateway.example:443"}': still(0)}),
-        ENTRANCE,
+        ENDPOINT,
     ),
-    "GatewayEntranceCertificateExpiring": Case(
-        {**TRIED, 'probe_ssl_earliest_cert_expiry{job="entrance",instance="gateway.example:443"}': still(10 * DAY)},
+    "GatewayEndpointCertificateExpiring": Case(
+        {**TRIED, 'probe_ssl_earliest_cert_expiry{job="endpoint",instance="gateway.example:443"}': still(10 * DAY)},
         (
-            {**TRIED, 'probe_ssl_earliest_cert_expiry{job="entrance",instance="gateway.example:443"}': still(30 * DAY)},
+            {**TRIED, 'probe_ssl_earliest_cert_expiry{job="endpoint",instance="gateway.example:443"}': still(30 * DAY)},
             TRIED,
         ),
-        ENTRANCE,
+        ENDPOINT,
     ),
-    "GatewayEntranceUnwatched": Case(
-        {'up{job="entrance",instance="gateway.example:443"}': "1x10 0x10"},
-        (TRIED, {'up{job="entrance",instance="gateway.example:443"}': "1x17 0x3"}),
-        ENTRANCE,
+    "GatewayEndpointUnwatched": Case(
+        {'up{job="endpoint",instance="gateway.example:443"}': "1x10 0x10"},
+        (TRIED, {'up{job="endpoint",instance="gateway.example:443"}': "1x17 0x3"}),
+        ENDPOINT,
     ),
-    "GatewayIdentityAway": Case(
+    "GatewayIdentityUnreachable": Case(
         {'gateway_events_total{node="n1",event="authentication_unavailable"}': grows(2)},
         ({'gateway_events_total{node="n1",event="authentication_unavailable"}': still(9)},),
     ),
@@ -338,7 +338,7 @@ CASES: Final[dict[str, Case]] = {
             },
         ),
     ),
-    "GatewayGridAway": Case(
+    "GatewayGridUnreachable": Case(
         {'gateway_grid_up{node="n1"}': "1x10 0x10"}, ({'gateway_grid_up{node="n1"}': still(1)},), NODE
     ),
     "GatewayNodeDeaf": Case(

@@ -1,4 +1,4 @@
-"""What the blackbox exporter finds out at HAProxy's entrance, by the configuration that ``deploy/prometheus`` ships."""
+"""What the blackbox exporter finds out at HAProxy's endpoint, by the configuration that ``deploy/prometheus`` ships."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def running_exporter(authority: Authority) -> Iterator[Probe]:
         process.wait()
 
 
-def test_the_entrance_is_tried_and_its_certificate_is_told(authority: Authority) -> None:
-    certificate = str(authority.issue("entrance", life=LIFE))
+def test_the_endpoint_is_tried_and_the_end_of_its_certificate_is_reported(authority: Authority) -> None:
+    certificate = str(authority.issue("endpoint", life=LIFE))
     before = datetime.now(UTC)
     with (
         running_exporter(authority) as probe,
@@ -93,16 +93,16 @@ def test_the_entrance_is_tried_and_its_certificate_is_told(authority: Authority)
         assert abs(told["probe_ssl_earliest_cert_expiry"] - (before + LIFE).timestamp()) < ROUNDING
         assert probe("tcp", f"{LOOPBACK}:{haproxy.port}")["probe_success"] == 1
         assert "clients" not in haproxy.log(), "what is tried four times a minute fills no log"
-        authority.issue("entrance", life=timedelta(days=-1))
+        authority.issue("endpoint", life=timedelta(days=-1))
         haproxy.reload()
         wait_until(
             lambda: probe("tls", f"{LOOPBACK}:{haproxy.port}")["probe_success"] == 0,
-            what="an expired certificate is no entrance",
+            what="an expired certificate counts as unreachable",
         )
 
 
 def test_prometheus_asks_the_exporter_for_each_address_by_its_module() -> None:
-    found = promtool("check", "service-discovery", "--timeout=1s", str(PROMETHEUS / "prometheus.yml"), "entrance")
+    found = promtool("check", "service-discovery", "--timeout=1s", str(PROMETHEUS / "prometheus.yml"), "endpoint")
     assert found.returncode == 0, found.stderr
     (target,) = json.loads(found.stdout[: found.stdout.rindex("]") + 1])
     asked = {name: value for name, value in target["labels"].items() if not name.startswith("__scrape")}
@@ -113,5 +113,5 @@ def test_prometheus_asks_the_exporter_for_each_address_by_its_module() -> None:
         "__param_module": "tcp",
         "__param_target": "haproxy:8080",
         "instance": "haproxy:8080",
-        "job": "entrance",
+        "job": "endpoint",
     }
