@@ -32,7 +32,7 @@ from gateway.adapters.admin.pacing import COSTS, Pacer, ServiceClass
 from gateway.adapters.admin.places import STRANGERS
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.websocket import link as link_module
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler
 from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST, READ_COST
 from gateway.adapters.work_budget import WorkLimits
@@ -342,7 +342,7 @@ def link(scheduler: ReadScheduler) -> Iterator[socket.socket]:
     connection.setblocking(False)
     peer.setblocking(False)
     reading = PacedReader(scheduler.sessions, connection.fileno(), "", lambda: False)
-    made = WebSocketLink(
+    made = WebSocketConnection(
         connection,
         "127.0.0.1",
         reading=reading,

@@ -18,7 +18,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.frames import FrameReader
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
 
 MESSAGE_BYTES: Final = 65_536
@@ -76,7 +76,7 @@ class Node:
         self.run(self.server.start())
         self.client = self.open(1)[0]
 
-    async def _serve(self, link: WebSocketLink) -> None:
+    async def _serve(self, link: WebSocketConnection) -> None:
         link.listen(self)
         self._count()
 

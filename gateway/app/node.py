@@ -46,11 +46,11 @@ from gateway.core.types import NodeRef
 from gateway.ports import (
     NO_TRACER,
     Authenticator,
+    Connection,
     Directory,
     EventLog,
     Grid,
     GridUnavailable,
-    Link,
     Metrics,
     ProcessMemory,
     TokenSigner,
@@ -302,13 +302,13 @@ class Node:
         """Whether it will end as soon as its clients are moved."""
         return self._stopping
 
-    async def serve(self, link: Link) -> None:
+    async def serve(self, connection: Connection) -> None:
         """Serve one client connection until it is over."""
-        await self.connections.serve(link)
+        await self.connections.serve(connection)
 
-    async def serve_console(self, link: Link, administrators: Authenticator) -> None:
+    async def serve_console(self, connection: Connection, administrators: Authenticator) -> None:
         """Serve a connection of the admin port, for sessions of the administrators that *administrators* knows."""
-        await self.connections.serve(link, administrators)
+        await self.connections.serve(connection, administrators)
 
     async def drain(self) -> None:
         """Move all clients to other nodes, to be stopped then; new connections must not come any more."""

@@ -170,7 +170,7 @@ class Gateway:
                 tls=lambda: tls_to_nodes(settings),
             ),
             console=Console(
-                serve=lambda link: self.node.serve_console(link, administrators),
+                serve=lambda connection: self.node.serve_console(connection, administrators),
                 check=guard.check_host,
                 accepting=lambda: not self.node.stopping,
                 message_bytes=settings.limit_message_bytes,

@@ -13,6 +13,7 @@ Two rules hold for all of the grid's ports:
 """
 
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
+from gateway.ports.connection import Connection, Receiver
 from gateway.ports.errors import Fenced, GridRefused, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
 from gateway.ports.identity import (
@@ -29,7 +30,6 @@ from gateway.ports.identity import (
     VerificationRefused,
 )
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
-from gateway.ports.link import Link, Receiver
 from gateway.ports.nodes import LapsedLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
 from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
@@ -80,6 +80,7 @@ __all__ = [
     "ClaimRefused",
     "ClaimResult",
     "Claimed",
+    "Connection",
     "ConnectionRejected",
     "CountedConnection",
     "Credentials",
@@ -101,7 +102,6 @@ __all__ = [
     "LeaseTable",
     "LeaseUnverified",
     "Lifted",
-    "Link",
     "MemoryUse",
     "Metrics",
     "NoTracer",

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
-from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import BINARY, TEXT, text_frame
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.websocket.upgrade_request import Request
 
@@ -18,7 +18,7 @@ MESSAGE_BYTES: Final = 16 * 1024**2
 """Largest message: as large as any of the suite."""
 
 
-class EchoLink(WebSocketLink):
+class EchoConnection(WebSocketConnection):
     """Gives messages back as they came: also binary ones, which a node refuses (protocol 1.5) and the suite needs."""
 
     __slots__ = ()
@@ -44,16 +44,16 @@ class _Nobody:
 class EchoServer(WebSocketServer):
     """Makes such links."""
 
-    def opened(self, upgrade: Upgrade, connection: Connection, request: Request) -> None:
+    def opened(self, upgrade: Upgrade, connection: Transport, request: Request) -> None:
         """See ``Acceptor``."""
-        link = self._link(EchoLink, connection, upgrade)
+        link = self._link(EchoConnection, connection, upgrade)
         self._links[link] = upgrade.counted
         link.begin(request.rest)
         # As one that has a session, of which more is borne.
         link.listen(_Nobody())
 
 
-async def _nothing_more(_link: WebSocketLink) -> None:
+async def _nothing_more(_link: WebSocketConnection) -> None:
     """Nobody is behind these links."""
 
 

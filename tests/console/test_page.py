@@ -191,8 +191,8 @@ async def test_a_cut_connection_of_the_console_is_said_and_mended(pair: Pair, br
             "(() => { const seen = [], pill = document.querySelector('#link'); new MutationObserver("
             "() => seen.push(pill.textContent)).observe(pill, {childList: true}); return seen; })()"
         )
-        assert session.link is not None
-        session.link.close(4005, "the test")
+        assert session.connection is not None
+        session.connection.close(4005, "the test")
         await page.wait_for_function("seen => seen.includes('live at n1')", arg=states)
         assert "reconnecting…" in await states.json_value()
         await expect(pill).to_have_text("live at n1")

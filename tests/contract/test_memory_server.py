@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
-from gateway.adapters.memory.connection import MAILBOX_LENGTH
+from gateway.adapters.memory.grid_connection import MAILBOX_LENGTH
 from gateway.adapters.memory.topic_table import RECEIPT_LIFE
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import GridState, GridUnavailable, Published, SessionChanges

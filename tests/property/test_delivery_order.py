@@ -117,13 +117,13 @@ class Walk:
                 await self.subscribe(text)
             case "unsubscribe", str(text), _:
                 await self.unsubscribe(text)
-            case "cut", _, _ if session.link is not None:
-                session.link = None
+            case "cut", _, _ if session.connection is not None:
+                session.connection = None
                 self.bench.flusher.forget(session)
                 machine.detach()
             case "give up", _, _:
                 machine.give_up()
-            case "come back", _, _ if session.link is None:
+            case "come back", _, _ if session.connection is None:
                 await self.come_back()
         self.read()
 
@@ -149,7 +149,7 @@ class Walk:
 
     def make_room(self, *, room: bool) -> None:
         self.reader.room = room
-        if self.session.link is not None:
+        if self.session.connection is not None:
             self.bench.flusher.mark(self.session)
 
     def selected(self) -> dict[TopicPath, int]:
@@ -166,14 +166,14 @@ class Walk:
         machine.resume()
         if machine.can_reattach(received=self.reader.last, oldest=PacketId(1)):
             machine.reattach(received=self.reader.last, now=0.0)
-            session.link = self.reader  # type: ignore[assignment]
+            session.connection = self.reader  # type: ignore[assignment]
             self.bench.flusher.flush(session)
             self.seen.add("reattached")
             return
         machine.restart(0.0)
         self.bench.delivery.mute(session)
         self.reader.last = PacketId(0)
-        session.link = self.reader  # type: ignore[assignment]
+        session.connection = self.reader  # type: ignore[assignment]
         self.bench.flusher.flush(session)
         self.bench.delivery.select(session, session.selections)
         self.bench.delivery.feed(session)
@@ -191,7 +191,7 @@ class Walk:
 
     async def end(self) -> None:
         """Let the client read to the end: it holds the current value of all that it selects, and nothing is due."""
-        if self.session.link is None:
+        if self.session.connection is None:
             await self.come_back()
         await self.bench.all_sent(self.session, self.reader)
         self.read()

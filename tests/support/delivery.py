@@ -92,9 +92,9 @@ class Reader:
                     self.updates.append((packet.id, packet.body))
 
     @classmethod
-    def write_all(cls, links: Sequence[Reader], messages: Sequence[bytes]) -> None:
-        for link, message in zip(links, messages, strict=True):
-            link.write(message)
+    def write_all(cls, connections: Sequence[Reader], messages: Sequence[bytes]) -> None:
+        for connection, message in zip(connections, messages, strict=True):
+            connection.write(message)
 
 
 class Published:
@@ -197,7 +197,7 @@ class DeliveryBench:
         record = SessionRecord(id=name, principal="ann", window=60.0, owner=ME, epoch=Epoch(1))
         session = Session(record, SessionMachine(Role.SERVER, self._policy), stored_under=STORED_UNDER)
         session.machine.open(0.0)
-        session.link = cast("Any", reader)
+        session.connection = cast("Any", reader)
         return session
 
     async def subscribe(self, session: Session, text: str) -> int:

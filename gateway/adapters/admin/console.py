@@ -24,11 +24,11 @@ from typing import Final
 from aiohttp import web
 
 from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, allows
-from gateway.adapters.admin.console_link import ConsoleLink
+from gateway.adapters.admin.console_link import ConsoleConnection
 from gateway.core.pacing.failures import Failures
 from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import Credentials, CredentialsRefused, Identity, Link, VerificationRefused
+from gateway.ports import Connection, Credentials, CredentialsRefused, Identity, VerificationRefused
 
 PAGE: Final = Path(__file__).parent / "page"
 """The files of the page."""
@@ -133,7 +133,7 @@ class Console:
     def __init__(
         self,
         *,
-        serve: Callable[[Link], Awaitable[None]],
+        serve: Callable[[Connection], Awaitable[None]],
         check: Callable[[web.Request], None],
         accepting: Callable[[], bool],
         message_bytes: int,
@@ -142,7 +142,7 @@ class Console:
         self._check = check
         self._accepting = accepting
         self._message_bytes = message_bytes
-        self._links: set[ConsoleLink] = set()
+        self._links: set[ConsoleConnection] = set()
         self._established: Callable[[web.Request], None] = lambda _: None
         # The names of files come from the disk and never from a request, so that no path leads out.
         self._files = {name: _File(path) for name, path in _parts()}
@@ -186,7 +186,7 @@ class Console:
             protocols=(SUBPROTOCOL,), compress=False, max_msg_size=self._message_bytes, autoping=True
         )
         await websocket.prepare(request)
-        link = ConsoleLink(websocket, request.remote or "")
+        link = ConsoleConnection(websocket, request.remote or "")
         self._links.add(link)
         serving = asyncio.create_task(self._answer(link, request), name="serve-console")
         try:
@@ -197,7 +197,7 @@ class Console:
             await asyncio.gather(serving, return_exceptions=True)
         return websocket
 
-    async def _answer(self, link: ConsoleLink, request: web.Request) -> None:
+    async def _answer(self, link: ConsoleConnection, request: web.Request) -> None:
         await self._serve(link)
         if link.close_code is None:
             self._established(request)

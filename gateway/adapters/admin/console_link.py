@@ -23,8 +23,8 @@ _ENDED_BADLY: Final = frozenset({WSCloseCode.ABNORMAL_CLOSURE, 1005})
 """What aiohttp reports for a connection without a close frame, or with one that has no code."""
 
 
-class ConsoleLink:
-    """Implements ``gateway.ports.Link``; ``run`` carries it, from the handler of the request.
+class ConsoleConnection:
+    """Implements ``gateway.ports.Connection``; ``run`` carries it, from the handler of the request.
 
     Args:
         websocket: prepared already.
@@ -103,10 +103,10 @@ class ConsoleLink:
             self._work.set()
 
     @classmethod
-    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
+    def write_all(cls, connections: Sequence[Self], messages: Sequence[bytes]) -> None:
         """See the port."""
-        for link, message in zip(links, messages, strict=True):
-            link.write(message)
+        for connection, message in zip(connections, messages, strict=True):
+            connection.write(message)
 
     def backlog(self) -> int:
         """See the port."""

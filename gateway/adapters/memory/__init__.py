@@ -5,12 +5,12 @@ in one process are two grids over one server.
 """
 
 from gateway.adapters.memory.grid import MemoryGrid
-from gateway.adapters.memory.loopback import LoopbackLink
+from gateway.adapters.memory.loopback import LoopbackConnection
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenAdmission
 
 __all__ = [
-    "LoopbackLink",
+    "LoopbackConnection",
     "MadeUpMemory",
     "MemoryEventLog",
     "MemoryGrid",

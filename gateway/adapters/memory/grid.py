@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from gateway.adapters.memory.connection import Connection
+from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
     MemoryJournal,
@@ -34,7 +34,7 @@ class MemoryGrid:
     """
 
     def __init__(self, server: MemoryGridServer, *, node: NodeRef, timeout: float = DEFAULT_TIMEOUT) -> None:
-        self._connection = Connection(server, node, timeout)
+        self._connection = GridConnection(server, node, timeout)
         self._sessions = MemorySessionStore(self._connection)
         self._nodes = MemoryNodeDirectory(self._connection)
         self._topics = MemoryTopicStore(self._connection)

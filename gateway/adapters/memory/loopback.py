@@ -1,4 +1,4 @@
-"""A client connection without a socket, for tests: one side is the ``Link`` port, the other side plays the client."""
+"""A client connection without a socket, for tests: one side is the port ``Connection``, the other plays the client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Self
 from gateway.ports import Receiver
 
 
-class LoopbackLink:
-    """``Link`` whose other end is the test.
+class LoopbackConnection:
+    """``Connection`` whose other end is the test.
 
     Args:
         address: where the client seems to come from.
@@ -93,10 +93,10 @@ class LoopbackLink:
         self._wake()
 
     @classmethod
-    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
+    def write_all(cls, connections: Sequence[Self], messages: Sequence[bytes]) -> None:
         """See the port."""
-        for link, message in zip(links, messages, strict=True):
-            link.write(message)
+        for connection, message in zip(connections, messages, strict=True):
+            connection.write(message)
 
     def backlog(self) -> int:
         """See the port."""

@@ -1,8 +1,8 @@
 """The in-memory stand-in for the grid's server: shared state, a clock, and every way in which a server can fail.
 
 ```text
-MemoryGrid(n1) ── Connection ──┐                 ┌── GridData (lost when emptied, copied by snapshot)
-MemoryGrid(n2) ── Connection ──┴─ MemoryGridServer
+MemoryGrid(n1) ── GridConnection ──┐             ┌── GridData (lost when emptied, copied by snapshot)
+MemoryGrid(n2) ── GridConnection ──┴─ MemoryGridServer
                     cut, mend        go_away, come_back, stall, flow, lose_answers
 ```
 

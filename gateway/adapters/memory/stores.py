@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from gateway.adapters.memory.connection import Connection
+from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.state import NEVER_ADOPTED
 from gateway.core.policy.revocations import Revocation
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
@@ -44,7 +44,7 @@ from gateway.ports import (
 class MemorySessionStore:
     """``SessionStore`` of one connection to the in-memory grid."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
 
     async def create(self, record: SessionRecord) -> None:
@@ -132,7 +132,7 @@ class MemorySessionStore:
 class MemoryNodeDirectory:
     """``NodeDirectory`` of one connection to the in-memory grid."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
 
     async def join(self, node: NodeRef, *, lease: float) -> None:
@@ -188,7 +188,7 @@ PAGE_VALUES: Final = 1000
 class MemoryTopicStore:
     """``TopicStore`` of one connection to the in-memory grid."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
 
     async def publish(self, commands: Sequence[PublishCommand]) -> list[PublishResult]:
@@ -238,7 +238,7 @@ BATCH_ENTRIES: Final = 1000
 class MemoryTopicTail:
     """``TopicTail`` of one connection to the in-memory grid."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
         self._followed: dict[int, StreamPosition] = {}
         self._paused: set[int] = set()
@@ -309,7 +309,7 @@ class MemoryTopicTail:
 class MemoryRevocationStore:
     """``RevocationStore`` of one connection to the in-memory grid."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
         self._wake = asyncio.Event()
         self._generation = NEVER_ADOPTED
@@ -368,7 +368,7 @@ class MemoryJournal:
         node: the node, whose batches are numbered.
     """
 
-    def __init__(self, connection: Connection, node: NodeRef) -> None:
+    def __init__(self, connection: GridConnection, node: NodeRef) -> None:
         self._connection = connection
         self._producer = node.incarnation
 

@@ -17,7 +17,6 @@ from typing import ClassVar, Final
 
 from gateway.adapters.tls_connection import NothingSaid, TlsConnection
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import (
     BINARY,
     CLOSE,
@@ -33,6 +32,7 @@ from gateway.adapters.websocket.frames import (
     pong_frame,
 )
 from gateway.adapters.websocket.read_scheduler import PacedReader, Share
+from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.work import (
     BYTE_COST,
     CHARGED_FROM,
@@ -63,8 +63,8 @@ PONG_BACKLOG: Final = 16 * 1024
 """Unsent bytes above which pings go unanswered: who asks and does not read gets no more."""
 
 
-class WebSocketLink(FrameWriter):
-    """Implements ``gateway.ports.Link``.
+class WebSocketConnection(FrameWriter):
+    """Implements ``gateway.ports.Connection``.
 
     Args:
         connection: after the upgrade, not blocking.
@@ -98,15 +98,15 @@ class WebSocketLink(FrameWriter):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Transport,
         address: str,
         *,
         reading: PacedReader,
         sessions: Share,
         message_bytes: int,
-        violated: Callable[[WebSocketLink, FrameRule], None],
+        violated: Callable[[WebSocketConnection, FrameRule], None],
         slowed: Callable[[bool], None],
-        over: Callable[[WebSocketLink], None],
+        over: Callable[[WebSocketConnection], None],
     ) -> None:
         super().__init__(connection)
         self.address = address
@@ -422,7 +422,7 @@ class WebSocketLink(FrameWriter):
         self._wake()
 
 
-class SecureWebSocketLink(WebSocketLink):
+class SecureWebSocketConnection(WebSocketConnection):
     """The same over TLS; its connection is a ``TlsConnection``."""
 
     __slots__ = ()

@@ -14,10 +14,10 @@ from typing import Any, Final
 from gateway.adapters.listeners import listen
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
-from gateway.adapters.websocket.connections import Connection
-from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
+from gateway.adapters.websocket.link import SecureWebSocketConnection, WebSocketConnection
 from gateway.adapters.websocket.pending_requests import PendingRequests
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler, Share
+from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.websocket.upgrade_request import Refusal, Request, accept, comes_back, refusal_of
 from gateway.catalogue import log_events as events
@@ -74,7 +74,7 @@ class WebSocketServer:
         host: str,
         port: int,
         *,
-        serve: Callable[[WebSocketLink], Coroutine[Any, Any, None]],
+        serve: Callable[[WebSocketConnection], Coroutine[Any, Any, None]],
         admission: Admission,
         accepting: Callable[[], bool],
         message_bytes: int,
@@ -101,7 +101,7 @@ class WebSocketServer:
         self._told: dict[LogEvent, float] = {}
         self._requests = PendingRequests(most_requests)
         self._waiting: set[Upgrade] = set()
-        self._links: dict[WebSocketLink, CountedConnection | None] = {}
+        self._links: dict[WebSocketConnection, CountedConnection | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied = asyncio.Event()
 
@@ -238,9 +238,9 @@ class WebSocketServer:
         self._waiting.add(upgrade)
         self._admission.admit(upgrade, returning=comes_back(request))
 
-    def opened(self, upgrade: Upgrade, connection: Connection, request: Request) -> None:
+    def opened(self, upgrade: Upgrade, connection: Transport, request: Request) -> None:
         """See ``Acceptor``."""
-        link = self._link(WebSocketLink if self._tls is None else SecureWebSocketLink, connection, upgrade)
+        link = self._link(WebSocketConnection if self._tls is None else SecureWebSocketConnection, connection, upgrade)
         self._links[link] = upgrade.counted
         link.begin(request.rest)
         task = asyncio.create_task(self._serve(link), name="serve-link")
@@ -262,7 +262,7 @@ class WebSocketServer:
             self._waiting.discard(upgrade)
             self._admission.withdraw(upgrade)
 
-    def _link(self, kind: type[WebSocketLink], connection: Connection, upgrade: Upgrade) -> WebSocketLink:
+    def _link(self, kind: type[WebSocketConnection], connection: Transport, upgrade: Upgrade) -> WebSocketConnection:
         if self._scheduler is None:
             raise AssertionError("nobody is accepted before there is a scheduler")
         return kind(
@@ -282,14 +282,14 @@ class WebSocketServer:
     def _slowed(self, has_session: bool) -> None:
         self._metrics.add(catalogue.READING_SLOWED, label="sessions" if has_session else "strangers")
 
-    def _violated(self, link: WebSocketLink, rule: FrameRule) -> None:
+    def _violated(self, link: WebSocketConnection, rule: FrameRule) -> None:
         self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)
         if rule is FrameRule.FLOOD:
             self._tell(events.FLOOD_CLOSED, address=link.address)
         if rule is FrameRule.TOO_BIG:
             self._metrics.add(catalogue.LIMITS_EXCEEDED, label="limit_message_bytes")
 
-    def _ended(self, link: WebSocketLink) -> None:
+    def _ended(self, link: WebSocketConnection) -> None:
         counted = self._links.pop(link, None)
         if counted is not None:
             counted.leave()

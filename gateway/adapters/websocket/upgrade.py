@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from gateway.adapters.tls_connection import NothingSaid, TlsConnection
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.read_scheduler import PacedReader, Share
+from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.ports import ConnectionRejected, CountedConnection
@@ -53,7 +53,7 @@ class Acceptor(Protocol):
     def admit(self, upgrade: Upgrade, request: Request) -> None:
         """Have ``upgrade.accept`` or ``upgrade.reject`` called, now or later, for a request that was found good."""
 
-    def opened(self, upgrade: Upgrade, connection: Connection, request: Request) -> None:
+    def opened(self, upgrade: Upgrade, connection: Transport, request: Request) -> None:
         """Take over a connection that has been upgraded, with what waits for it: ``upgrade.reading``."""
 
     def refused(self, upgrade: Upgrade, reason: Why) -> None:
@@ -94,7 +94,7 @@ class Upgrade:
         "reading",
     )
 
-    def __init__(self, connection: Connection, peer: str, acceptor: Acceptor, share: Share) -> None:
+    def __init__(self, connection: Transport, peer: str, acceptor: Acceptor, share: Share) -> None:
         self._connection = connection
         self._acceptor = acceptor
         self._reader: RequestReader | None = RequestReader()

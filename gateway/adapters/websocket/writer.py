@@ -1,4 +1,4 @@
-"""The half of a link that writes: frames go to the kernel at once, and what it does not take is kept.
+"""The half of a connection that writes: frames go to the kernel at once, and what it does not take is kept.
 
 asyncio's transports put a write buffer, flow control and an object or two between a frame and its ``send``, and gather
 what is written until the end of the loop's turn. The gateway has an outbox per session, and writes once per turn.
@@ -14,14 +14,14 @@ from itertools import islice
 from socket import socket
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
-from gateway.adapters.websocket.connections import Connection
 from gateway.adapters.websocket.frames import text_frame
+from gateway.adapters.websocket.transport import Transport
 
 Send: TypeAlias = Callable[[Any, bytes], int]
 """A connection's method ``send``, unbound."""
 
 _NO_BYTES: Final = bytearray()
-"""Stands for "nothing is unsent" at all links; never written to."""
+"""Stands for "nothing is unsent" at all connections; never written to."""
 
 
 class State(Enum):
@@ -43,20 +43,20 @@ OPEN: Final = State.OPEN
 
 
 class FrameWriter(ABC):
-    """Writes to one connection for as long as its link is open.
+    """Writes to one transport for as long as the connection is open.
 
     Args:
         connection: not blocking.
 
     Attributes:
-        SEND: how connections of this kind of links are written to.
+        SEND: how transports of this kind of connections are written to.
     """
 
     __slots__ = ("_loop", "_socket", "_state", "_unsent")
 
     SEND: ClassVar[Send] = socket.send
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Transport) -> None:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._state = State.OPEN
@@ -78,19 +78,19 @@ class FrameWriter(ABC):
             self._send(text_frame(message))
 
     @classmethod
-    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
+    def write_all(cls, connections: Sequence[Self], messages: Sequence[bytes]) -> None:
         """See the port.
 
         No code in Python runs between two ``send``, which measurably makes all of it cheaper: presumably, code and data
         of the kernel and of Python drive each other out of the processor's cache when they take turns.
         """
         try:
-            sockets = [link._socket for link in links if link._state is OPEN and not link._unsent]  # noqa: SLF001 - its own
-        except AttributeError:  # links of another kind are among them: consoles
+            sockets = [each._socket for each in connections if each._state is OPEN and not each._unsent]  # noqa: SLF001 - its own
+        except AttributeError:  # connections of another kind are among them: consoles
             sockets = []
-        if len(sockets) < len(links) or len(links) == 1:
-            for link, message in zip(links, messages, strict=True):
-                link.write(message)
+        if len(sockets) < len(connections) or len(connections) == 1:
+            for connection, message in zip(connections, messages, strict=True):
+                connection.write(message)
             return
         frames = _frames_of(messages)
         sizes = list(map(len, frames))
@@ -103,12 +103,12 @@ class FrameWriter(ABC):
                 sent.extend(map(send, islice(sockets, at, None), islice(frames, at, None)))
             except OSError:
                 at = len(sent)
-                links[at]._send(frames[at])  # noqa: SLF001 - its own
+                connections[at]._send(frames[at])  # noqa: SLF001 - its own
                 sent.append(sizes[at])
         if sent != sizes:
-            for link, frame, taken in zip(links, frames, sent, strict=True):
+            for connection, frame, taken in zip(connections, frames, sent, strict=True):
                 if taken < len(frame):
-                    link._keep(frame, taken)  # noqa: SLF001 - its own
+                    connection._keep(frame, taken)  # noqa: SLF001 - its own
 
     def backlog(self) -> int:
         """See the port."""

@@ -41,7 +41,7 @@ def live(session: Session) -> LiveSession:
     """Show what is in this node's memory of a session."""
     machine = session.machine
     return LiveSession(
-        address=None if session.link is None else session.link.address,
+        address=None if session.connection is None else session.connection.address,
         link=machine.state.value,
         received=machine.received,
         numbered=machine.last_numbered,

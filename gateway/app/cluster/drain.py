@@ -72,10 +72,10 @@ class Drain:
         left = self._connected()
         moved = len(moves.keys() - set(left))
         for session in left:
-            link = session.link
-            if link is not None:
-                self._sessions.close_link(link, GOING_AWAY)
-                self._sessions.detach(session, link)
+            connection = session.connection
+            if connection is not None:
+                self._sessions.close_connection(connection, GOING_AWAY)
+                self._sessions.detach(session, connection)
         await asyncio.gather(*moves.values())
         known = await self._start_windows()
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
@@ -97,10 +97,10 @@ class Drain:
             True if the grid knows of it.
         """
         for session in self._sessions:
-            link = session.link
-            if link is not None:
-                self._sessions.close_link(link, GOING_AWAY)
-                self._sessions.detach(session, link)
+            connection = session.connection
+            if connection is not None:
+                self._sessions.close_connection(connection, GOING_AWAY)
+                self._sessions.detach(session, connection)
         return await self._start_windows()
 
     def _connected(self) -> list[Session]:

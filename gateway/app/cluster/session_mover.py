@@ -77,22 +77,22 @@ class SessionMover:
         await self._move(session, GoAway(reason, delay=0.0, backoff=self._reconnect_advice.advice()))
 
     async def _sent(self, session: Session, node: NodeId, reason: str) -> None:
-        link = session.link
+        connection = session.connection
         await self._move(session, GoAway(reason, delay=0.0, node=node, backoff=self._reconnect_advice.advice()))
         deadline = self._clock.monotonic() + LEAVE
-        while link is not None and session.link is link and self._clock.monotonic() < deadline:  # noqa: ASYNC110
+        while connection is not None and session.connection is connection and self._clock.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(POLL)
-        if link is not None and session.link is link:
+        if connection is not None and session.connection is connection:
             self._hang_up(session)
 
     def _staying(self) -> list[Session]:
         return [session for session in self._sessions if session.moving and session.connected]
 
     def _hang_up(self, session: Session) -> None:
-        link = session.link
-        if link is not None:
-            self._sessions.close_link(link, GOING_AWAY)
-            self._sessions.detach(session, link)
+        connection = session.connection
+        if connection is not None:
+            self._sessions.close_connection(connection, GOING_AWAY)
+            self._sessions.detach(session, connection)
 
     async def _move(self, session: Session, go_away: GoAway) -> None:
         """Flush what is in flight, have it acknowledged, then tell the client to go."""

@@ -22,7 +22,7 @@ from gateway.core.wire import codec
 from gateway.core.wire import fast_path as quick
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Bye, Error, GoAway, Notice, NoticeCode, Packet, Ping
-from gateway.ports import Link
+from gateway.ports import Connection
 
 CONFIRM_DELAY: Final = 0.0
 """Seconds in which proofs of tokens gather: one tick of the loop. Until the grid knows, other nodes take older ones."""
@@ -52,7 +52,7 @@ class Conversations:
         requests: Requests,
         store: FencedStore,
         failures: Failures,
-        ended: Callable[[Link], None],
+        ended: Callable[[Connection], None],
     ) -> None:
         self._policy = context.policy
         self._clock = context.clock
@@ -70,37 +70,37 @@ class Conversations:
             context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=store.confirm
         )
 
-    def hear(self, session: Session, link: Link, meter: Meter | None, message: bytes) -> None:
+    def hear(self, session: Session, connection: Connection, meter: Meter | None, message: bytes) -> None:
         """Take in what a client said."""
-        if session.link is not link:
+        if session.connection is not connection:
             return  # superseded, fenced or closed meanwhile; what still comes has no meaning
         if meter is not None:
             meter.read += len(message)
         received = quick.acknowledged(message) if session.token_confirmed else None
         if received is not None:
-            self._take_ack(session, link, meter, received)
+            self._take_ack(session, connection, meter, received)
             return
         try:
             packets = codec.decode_from_client(message)
         except RemoteProtocolError as violation:
             # What came before it in the same message counts (protocol 2.6.2).
-            if self._take_in(session, link, violation.before):
-                self.failures.violated(link, violation)
+            if self._take_in(session, connection, violation.before):
+                self.failures.violated(connection, violation)
             return
         self.turns.left -= PACKET_BYTES * (len(packets) or 1)
-        if not self._take_in(session, link, packets):
+        if not self._take_in(session, connection, packets):
             return
         pause = 0.0 if meter is None else meter.charge(self._clock.monotonic(), packets)
-        self._slow_down(session, link, meter, pause)
+        self._slow_down(session, connection, meter, pause)
 
-    def _take_ack(self, session: Session, link: Link, meter: Meter | None, received: PacketId) -> None:
+    def _take_ack(self, session: Session, connection: Connection, meter: Meter | None, received: PacketId) -> None:
         """Take in what a client that only listens says, and nothing else: some of it for every few updates."""
         machine = session.machine
         now = self._clock.monotonic()
         try:
             pinged = machine.receive_ack(received, now)
         except RemoteProtocolError as violation:
-            self.failures.violated(link, violation)
+            self.failures.violated(connection, violation)
             return
         if machine.has_output:
             self._sessions.flusher.mark(session)
@@ -111,30 +111,30 @@ class Conversations:
             if meter.read >= CHARGED_TOGETHER:
                 pause = max(pause, meter.charge_read(now))
             if pause > 0 or session.pending.bytes:  # seldom
-                self._slow_down(session, link, meter, pause)
+                self._slow_down(session, connection, meter, pause)
 
-    def begin(self, session: Session, link: Link) -> None:
+    def begin(self, session: Session, connection: Connection) -> None:
         """A connection is about to be heard: not before there is room for what it may say.
 
         Else whoever comes back again and again could hand over one more message each time.
         """
-        self._slow_down(session, link, None, 0.0)
+        self._slow_down(session, connection, None, 0.0)
 
-    def _slow_down(self, session: Session, link: Link, meter: Meter | None, pause: float) -> None:
+    def _slow_down(self, session: Session, connection: Connection, meter: Meter | None, pause: float) -> None:
         """Read no more of a client for *pause* seconds, and for as long as it has too many unanswered requests."""
         exceeded = session.lane.exceeded
         if pause > 0 or exceeded is not None:
             session.paused = True
-            link.pause()
+            connection.pause()
             if pause > 0 and meter is not None:
                 told = self._limits.slowed(session, meter, pause)
                 if told is not None:
                     self._sessions.delivery.notify((session,), Notice(NoticeCode.SLOWED_DOWN, told))
             elif exceeded is not None:
                 self._limits.count(exceeded)
-            self._background.once(self._pause(session, link, pause), "pause")
+            self._background.once(self._pause(session, connection, pause), "pause")
 
-    async def _pause(self, session: Session, link: Link, pause: float) -> None:
+    async def _pause(self, session: Session, connection: Connection, pause: float) -> None:
         """Do not read: the kindest way to slow a client down. Its transport pushes back, and nothing is lost."""
         try:
             if pause > 0:
@@ -142,20 +142,20 @@ class Conversations:
                 await asyncio.sleep(pause)
             await session.lane.room()
         finally:
-            if session.link is link:
+            if session.connection is connection:
                 session.paused = False
-            link.resume()
+            connection.resume()
 
-    def meter(self, session: Session, link: Link) -> Meter | None:
+    def meter(self, session: Session, connection: Connection) -> Meter | None:
         """Make what limits the packets of one connection; None if nothing does."""
-        return self._limits.meter(session, link.address)
+        return self._limits.meter(session, connection.address)
 
-    def over(self, session: Session, link: Link) -> None:
+    def over(self, session: Session, connection: Connection) -> None:
         """A connection has ended."""
-        self._ended(link)
-        self._sessions.detach(session, link)
+        self._ended(connection)
+        self._sessions.detach(session, connection)
 
-    def _take_in(self, session: Session, link: Link, packets: list[Packet]) -> bool:
+    def _take_in(self, session: Session, connection: Connection, packets: list[Packet]) -> bool:
         """Hand packets to the session; False if the connection has to end."""
         if not session.token_confirmed:
             session.token_confirmed = True
@@ -167,12 +167,13 @@ class Conversations:
         for item in machine.receive(packets, self._clock.monotonic()):
             match item:
                 case RemoteProtocolError():
-                    self.failures.violated(link, item)
+                    self.failures.violated(connection, item)
                     return False
                 case Ping() | GoAway():
                     pass
                 case Error():
-                    self._log.emit(events.PROTOCOL_VIOLATED, address=link.address, error=f"client says: {item.message}")
+                    error = f"client says: {item.message}"
+                    self._log.emit(events.PROTOCOL_VIOLATED, address=connection.address, error=error)
                 case Bye():
                     self._requests.accept(session, item)
                 case _:
@@ -195,44 +196,44 @@ class Conversation:
     Args:
         conversations: take in what is said.
         session: whose connection it is.
-        link: the connection.
+        connection: the connection.
     """
 
-    __slots__ = ("_conversations", "_has_ended", "_kept", "_link", "_meter", "_session", "_turns")
+    __slots__ = ("_connection", "_conversations", "_has_ended", "_kept", "_meter", "_session", "_turns")
 
-    def __init__(self, conversations: Conversations, session: Session, link: Link) -> None:
+    def __init__(self, conversations: Conversations, session: Session, connection: Connection) -> None:
         self._conversations = conversations
         self._session = session
-        self._link = link
-        self._meter = session.meter = conversations.meter(session, link)
+        self._connection = connection
+        self._meter = session.meter = conversations.meter(session, connection)
         self._turns = conversations.turns
         self._kept: bytes | None = None
         self._has_ended = False
-        conversations.begin(session, link)
+        conversations.begin(session, connection)
 
     def received(self, message: bytes) -> None:
         """See ``Receiver``."""
         turns = self._turns
         if turns.left <= 0:
             self._kept = message
-            self._link.pause()
+            self._connection.pause()
             turns.wait(self._go_on, len(message))
             return
         turns.left -= len(message)
         try:
-            self._conversations.hear(self._session, self._link, self._meter, message)
+            self._conversations.hear(self._session, self._connection, self._meter, message)
         except Exception as bug:  # noqa: BLE001 - it must not harm other connections
-            self._conversations.failures.met(self._link, self._session, bug)
+            self._conversations.failures.met(self._connection, self._session, bug)
 
     def oversized(self, beginning: bytes, reason: str) -> None:
         """See ``Receiver``."""
-        self._conversations.failures.too_big(self._link, beginning, reason)
+        self._conversations.failures.too_big(self._connection, beginning, reason)
 
     def ended(self) -> None:
         """See ``Receiver``."""
         self._has_ended = True
         if self._kept is None:
-            self._conversations.over(self._session, self._link)
+            self._conversations.over(self._session, self._connection)
 
     def _go_on(self) -> None:
         """It is this client's turn."""
@@ -240,6 +241,6 @@ class Conversation:
         if message is not None:
             self.received(message)
         if self._has_ended:
-            self._conversations.over(self._session, self._link)
-        elif self._session.link is not self._link or not self._session.paused:
-            self._link.resume()
+            self._conversations.over(self._session, self._connection)
+        elif self._session.connection is not self._connection or not self._session.paused:
+            self._connection.resume()

@@ -11,7 +11,7 @@ from gateway.core.wire import codec
 from gateway.core.wire.codes import INTERNAL_ERROR, TRY_LATER, CloseCode, ErrorCode
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Error
-from gateway.ports import Link
+from gateway.ports import Connection
 
 
 class Failures:
@@ -27,35 +27,35 @@ class Failures:
         self._memory = context.memory
         self._sessions = sessions
 
-    def met(self, link: Link, session: Session | None, bug: Exception) -> None:
+    def met(self, connection: Connection, session: Session | None, bug: Exception) -> None:
         """A bug was met on one connection, which must not harm the others; or memory ran out, which is nobody's."""
         if isinstance(bug, MemoryError):
-            self._out_of_memory(link, session)
+            self._out_of_memory(connection, session)
             return
         self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(bug))
-        self.end(link, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
+        self.end(connection, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
 
-    def _out_of_memory(self, link: Link, session: Session | None) -> None:
+    def _out_of_memory(self, connection: Connection, session: Session | None) -> None:
         """What was said could not be taken in: the client comes back and says it again."""
         self._memory.exhausted("to take in what a client said")
         why = "the node is short of memory and could not take this in; come back, and say it again"
-        self.end(link, TRY_LATER, Error(ErrorCode.TRY_LATER, why, COME_AGAIN))
-        if session is not None and session.link is link:
-            self._sessions.detach(session, link)
+        self.end(connection, TRY_LATER, Error(ErrorCode.TRY_LATER, why, COME_AGAIN))
+        if session is not None and session.connection is connection:
+            self._sessions.detach(session, connection)
             # A part may have been taken in; that it all comes again is certain only after a gap is declared.
             self._sessions.absences.give_up(session)
 
-    def violated(self, link: Link, violation: RemoteProtocolError) -> None:
+    def violated(self, connection: Connection, violation: RemoteProtocolError) -> None:
         """The client has broken the protocol."""
-        self._log.emit(events.PROTOCOL_VIOLATED, address=link.address, error=str(violation))
-        self.end(link, violation.close, Error(violation.code, str(violation), request=violation.request))
+        self._log.emit(events.PROTOCOL_VIOLATED, address=connection.address, error=str(violation))
+        self.end(connection, violation.close, Error(violation.code, str(violation), request=violation.request))
 
-    def too_big(self, link: Link, beginning: bytes, reason: str) -> None:
+    def too_big(self, connection: Connection, beginning: bytes, reason: str) -> None:
         """A message was larger than the connection takes, which closes it; tell the client which it was (4.8.1)."""
         error = Error(ErrorCode.MESSAGE_TOO_BIG, reason, request=codec.request_of(beginning))
-        link.write(codec.encode_link(error))
+        connection.write(codec.encode_link(error))
 
-    def end(self, link: Link, close: CloseCode, error: Error) -> None:
+    def end(self, connection: Connection, close: CloseCode, error: Error) -> None:
         """Tell the client why, and close."""
-        link.write(codec.encode_link(error))
-        self._sessions.close_link(link, close)
+        connection.write(codec.encode_link(error))
+        self._sessions.close_connection(connection, close)

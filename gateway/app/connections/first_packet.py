@@ -15,7 +15,7 @@ from gateway.core.wire import codec
 from gateway.core.wire.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, ErrorCode
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Error, Hello, Resume
-from gateway.ports import Authenticator, Link, Operation
+from gateway.ports import Authenticator, Connection, Operation
 
 
 class FirstPackets:
@@ -46,7 +46,7 @@ class FirstPackets:
         self._failures = failures
         self._draining = draining
         # In the order in which they came, which is that of their deadlines.
-        self._silent: dict[Link, float] = {}
+        self._silent: dict[Connection, float] = {}
         self._impatience: asyncio.TimerHandle | None = None
         self.greeting = 0
 
@@ -56,21 +56,21 @@ class FirstPackets:
             self._impatience.cancel()
             self._impatience = None
 
-    async def greet(self, link: Link, administrators: Authenticator | None) -> Session | None:
+    async def greet(self, connection: Connection, administrators: Authenticator | None) -> Session | None:
         """Wait for the first packet and answer it.
 
         Args:
-            link: the connection.
+            connection: the connection.
             administrators: knows who may come in at the admin port; None for the client port.
 
         Returns:
             The session that the client has from now on; None if it has none, and then the connection is closed.
         """
-        self._expect_word(link)
+        self._expect_word(connection)
         try:
-            message = await link.receive()
+            message = await connection.receive()
         finally:
-            self._silent.pop(link, None)
+            self._silent.pop(connection, None)
         if message is None:
             return None
         self.greeting += 1
@@ -80,17 +80,17 @@ class FirstPackets:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
-                    opening = self._handshake.hello(hello, link, administrators)
+                    opening = self._handshake.hello(hello, connection, administrators)
                     return await self._shake_hands(Operation.CONNECT, opening)
                 case [Resume() as resume]:
-                    opening = self._handshake.resume(resume, link, inside=inside, heard=self._clock.monotonic())
+                    opening = self._handshake.resume(resume, connection, inside=inside, heard=self._clock.monotonic())
                     return await self._shake_hands(Operation.RESUME, opening)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
         except RemoteProtocolError as violation:
-            self._failures.violated(link, violation)
+            self._failures.violated(connection, violation)
         except HandshakeRefused as refused:
-            self._failures.end(link, refused.close, refused.error)
+            self._failures.end(connection, refused.close, refused.error)
         except HungUp:
             pass
         finally:
@@ -108,23 +108,23 @@ class FirstPackets:
             span.note("outcome", session.outcome.value)
             return session
 
-    def _expect_word(self, link: Link) -> None:
-        """Close the link unless it is heard in time; one timer serves all."""
+    def _expect_word(self, connection: Connection) -> None:
+        """Close the connection unless it is heard in time; one timer serves all."""
         timeout = self._policy.handshake_timeout
-        self._silent[link] = self._clock.monotonic() + timeout
+        self._silent[connection] = self._clock.monotonic() + timeout
         if self._impatience is None:
             self._impatience = asyncio.get_running_loop().call_later(timeout, self._give_up_the_silent)
 
     def _give_up_the_silent(self) -> None:
         self._impatience = None
         now = self._clock.monotonic()
-        for link, deadline in list(self._silent.items()):
+        for connection, deadline in list(self._silent.items()):
             if deadline > now:
                 self._impatience = asyncio.get_running_loop().call_later(deadline - now, self._give_up_the_silent)
                 return
-            del self._silent[link]
+            del self._silent[connection]
             self._failures.end(
-                link,
+                connection,
                 HANDSHAKE_TIMEOUT,
                 Error(
                     ErrorCode.HANDSHAKE_TIMEOUT,

@@ -17,7 +17,7 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
 from gateway.core.wire.packets import Hello, Resume
-from gateway.ports import Authenticator, Link
+from gateway.ports import Authenticator, Connection
 
 
 class Handshake:
@@ -79,11 +79,13 @@ class Handshake:
     # Both hand on a coroutine, and add no step of their own to it.
 
     def hello(
-        self, packet: Hello, link: Link, administrators: Authenticator | None = None
+        self, packet: Hello, connection: Connection, administrators: Authenticator | None = None
     ) -> Coroutine[Any, Any, Session]:
         """Open a new session; see ``HelloHandler.open``."""
-        return self._hello_handler.open(packet, link, administrators)
+        return self._hello_handler.open(packet, connection, administrators)
 
-    def resume(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Coroutine[Any, Any, Session]:
+    def resume(
+        self, packet: Resume, connection: Connection, *, inside: bool, heard: float
+    ) -> Coroutine[Any, Any, Session]:
         """Go on with a session; see ``ResumeHandler.go_on``."""
-        return self._resume_handler.go_on(packet, link, inside=inside, heard=heard)
+        return self._resume_handler.go_on(packet, connection, inside=inside, heard=heard)

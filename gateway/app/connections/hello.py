@@ -21,7 +21,7 @@ from gateway.core.wire.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcom
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Hello
 from gateway.core.wire.properties import check_properties
-from gateway.ports import Authenticator, Credentials, GridUnavailable, Identity, Link, SessionRecord
+from gateway.ports import Authenticator, Connection, Credentials, GridUnavailable, Identity, SessionRecord
 
 MAX_CLIENT_TYPE: Final = 64
 """Longest ``client`` of a hello, in characters; the rest is cut off."""
@@ -65,12 +65,12 @@ class HelloHandler:
         self._session_factory = session_factory
         self._handshake_limiter = handshake_limiter
 
-    async def open(self, packet: Hello, link: Link, administrators: Authenticator | None = None) -> Session:
+    async def open(self, packet: Hello, connection: Connection, administrators: Authenticator | None = None) -> Session:
         """Open a new session (protocol 4.1).
 
         Args:
             packet: what the client says.
-            link: where it said it.
+            connection: where it said it.
             administrators: knows who may come in at the admin port; None for the client port.
 
         Raises:
@@ -88,8 +88,8 @@ class HelloHandler:
             Credentials(
                 principal=packet.principal,
                 secret=packet.secret,
-                address=link.address,
-                abandoned=lambda: link.is_closing,
+                address=connection.address,
+                abandoned=lambda: connection.is_closing,
             ),
             administrators,
         )
@@ -97,15 +97,15 @@ class HelloHandler:
         # who come in at the admin port do not queue: they are few, and want to look at the storm.
         turn = Turn(self._handshake_limiter if administrators is None else None, returning=False)
         async with turn:
-            if link.is_closing:
+            if connection.is_closing:
                 raise HungUp("the client has hung up")
-            session = await self._open(packet, link, identity, inside=administrators is not None)
+            session = await self._open(packet, connection, identity, inside=administrators is not None)
         self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - turn.waited)
         return session
 
-    async def _open(self, packet: Hello, link: Link, identity: Identity, *, inside: bool) -> Session:
+    async def _open(self, packet: Hello, connection: Connection, identity: Identity, *, inside: bool) -> Session:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
-        self._authorities.authentication.refuse_revoked(identity, link.address)
+        self._authorities.authentication.refuse_revoked(identity, connection.address)
         self._limits.open(identity.principal, inside=inside)
         longest = self._policy.window if self._limits.crowded else self._policy.max_window
         window = self._policy.window if packet.window is None else min(packet.window, longest)
@@ -128,13 +128,13 @@ class HelloHandler:
             raise grid_unavailable() from None
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
         if self._authorities.revocations.refuses(session):
-            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=link.address)
+            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=connection.address)
             self._authorities.enforcement.end_claimed(session.ownership)
             raise refusal(ErrorCode.REVOKED)
         self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
-        self._session_factory.welcome(session, link, Outcome.CREATED, supports=packet.supports)
+        self._session_factory.welcome(session, connection, Outcome.CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
         self._announce(SessionOpened(session, session.properties[CLIENT_TYPE_PROPERTY]))
         return session

@@ -20,7 +20,7 @@ from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
 from gateway.core.wire.packets import Resume
-from gateway.ports import Credentials, GridUnavailable, Identity, Link, Ownership, TokenClaims, TokenRefused
+from gateway.ports import Connection, Credentials, GridUnavailable, Identity, Ownership, TokenClaims, TokenRefused
 
 
 class ResumeHandler:
@@ -67,12 +67,12 @@ class ResumeHandler:
         self._handshake_limiter = handshake_limiter
         self._has_lost = has_lost
 
-    async def go_on(self, packet: Resume, link: Link, *, inside: bool, heard: float) -> Session:
+    async def go_on(self, packet: Resume, connection: Connection, *, inside: bool, heard: float) -> Session:
         """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
 
         Args:
             packet: what the client says.
-            link: where it said it.
+            connection: where it said it.
             inside: whether it came in at the admin port, the only one that serves consoles.
             heard: when it was said, by the monotonic clock; it may have waited for its turn.
 
@@ -86,14 +86,14 @@ class ResumeHandler:
         claims: TokenClaims | None = None
         try:
             claims = self._read_token(packet)
-            session = await self._resume(claims, packet, link, turn, heard=heard, inside=inside)
+            session = await self._resume(claims, packet, connection, turn, heard=heard, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
             self._announce(
                 ResumeRefused(
                     session=None if claims is None else claims.session,
                     reason=refused.error.code,
-                    address=link.address,
+                    address=connection.address,
                     away=packet.away,
                     inside=inside,
                 )
@@ -112,7 +112,7 @@ class ResumeHandler:
             raise refusal(error.reason) from None
 
     async def _resume(
-        self, claims: TokenClaims, packet: Resume, link: Link, turn: Turn, *, heard: float, inside: bool
+        self, claims: TokenClaims, packet: Resume, connection: Connection, turn: Turn, *, heard: float, inside: bool
     ) -> Session:
         if not self._authorities.revocations.loaded:
             raise grid_unavailable()
@@ -125,19 +125,19 @@ class ResumeHandler:
                 Credentials(
                     principal=packet.principal or "",
                     secret=packet.secret,
-                    address=link.address,
-                    abandoned=lambda: link.is_closing,
+                    address=connection.address,
+                    abandoned=lambda: connection.is_closing,
                     before_work=lambda: self._check(claims, packet, turn),
                 )
             )
         async with turn:
-            if link.is_closing:
+            if connection.is_closing:
                 raise HungUp("the client has hung up")
             if identity is not None:
                 # While they were verified, or waited for their turn, they may have been revoked.
-                self._authorities.authentication.refuse_revoked(identity, link.address)
+                self._authorities.authentication.refuse_revoked(identity, connection.address)
             await self._refuse_behind(claims)
-            return await self._go_on(claims, packet, link, identity, heard=heard, inside=inside)
+            return await self._go_on(claims, packet, connection, identity, heard=heard, inside=inside)
 
     async def _check(self, claims: TokenClaims, packet: Resume, turn: Turn) -> None:
         """Refuse what would be refused whatever credentials are shown, before something slow is done to verify them.
@@ -159,7 +159,7 @@ class ResumeHandler:
         self,
         claims: TokenClaims,
         packet: Resume,
-        link: Link,
+        connection: Connection,
         identity: Identity | None,
         *,
         heard: float,
@@ -170,12 +170,12 @@ class ResumeHandler:
             self._refuse_at_wrong_door(session.roles, inside=inside)
             async with session.resuming:
                 if not session.dropped and await self._resume_held(
-                    session, claims, packet, link, identity, heard=heard
+                    session, claims, packet, connection, identity, heard=heard
                 ):
                     return session
         if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        return await self._resume_from_grid(claims, packet, link, identity, heard=heard, inside=inside)
+        return await self._resume_from_grid(claims, packet, connection, identity, heard=heard, inside=inside)
 
     async def _refuse_behind(self, claims: TokenClaims) -> None:
         """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
@@ -205,7 +205,7 @@ class ResumeHandler:
         session: Session,
         claims: TokenClaims,
         packet: Resume,
-        link: Link,
+        connection: Connection,
         identity: Identity | None,
         *,
         heard: float,
@@ -235,11 +235,11 @@ class ResumeHandler:
             self._authorities.enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
         withdrawn = self._authorities.authorisation.enforce(session)
-        if session.link is not None:
-            old = session.link
+        if session.connection is not None:
+            old = session.connection
             self._announce(ConnectionReplaced(session, SUPERSEDED.code))
-            self._sessions.close_link(old, SUPERSEDED)
-            session.link = None
+            self._sessions.close_connection(old, SUPERSEDED)
+            session.connection = None
             self._sessions.flusher.forget(session)
         machine = session.machine
         machine.detach()
@@ -253,7 +253,7 @@ class ResumeHandler:
             resent = machine.reattach(received=packet.received, now=now)
             self._session_factory.welcome(
                 session,
-                link,
+                connection,
                 Outcome.REATTACHED,
                 supports=packet.supports,
                 resent=resent,
@@ -279,7 +279,7 @@ class ResumeHandler:
         session.lane = self._requests.lane(session)
         self._session_factory.welcome(
             session,
-            link,
+            connection,
             Outcome.FAILED_OVER,
             supports=packet.supports,
             reason=reason,
@@ -324,7 +324,14 @@ class ResumeHandler:
         session.go_on_alone(claims.token_generation, packet.attempt)
 
     async def _resume_from_grid(
-        self, claims: TokenClaims, packet: Resume, link: Link, identity: Identity | None, *, heard: float, inside: bool
+        self,
+        claims: TokenClaims,
+        packet: Resume,
+        connection: Connection,
+        identity: Identity | None,
+        *,
+        heard: float,
+        inside: bool,
     ) -> Session:
         """Resume a session that another node held: rung 4."""
         won = await self._claims.elsewhere(claims, packet.attempt, identity)
@@ -350,7 +357,7 @@ class ResumeHandler:
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(
             session,
-            link,
+            connection,
             Outcome.FAILED_OVER,
             supports=packet.supports,
             reason=FailoverReason.OTHER_NODE,

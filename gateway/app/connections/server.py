@@ -15,7 +15,7 @@ from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.wire.codes import GOING_AWAY
-from gateway.ports import Authenticator, Link
+from gateway.ports import Authenticator, Connection
 
 
 class Connections:
@@ -41,7 +41,7 @@ class Connections:
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
-        self._open: set[Link] = set()
+        self._open: set[Connection] = set()
         self._failures = Failures(context, sessions)
         self._first_packets = FirstPackets(context, handshake=handshake, failures=self._failures, draining=draining)
         self._conversations = Conversations(
@@ -64,25 +64,25 @@ class Connections:
 
     def close(self) -> None:
         """Close every connection with a code that lets its client go on elsewhere."""
-        for link in list(self._open):
-            self._sessions.close_link(link, GOING_AWAY)
+        for connection in list(self._open):
+            self._sessions.close_connection(connection, GOING_AWAY)
         self._first_packets.close()
 
-    async def serve(self, link: Link, administrators: Authenticator | None = None) -> None:
+    async def serve(self, connection: Connection, administrators: Authenticator | None = None) -> None:
         """Greet a client and see to it that it is heard; never raises for anything a client does.
 
         Args:
-            link: the connection.
+            connection: the connection.
             administrators: knows who may come in at the admin port; None for the client port.
         """
-        self._open.add(link)
+        self._open.add(connection)
         session: Session | None = None
         try:
-            session = await self._first_packets.greet(link, administrators)
+            session = await self._first_packets.greet(connection, administrators)
         except Exception as error:  # noqa: BLE001 - a bug met on one connection must not harm the others
-            self._failures.met(link, None, error)
+            self._failures.met(connection, None, error)
         finally:
             if session is None:
-                self._open.discard(link)
+                self._open.discard(connection)
         if session is not None:
-            link.listen(Conversation(self._conversations, session, link))
+            connection.listen(Conversation(self._conversations, session, connection))

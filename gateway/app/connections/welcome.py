@@ -15,7 +15,7 @@ from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Welcome
-from gateway.ports import Link, SessionRecord, TokenSigner
+from gateway.ports import Connection, SessionRecord, TokenSigner
 
 
 class SessionFactory:
@@ -63,7 +63,7 @@ class SessionFactory:
     def welcome(
         self,
         session: Session,
-        link: Link,
+        connection: Connection,
         outcome: Outcome,
         *,
         supports: frozenset[str],
@@ -77,7 +77,7 @@ class SessionFactory:
 
         Args:
             session: whose machine has been opened, reattached or restarted.
-            link: the connection.
+            connection: the connection.
             outcome: what the client is told, as are the others but *supports* (protocol 4.3).
             supports: what of later releases the client understands (protocol 4.1.1).
             reason: why the session failed over, if it did.
@@ -89,7 +89,7 @@ class SessionFactory:
         session.fixed = {
             "$session": session.id,
             "$principal": session.principal,
-            "$address": link.address,
+            "$address": connection.address,
             "$node": self._me.node,
             # Diffusion: the start time is not replicated; it is that of the connection to this node.
             "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
@@ -98,7 +98,7 @@ class SessionFactory:
         session.outcome = outcome
         session.supports = supports
         kept = outcome is Outcome.REATTACHED
-        self._sessions.attach(session, link)
+        self._sessions.attach(session, connection)
         machine = session.machine
         grid_generation = self._grid.generation
         writes_lost = session.declared < grid_generation

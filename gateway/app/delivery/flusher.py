@@ -25,7 +25,7 @@ from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Run
-from gateway.ports import Link
+from gateway.ports import Connection
 
 POLL_BLOCKED: Final = 0.01
 """Seconds between two looks at transports that push back: short against a person's patience, and one look costs less
@@ -37,8 +37,8 @@ neither the first of them nor anything else."""
 
 
 SPREAD: Final = 64
-"""Sessions whose messages are made before the first of them is written (see ``Link.write_all``). With 16, 64 and 250 no
-difference was measured; what is made must fit into the processor's cache until it is written."""
+"""Sessions whose messages are made before the first of them is written (see ``Connection.write_all``). With 16, 64 and
+250 no difference was measured; what is made must fit into the processor's cache until it is written."""
 
 
 LIVE: Final = 0.5
@@ -51,18 +51,18 @@ class Numbered(NamedTuple):
 
     Attributes:
         session: whose it is.
-        link: its connection when it was numbered.
+        connection: its connection when it was numbered.
         messages: at least one.
     """
 
     session: Session
-    link: Link
+    connection: Connection
     messages: list[bytes]
 
     def write(self) -> int:
         """Write it; returns how many messages that were."""
         for message in self.messages:
-            self.link.write(message)
+            self.connection.write(message)
         return len(self.messages)
 
 
@@ -165,14 +165,14 @@ class Flusher:
 
         It is flat, because of all deliveries this one is not shared with anybody (figures: ADR 0061).
         """
-        link = session.link
-        if link is None or session in self._dirty or self._is_early(session):
+        connection = session.connection
+        if connection is None or session in self._dirty or self._is_early(session):
             return False
         try:
-            message = session.machine.send_now(SharedFrame(run), self._policy.high_water - link.backlog())
+            message = session.machine.send_now(SharedFrame(run), self._policy.high_water - connection.backlog())
             if message is None:
                 return False
-            link.write(message)
+            connection.write(message)
         except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
             self._failed(session, bug)
             return True
@@ -187,10 +187,10 @@ class Flusher:
         written = 0
         for start in range(0, len(sessions), SPREAD):
             together = sessions if len(sessions) <= SPREAD else sessions[start : start + SPREAD]
-            links, messages = self._number_at_once(shared, together, others)
-            if links:
-                written += len(links)
-                self._write_together(links, messages, together)
+            connections, messages = self._number_at_once(shared, together, others)
+            if connections:
+                written += len(connections)
+                self._write_together(connections, messages, together)
         if written:
             self._written += written
             self._early_together.append(sessions)
@@ -198,34 +198,36 @@ class Flusher:
 
     def _number_at_once(
         self, shared: SharedFrame, sessions: Sequence[Session], others: list[Session]
-    ) -> tuple[list[Link], list[bytes]]:
+    ) -> tuple[list[Connection], list[bytes]]:
         """Number a run for those sessions for which nothing waits; the others are added to *others*.
 
         Returns:
             Where to write what, a message for each.
         """
-        links: list[Link] = []
+        connections: list[Connection] = []
         messages: list[bytes] = []
         high_water = self._policy.high_water
         for session in sessions:
             try:
-                link = session.link
-                room = 0 if link is None else high_water - link.backlog()
+                connection = session.connection
+                room = 0 if connection is None else high_water - connection.backlog()
                 message = session.machine.send_now(shared, room)
             except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
                 self._failed(session, bug)
                 continue
-            if link is None or message is None:
+            if connection is None or message is None:
                 others.append(session)
             else:
-                links.append(link)
+                connections.append(connection)
                 messages.append(message)
-        return links, messages
+        return connections, messages
 
-    def _write_together(self, links: Sequence[Link], messages: Sequence[bytes], sessions: Iterable[Session]) -> None:
-        """Write what has been numbered: a message to each link, and *sessions* are whose they are."""
+    def _write_together(
+        self, connections: Sequence[Connection], messages: Sequence[bytes], sessions: Iterable[Session]
+    ) -> None:
+        """Write what has been numbered: a message to each connection, and *sessions* are whose they are."""
         try:
-            type(links[0]).write_all(links, messages)
+            type(connections[0]).write_all(connections, messages)
         except Exception as bug:  # noqa: BLE001 - whose message was lost cannot be told: all of them resume
             for session in sessions:
                 self._failed(session, bug)
@@ -241,7 +243,7 @@ class Flusher:
         What is kept for clients that are away delays nobody, so at least one of them has to be there; nearly always it
         is the first that is looked at.
         """
-        if any(session.link is not None for session in sessions):
+        if any(session.connection is not None for session in sessions):
             self._delivered_at = self._clock.monotonic()
 
     def is_live(self) -> bool:
@@ -257,17 +259,17 @@ class Flusher:
 
     def _number(self, session: Session) -> Numbered | None:
         """Number what may be written now; returns it, or None if there is nothing to write."""
-        link = session.link
-        if link is None:
+        connection = session.connection
+        if connection is None:
             self._blocked.pop(session, None)
             return None
         machine = session.machine
-        messages = machine.flush(self._policy.high_water - link.backlog())
+        messages = machine.flush(self._policy.high_water - connection.backlog())
         if machine.has_output or session in self._behind:
             self._look_after(session, wrote=bool(messages))
         if session in self.feeds.feeding:
             self.feeds.flushed(session)
-        return Numbered(session, link, messages) if messages else None
+        return Numbered(session, connection, messages) if messages else None
 
     def _look_after(self, session: Session, *, wrote: bool) -> None:
         """See to a session for which something waits, or did so before."""

@@ -44,7 +44,7 @@ from gateway.core.wire.codes import (
     ErrorCode,
 )
 from gateway.core.wire.packets import Bye, Error
-from gateway.ports import Fenced, GridUnavailable, Link, Ownership, TokenSigner
+from gateway.ports import Connection, Fenced, GridUnavailable, Ownership, TokenSigner
 
 ADVISE_INTERVAL: Final = 5.0
 """Seconds between two looks, on average, whether what clients were advised about coming back is outgrown: nodes fill in
@@ -120,7 +120,7 @@ class Sessions:
 
     def connected(self) -> int:
         """Count the sessions with a client."""
-        return sum(session.link is not None for session in self._sessions.values())
+        return sum(session.connection is not None for session in self._sessions.values())
 
     def add(self, session: Session) -> None:
         """Take a session in."""
@@ -130,9 +130,9 @@ class Sessions:
 
     # --- Attached and detached ----------------------------------------------------------------------------------------
 
-    def attach(self, session: Session, link: Link) -> None:
-        """Let the session be served over *link*; its machine has been opened, reattached or restarted just before."""
-        session.link = link
+    def attach(self, session: Session, connection: Connection) -> None:
+        """Serve the session over *connection*; its machine has been opened, reattached or restarted just before."""
+        session.connection = connection
         session.on_clock = False
         self.stale_sessions.forget(session)
         self.absences.forget(session)
@@ -150,12 +150,12 @@ class Sessions:
         if session.connected:
             self.reschedule(session)
 
-    def detach(self, session: Session, link: Link) -> None:
-        """*link* is over; unless the session has another one already, its window starts."""
-        if session.link is not link:
+    def detach(self, session: Session, connection: Connection) -> None:
+        """*connection* is over; unless the session has another one already, its window starts."""
+        if session.connection is not connection:
             return
-        self._announce(SessionDisconnected(session, link.close_code))
-        session.link = None
+        self._announce(SessionDisconnected(session, connection.close_code))
+        session.connection = None
         self.flusher.forget(session)
         if session.dropped:
             return
@@ -193,12 +193,12 @@ class Sessions:
             self.flusher.flush(session)  # the answers to what came before a bye
         session.machine.close()
         session.lane.abandon()
-        if session.link is not None:
+        if session.connection is not None:
             if farewell is not None:
                 session.machine.send_link(farewell)
             self.flusher.flush(session)
-            self.close_link(session.link, code)
-            session.link = None
+            self.close_connection(session.connection, code)
+            session.connection = None
         self.flusher.forget(session)
 
     def fence(self, session: Session) -> None:
@@ -233,11 +233,11 @@ class Sessions:
             self._memory.exhausted("to write to a client")
         else:
             self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
-        link = session.link
-        if link is not None:
+        connection = session.connection
+        if connection is not None:
             self._announce(ConnectionReplaced(session, code.code))
-            session.link = None  # first of all, as nothing more can be written for it
-            self.close_link(link, code)
+            session.connection = None  # first of all, as nothing more can be written for it
+            self.close_connection(connection, code)
         if not session.dropped:
             self.drop(session, code)
             if self._store.replicated:
@@ -305,30 +305,30 @@ class Sessions:
             if not session.connected and not session.dropped:
                 await self.end(session, ErrorCode.SESSION_EXPIRED, SESSION_EXPIRED)
 
-    def close_link(self, link: Link, code: CloseCode) -> None:
+    def close_connection(self, connection: Connection, code: CloseCode) -> None:
         """Close a connection and count it."""
         self._metrics.add(catalogue.CLOSES, label=str(code.code))
         if code in {SLOW_CONSUMER, PING_TIMEOUT}:
             self._metrics.add(catalogue.SLOW_CLOSES, label=str(code.code))
-        link.close(code.code, code.name)
+        connection.close(code.code, code.name)
 
-    def _part(self, session: Session, link: Link) -> None:
+    def _part(self, session: Session, connection: Connection) -> None:
         """The credentials have ended: the session waits for its client to come back with fresh ones."""
         self._log.emit(events.CREDENTIALS_EXPIRED, session=session.id)
         session.machine.send_link(
             Error(ErrorCode.CREDENTIALS_EXPIRED, "the session's credentials have ended; resume with fresh ones")
         )
         self.flusher.flush(session)
-        self.close_link(link, CREDENTIALS_EXPIRED)
-        self.detach(session, link)
+        self.close_connection(connection, CREDENTIALS_EXPIRED)
+        self.detach(session, connection)
 
     def _too_slow(self, session: Session) -> None:
-        link = session.link
-        if link is None:
+        connection = session.connection
+        if connection is None:
             return
         self._announce(SlowConsumerClosed(session))
-        self.close_link(link, SLOW_CONSUMER)
-        self.detach(session, link)
+        self.close_connection(connection, SLOW_CONSUMER)
+        self.detach(session, connection)
 
     # --- Time ---------------------------------------------------------------------------------------------------------
 
@@ -369,19 +369,19 @@ class Sessions:
         self._arm()
 
     def _tick(self, session: Session, now: float) -> None:
-        link = session.link
-        if link is None:
+        connection = session.connection
+        if connection is None:
             self._background.once(self._expire(session), f"expire-{session.id}")
             return
         if session.paused:
             # What the client says is not read at the moment, so its silence means nothing.
             session.machine.receive((), now)
         if session.machine.tick(now):
-            self.close_link(link, PING_TIMEOUT)
-            self.detach(session, link)
+            self.close_connection(connection, PING_TIMEOUT)
+            self.detach(session, connection)
             return
         if now >= session.credential_due and self.expiry.is_over(session):
-            self._part(session, link)
+            self._part(session, connection)
             return
         if now >= session.renew_at:
             session.renew_at = now + self._policy.token_renewal

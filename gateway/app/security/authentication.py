@@ -119,13 +119,13 @@ class Authentication:
         """
         if is_of_system(session.roles):
             raise RequestRefused("a console shows its credentials when it connects", code=ErrorCode.FORBIDDEN)
-        address = "" if session.link is None else session.link.address
-        link = session.link
+        address = "" if session.connection is None else session.connection.address
+        connection = session.connection
         shown = Credentials(
             principal=request.principal,
             secret=request.secret,
             address=address,
-            abandoned=lambda: session.dropped or session.link is not link,
+            abandoned=lambda: session.dropped or session.connection is not connection,
         )
         if wait := self._refresh(session):
             self._metrics.add(catalogue.VERIFICATIONS_REFUSED, label="too_often")

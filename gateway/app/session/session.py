@@ -17,7 +17,7 @@ from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.packets import Backoff
-from gateway.ports import Identity, Link, Ownership, SessionRecord
+from gateway.ports import Connection, Identity, Ownership, SessionRecord
 
 CLIENT_TYPE_PROPERTY = "$client"
 """The one fixed property that is replicated: another node has no way to learn it."""
@@ -57,7 +57,7 @@ class Session(ServerSession):
         owner: this node.
         epoch: of the last claim.
         fixed: properties made by this node for the current connection.
-        link: the connection, or None.
+        connection: the connection, or None.
         lane: has its requests executed, in order.
         stored_under: where the state was stored last. If the generation or the lease is another one by now, the state
             has to be written again.
@@ -92,6 +92,7 @@ class Session(ServerSession):
         "account",
         "advised_backoff",
         "conflated",
+        "connection",
         "counted",
         "credential_due",
         "deduplicated",
@@ -100,7 +101,6 @@ class Session(ServerSession):
         "epoch",
         "fixed",
         "lane",
-        "link",
         "meter",
         "moving",
         "on_clock",
@@ -132,7 +132,7 @@ class Session(ServerSession):
             declared=stored_under.grid_generation,
         )
         self.owner: NodeRef = record.owner
-        self.link: Link | None = None
+        self.connection: Connection | None = None
         self.fixed: dict[str, str] = {}
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False
@@ -196,7 +196,7 @@ class Session(ServerSession):
     @property
     def connected(self) -> bool:
         """Whether a client is connected."""
-        return self.link is not None
+        return self.connection is not None
 
     @property
     def ownership(self) -> Ownership:

@@ -305,8 +305,8 @@ async def test_a_message_that_waits_for_its_turn_is_heard_before_the_end_of_its_
             busy.setattr(Turns, "wait", lambda _, go_on, cost: waited.append(go_on))
             await one.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
             await eventually(lambda: len(waited) == 1)
-            assert session.link is not None
-            node.gateway.node.sessions.close_link(session.link, GOING_AWAY)
+            assert session.connection is not None
+            node.gateway.node.sessions.close_connection(session.connection, GOING_AWAY)
             assert await one.closed() == GOING_AWAY.code
             assert session.newest == 0
             assert session.connected, "it has not said all it has said yet"

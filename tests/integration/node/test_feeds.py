@@ -82,7 +82,7 @@ async def test_a_client_that_is_cut_off_in_the_middle_reattaches_and_the_feed_go
         async with RawClient(node.url) as reader:
             session, welcome, updates = await begun(node, reader)
             received = last_id(reader)
-        await eventually(lambda: session.link is None)
+        await eventually(lambda: session.connection is None)
         for number, path in enumerate((PATHS[0], PATHS[-1]), 1):
             await source.send(packet("publish", number, topic=path, value=0))
             await source.expect("reply")

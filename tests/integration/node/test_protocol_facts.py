@@ -78,7 +78,7 @@ async def absent(node: TestNode) -> str:
         await raw.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a/**"})
         await raw.expect("reply")
     (session,) = node.gateway.node.sessions
-    await eventually(lambda: session.link is None)
+    await eventually(lambda: session.connection is None)
     async with RawClient(node.url) as other:
         await other.hello("bob")
         for number in (1, 2, 3):

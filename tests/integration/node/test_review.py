@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGrid
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSION_FENCED
 from gateway.core.stream.machine import SessionMachine
@@ -237,8 +237,8 @@ async def test_a_bug_in_the_middle_of_a_batch_loses_nothing_in_silence(
 async def test_one_broken_session_keeps_no_write_from_the_others(n1: TestNode, monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawClient(n1.url) as broken, RawClient(n1.url) as sound:
         lost, found = held(n1, await broken.hello("mallory")), held(n1, await sound.hello())
-        bad, backlog = lost.link, WebSocketLink.backlog
-        monkeypatch.setattr(WebSocketLink, "backlog", lambda link: failing() if link is bad else backlog(link))
+        bad, backlog = lost.connection, WebSocketConnection.backlog
+        monkeypatch.setattr(WebSocketConnection, "backlog", lambda link: failing() if link is bad else backlog(link))
         for each in (lost, found):
             each.machine.ping()
             n1.gateway.node.sessions.flusher.mark(each)
@@ -260,10 +260,10 @@ async def test_a_bug_in_delivering_to_one_is_met_by_nobody_who_is_not_dropped(
         await publisher.hello()
         with monkeypatch.context() as patch:
             if method == "backlog":
-                bad, backlog = lost.link, WebSocketLink.backlog
-                patch.setattr(WebSocketLink, "backlog", lambda link: failing() if link is bad else backlog(link))
+                bad, backlog = lost.connection, WebSocketConnection.backlog
+                patch.setattr(WebSocketConnection, "backlog", lambda link: failing() if link is bad else backlog(link))
             else:
-                patch.setattr(WebSocketLink, "write_all", lambda _links, _messages: failing())
+                patch.setattr(WebSocketConnection, "write_all", lambda _links, _messages: failing())
             await publisher.send(publish(1, "a/x", 1))
             await publisher.expect("reply")
             assert await broken.closed() == INTERNAL_ERROR.code
@@ -304,8 +304,8 @@ def test_a_connection_that_broke_while_it_was_not_read_can_be_written_to(run: Ca
             await raw.send(subscribe(1, "a/**"), subscribe(2, "b/**"))
             await eventually(lambda: session.paused)
             await raw.cut()
-            link = session.link
-            assert isinstance(link, WebSocketLink)
+            link = session.connection
+            assert isinstance(link, WebSocketConnection)
             await some_turns()  # of the loop, in which nobody reads the end of the connection
             link.write(b"{}")
             session.machine.ping()

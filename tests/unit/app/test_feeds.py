@@ -28,7 +28,7 @@ class Reader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.machine: SessionMachine = opened(policy=ROOMY)
-        self.link: object | None = self
+        self.connection: object | None = self
         self.asked_in: int | None = None
         self.done_in: int | None = None
 
@@ -308,7 +308,7 @@ async def test_the_feed_of_an_absent_client_goes_on_when_it_is_back() -> None:
     world = World()
     reader = Reader("reader")
     feed = world.ask(reader, 99)
-    reader.link = None
+    reader.connection = None
     reader.machine.detach()
     await settled()
     left = feed.left
@@ -317,7 +317,7 @@ async def test_the_feed_of_an_absent_client_goes_on_when_it_is_back() -> None:
     held = reader.machine.last_numbered
     reader.machine.resume()
     reader.machine.reattach(received=PacketId(held), now=0.0)
-    reader.link = reader
+    reader.connection = reader
     world.flush(reader)
     await world.turns_until(reader)
     world.close()

@@ -43,7 +43,7 @@ def test_the_grid_says_whose_a_session_is_and_the_export_what_it_owes() -> None:
     assert session.answers.unseen == first.answers.unseen
     assert (session.declared, session.known_generation) == (5, 3)
     assert session.machine.flush(1000) == first.machine.flush(1000)
-    assert session.link is None
+    assert session.connection is None
     assert not session.dropped
 
 

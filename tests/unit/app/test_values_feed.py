@@ -215,7 +215,7 @@ async def test_a_feed_stands_still_while_the_client_is_away_and_goes_on_with_the
     bench: DeliveryBench,
 ) -> None:
     session, reader = await stuck(bench)
-    session.link = None
+    session.connection = None
     bench.flusher.forget(session)
     session.machine.detach()
     kept = session.machine.unacknowledged
@@ -228,7 +228,7 @@ async def test_a_feed_stands_still_while_the_client_is_away_and_goes_on_with_the
 
     session.machine.resume()
     session.machine.reattach(received=reader.last, now=0.0)
-    session.link = reader  # type: ignore[assignment]
+    session.connection = reader  # type: ignore[assignment]
     bench.flusher.flush(session)
     await bench.all_sent(session, reader)
     assert {each.topic: each.version for each in came(reader)} == dict.fromkeys(PATHS, 1) | {PATHS[0]: 2, PATHS[-1]: 2}
@@ -238,7 +238,7 @@ async def test_a_feed_stands_still_while_the_client_is_away_and_goes_on_with_the
 async def test_after_a_restart_all_values_come_anew_and_none_of_the_old_feed(bench: DeliveryBench) -> None:
     """Given up while it was away, the session begins to number anew (rung 4)."""
     session, reader = await stuck(bench)
-    session.link = None
+    session.connection = None
     session.machine.detach()
     session.machine.give_up()
     assert session.machine.state is State.GAP
@@ -247,7 +247,7 @@ async def test_after_a_restart_all_values_come_anew_and_none_of_the_old_feed(ben
     session.machine.restart(0.0)
     bench.delivery.mute(session)
     assert session not in bench.flusher.feeds
-    session.link = reader  # type: ignore[assignment]
+    session.connection = reader  # type: ignore[assignment]
     reader.updates.clear()
     bench.flusher.flush(session)
     bench.delivery.select(session, session.selections)

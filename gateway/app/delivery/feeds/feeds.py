@@ -211,7 +211,7 @@ class Feeds:
     def _serve(self, session: Session) -> None:
         """Hand a session its next portion, if there is somebody to send it to; else it goes on when it is flushed."""
         feeding, machine = self.feeding[session], session.machine
-        if session.link is None or machine.state is not ATTACHED:
+        if session.connection is None or machine.state is not ATTACHED:
             return
         packets, size = _room(feeding, machine)
         if packets <= 0 or size <= 0:

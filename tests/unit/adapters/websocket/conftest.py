@@ -12,7 +12,7 @@ import uvloop
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket import server as server_module
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
 from tests.support.times import time_limit
 
@@ -69,7 +69,7 @@ class Port:
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        self.links: list[WebSocketLink] = []
+        self.links: list[WebSocketConnection] = []
         self.ears: list[Ear] = []
         self.listens = True
         self.metrics = MemoryMetrics()
@@ -89,7 +89,7 @@ class Port:
         )
         self._sockets = ExitStack()
 
-    async def _serve(self, link: WebSocketLink) -> None:
+    async def _serve(self, link: WebSocketConnection) -> None:
         ear = Ear()
         self.links.append(link)
         self.ears.append(ear)

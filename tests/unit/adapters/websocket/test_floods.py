@@ -16,7 +16,7 @@ from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import FRAMES_AT_ONCE, Breach, FrameReader
-from gateway.adapters.websocket.link import READ_BYTES, READS_AT_ONCE, WebSocketLink
+from gateway.adapters.websocket.link import READ_BYTES, READS_AT_ONCE, WebSocketConnection
 from gateway.adapters.websocket.read_scheduler import PacedReader
 from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
@@ -29,7 +29,7 @@ def frame(opcode: int, payload: bytes = b"", *, final: bool = True) -> bytes:
     return Frame(Opcode(opcode), payload, fin=final).serialize(mask=True)
 
 
-async def joined(port: Port) -> tuple[WebSocketLink, Ear, Peer]:
+async def joined(port: Port) -> tuple[WebSocketConnection, Ear, Peer]:
     before = len(port.links)
     peer = await port.upgraded()
     await eventually(lambda: len(port.links) > before)
@@ -81,7 +81,7 @@ async def turns() -> AsyncIterator[TurnCounter]:
 class CountedSocket:
     """A socket whose bytes are counted by the turn in which they are read."""
 
-    def __init__(self, link: WebSocketLink, turns: TurnCounter) -> None:
+    def __init__(self, link: WebSocketConnection, turns: TurnCounter) -> None:
         self._socket = link._socket
         self._turns = turns
 
@@ -206,16 +206,16 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
     clock = MovedClock()
     assert port.server._scheduler is not None
     port.server._scheduler.sessions.clock = clock
-    served: list[WebSocketLink] = []
-    original = WebSocketLink._take_in
+    served: list[WebSocketConnection] = []
+    original = WebSocketConnection._take_in
 
-    def take_in(self: WebSocketLink, data: bytes) -> None:
+    def take_in(self: WebSocketConnection, data: bytes) -> None:
         clock.now += COST
         turns.add()
         served.append(self)
         original(self, data)
 
-    monkeypatch.setattr(WebSocketLink, "_take_in", take_in)
+    monkeypatch.setattr(WebSocketConnection, "_take_in", take_in)
     for flooding, _, _ in floods:
         flooding._reading.take_over("198.51.100.1", flooding._read)
     numbers = [b"%d" % number for number in range(20)]

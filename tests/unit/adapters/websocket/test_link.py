@@ -14,7 +14,7 @@ from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import Breach
-from gateway.adapters.websocket.link import PONG_BACKLOG, WebSocketLink
+from gateway.adapters.websocket.link import PONG_BACKLOG, WebSocketConnection
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import FrameRule
 from tests.support.clock import eventually
@@ -39,7 +39,7 @@ def close(code: int | None = 1000) -> bytes:
     return frame(8, b"" if code is None else code.to_bytes(2, "big"))
 
 
-async def joined(port: Port, *, receive_buffer: int | None = None) -> tuple[WebSocketLink, Ear, Peer]:
+async def joined(port: Port, *, receive_buffer: int | None = None) -> tuple[WebSocketConnection, Ear, Peer]:
     before = len(port.links)
     peer = await port.upgraded(receive_buffer=receive_buffer)
     await eventually(lambda: len(port.links) > before)
@@ -470,7 +470,7 @@ async def test_what_the_kernel_takes_in_pieces_arrives_whole(port: Port) -> None
 class Sluggish:
     """A socket whose kernel takes one byte, then none, then one byte, and so on."""
 
-    def __init__(self, link: WebSocketLink) -> None:
+    def __init__(self, link: WebSocketConnection) -> None:
         self._socket = link._socket
         self._turn = 0
 
@@ -527,7 +527,7 @@ async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str
 # --- Many at once -----------------------------------------------------------------------------------------------------
 
 
-def fill(link: WebSocketLink) -> int:
+def fill(link: WebSocketConnection) -> int:
     """Leave no room in the kernel, unknown to the link; returns after how many bytes there was none."""
     taken = 0
     try:
@@ -540,7 +540,7 @@ def fill(link: WebSocketLink) -> int:
 async def test_all_get_what_is_theirs(port: Port) -> None:
     joint = [await joined(port) for _ in range(3)]
     shared = b"the same"
-    WebSocketLink.write_all([link for link, _, _ in joint], [shared, shared, b"another"])
+    WebSocketConnection.write_all([link for link, _, _ in joint], [shared, shared, b"another"])
 
     received = [await peer.exactly(2 + length) for (_, _, peer), length in zip(joint, (8, 8, 7), strict=True)]
     assert received == [b"\x81\x08the same", b"\x81\x08the same", b"\x81\x07another"]
@@ -553,14 +553,14 @@ async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port
     broken[0]._socket.shutdown(socket.SHUT_WR)
     huge = b"x" * (16 * PLENTY)
     links = [each[0] for each in (first, full, partial, broken, last)]
-    WebSocketLink.write_all(links, [b"m", b"m", huge, b"m", b"m"])
+    WebSocketConnection.write_all(links, [b"m", b"m", huge, b"m", b"m"])
 
     assert await first[2].exactly(3) == b"\x81\x01m"
     assert await last[2].exactly(3) == b"\x81\x01m"
     assert 0 < partial[0].backlog() < len(huge)
     await eventually(lambda: broken[1].over == 1)
 
-    WebSocketLink.write_all(links, [b"n"] * 5)
+    WebSocketConnection.write_all(links, [b"n"] * 5)
 
     assert await first[2].exactly(3) == b"\x81\x01n"
     assert await last[2].exactly(3) == b"\x81\x01n"

@@ -1,4 +1,4 @@
-"""The client port over TLS, byte by byte: the rest is in the contract of ``Link``, which holds for TLS as well."""
+"""The client port over TLS, byte by byte: the rest is in the contract of ``Connection``, which holds for TLS too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import RECORD_BYTES, TlsConnection
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket import upgrade as upgrade_module
-from gateway.adapters.websocket.link import SecureWebSocketLink, WebSocketLink
+from gateway.adapters.websocket.link import SecureWebSocketConnection, WebSocketConnection
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
@@ -116,7 +116,7 @@ async def port(authority: Authority) -> AsyncIterator[SecurePort]:
     assert not running.server._links
 
 
-async def joined(port: SecurePort, *, receive_buffer: int | None = None) -> tuple[WebSocketLink, SecurePeer]:
+async def joined(port: SecurePort, *, receive_buffer: int | None = None) -> tuple[WebSocketConnection, SecurePeer]:
     before = len(port.links)
     peer = await port.upgraded(receive_buffer=receive_buffer)
     await eventually(lambda: len(port.links) > before)
@@ -205,7 +205,7 @@ async def test_who_is_gone_before_it_is_looked_at_is_let_go(port: SecurePort, au
 async def test_nothing_is_left_lying_in_openssl(port: SecurePort) -> None:
     """Many records in one read, records of the largest size, and a pause between: all must be heard."""
     link, peer = await joined(port)
-    assert isinstance(link, SecureWebSocketLink)
+    assert isinstance(link, SecureWebSocketConnection)
     ear = port.ears[-1]
     ear.on_message = lambda _: link.pause()
     big = b"\x81\xfe" + (40_000).to_bytes(2, "big") + b"\0\0\0\0" + b"x" * 40_000
@@ -268,7 +268,7 @@ async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port
     broken[1].reset()
     links = [each[0] for each in (first, full, broken, last)]
     for number in range(3):
-        SecureWebSocketLink.write_all(links, [b"%d" % number] * 4)  # type: ignore[arg-type]
+        SecureWebSocketConnection.write_all(links, [b"%d" % number] * 4)  # type: ignore[arg-type]
         await asyncio.sleep(0)
 
     for _, peer in (first, last):

@@ -28,7 +28,7 @@ from gateway.adapters.tls_connection import (
 )
 from gateway.adapters.websocket import link as link_module
 from gateway.adapters.websocket.frames import Breach
-from gateway.adapters.websocket.link import WebSocketLink
+from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.work import BYTE_COST, SESSION
 from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
@@ -63,7 +63,7 @@ def updates_of(port: SecurePort, peer: SecurePeer, *, sent: int) -> KeyUpdates:
     return KeyUpdates(Path(port.trust.keylog_filename), cipher[0], sent)
 
 
-async def flooding(port: SecurePort) -> tuple[WebSocketLink, Peer, KeyUpdates]:
+async def flooding(port: SecurePort) -> tuple[WebSocketConnection, Peer, KeyUpdates]:
     """Open a WebSocket whose client changes its keys by itself from now on; its request was its first record."""
     link, peer = await joined(port)
     return link, Peer(peer.socket), updates_of(port, peer, sent=1)

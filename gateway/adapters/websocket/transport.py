@@ -9,12 +9,12 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-Wrap: TypeAlias = Callable[[socket.socket], "Connection"]
-"""Makes a connection of an accepted socket."""
+Wrap: TypeAlias = Callable[[socket.socket], "Transport"]
+"""Makes a transport of an accepted socket."""
 
 
-class Connection(Protocol):
-    """What a link needs of a socket."""
+class Transport(Protocol):
+    """What a WebSocket connection needs of a socket."""
 
     def fileno(self) -> int:
         """The descriptor to wait for; -1 once closed."""

@@ -24,7 +24,7 @@ class Receiver(Protocol):
         """The connection is over; called once, after the last message."""
 
 
-class Link(Protocol):
+class Connection(Protocol):
     """One client connection as the application sees it. All methods but ``receive`` return at once.
 
     Whoever is connected can be waited for by ``receive``, or be heard by a ``Receiver``: that needs no coroutine for
@@ -68,11 +68,11 @@ class Link(Protocol):
         """Send one text message; its bytes are queued if the transport pushes back. No effect after a close."""
 
     @classmethod
-    def write_all(cls, links: Sequence[Self], messages: Sequence[bytes]) -> None:
+    def write_all(cls, connections: Sequence[Self], messages: Sequence[bytes]) -> None:
         """Write to many connections, one message each; means the same as ``write`` for one after the other.
 
         Args:
-            links: of any kind, each at most once; those of this kind may be written to together.
+            connections: of any kind, each at most once; those of this kind may be written to together.
             messages: one for each of them; where neighbours are sent the same object, it is prepared once.
         """
 

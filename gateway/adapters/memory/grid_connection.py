@@ -49,7 +49,7 @@ class Inbox(AsyncIterator[T]):
         return self._items.popleft()
 
 
-class Connection:
+class GridConnection:
     """One node's connection; every part of its ``MemoryGrid`` shares it.
 
     Args:
