@@ -7,10 +7,10 @@ from typing import Any
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.connections.authorities import Authorities
-from gateway.app.connections.claims import Claims
+from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.hello import HelloHandler
 from gateway.app.connections.resume import ResumeHandler
-from gateway.app.connections.welcome import SessionFactory
+from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
@@ -46,7 +46,7 @@ class Handshake:
         is_recovering: Callable[[], bool],
         has_lost: Callable[[], bool],
     ) -> None:
-        claims = Claims(context, store=store, sessions=sessions, is_recovering=is_recovering)
+        claimer = SessionClaimer(context, store=store, sessions=sessions, is_recovering=is_recovering)
         session_factory = SessionFactory(
             context,
             store=store,
@@ -60,7 +60,7 @@ class Handshake:
             store=store,
             sessions=sessions,
             authorities=authorities,
-            claims=claims,
+            claimer=claimer,
             session_factory=session_factory,
             handshake_limiter=handshake_limiter,
         )
@@ -70,7 +70,7 @@ class Handshake:
             sessions=sessions,
             requests=requests,
             authorities=authorities,
-            claims=claims,
+            claimer=claimer,
             session_factory=session_factory,
             handshake_limiter=handshake_limiter,
             has_lost=has_lost,

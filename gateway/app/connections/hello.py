@@ -7,8 +7,8 @@ from typing import Final
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
 from gateway.app.connections.authorities import Authorities
-from gateway.app.connections.claims import Claims
-from gateway.app.connections.welcome import SessionFactory
+from gateway.app.connections.claimer import SessionClaimer
+from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionOpened
 from gateway.app.registry.fenced_store import FencedStore
@@ -35,7 +35,7 @@ class HelloHandler:
         store: writes new sessions.
         sessions: the sessions held here.
         authorities: who says who clients are, and what they may do.
-        claims: sees to sessions of which it is not known whether they were written.
+        claimer: sees to sessions of which it is not known whether they were written.
         session_factory: makes sessions and welcomes.
         handshake_limiter: says when the grid may be asked.
     """
@@ -47,7 +47,7 @@ class HelloHandler:
         store: FencedStore,
         sessions: Sessions,
         authorities: Authorities,
-        claims: Claims,
+        claimer: SessionClaimer,
         session_factory: SessionFactory,
         handshake_limiter: HandshakeLimiter,
     ) -> None:
@@ -61,7 +61,7 @@ class HelloHandler:
         self._store = store
         self._sessions = sessions
         self._authorities = authorities
-        self._claims = claims
+        self._claimer = claimer
         self._session_factory = session_factory
         self._handshake_limiter = handshake_limiter
 
@@ -124,7 +124,7 @@ class HelloHandler:
         try:
             await self._store.create(session)
         except (GridUnavailable, SessionLost):
-            self._claims.disown(session.id)
+            self._claimer.disown(session.id)
             raise grid_unavailable() from None
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
         if self._authorities.revocations.refuses(session):

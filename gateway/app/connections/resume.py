@@ -7,8 +7,8 @@ from collections.abc import Callable
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
 from gateway.app.connections.authorities import Authorities
-from gateway.app.connections.claims import Claims
-from gateway.app.connections.welcome import SessionFactory
+from gateway.app.connections.claimer import SessionClaimer
+from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
 from gateway.app.journal.session_events import ConnectionReplaced, ResumeRefused, SessionResumed
 from gateway.app.registry.fenced_store import FencedStore
@@ -32,7 +32,7 @@ class ResumeHandler:
         sessions: the sessions held here.
         requests: makes lanes.
         authorities: who says who clients are, and what they may do.
-        claims: gets the right to serve sessions.
+        claimer: gets the right to serve sessions.
         session_factory: makes sessions and welcomes.
         handshake_limiter: says when the grid may be asked.
         has_lost: whether the grid has lost writes since this node began to work.
@@ -46,7 +46,7 @@ class ResumeHandler:
         sessions: Sessions,
         requests: Requests,
         authorities: Authorities,
-        claims: Claims,
+        claimer: SessionClaimer,
         session_factory: SessionFactory,
         handshake_limiter: HandshakeLimiter,
         has_lost: Callable[[], bool],
@@ -62,7 +62,7 @@ class ResumeHandler:
         self._delivery = sessions.delivery
         self._requests = requests
         self._authorities = authorities
-        self._claims = claims
+        self._claimer = claimer
         self._session_factory = session_factory
         self._handshake_limiter = handshake_limiter
         self._has_lost = has_lost
@@ -83,15 +83,15 @@ class ResumeHandler:
         began = self._clock.monotonic()
         # Those who come in at the admin port do not queue: they are few, and want to look at the storm.
         turn = Turn(None if inside else self._handshake_limiter, returning=True)
-        claims: TokenClaims | None = None
+        token: TokenClaims | None = None
         try:
-            claims = self._read_token(packet)
-            session = await self._resume(claims, packet, connection, turn, heard=heard, inside=inside)
+            token = self._read_token(packet)
+            session = await self._resume(token, packet, connection, turn, heard=heard, inside=inside)
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
             self._announce(
                 ResumeRefused(
-                    session=None if claims is None else claims.session,
+                    session=None if token is None else token.session,
                     reason=refused.error.code,
                     address=connection.address,
                     away=packet.away,
@@ -112,11 +112,11 @@ class ResumeHandler:
             raise refusal(error.reason) from None
 
     async def _resume(
-        self, claims: TokenClaims, packet: Resume, connection: Connection, turn: Turn, *, heard: float, inside: bool
+        self, token: TokenClaims, packet: Resume, connection: Connection, turn: Turn, *, heard: float, inside: bool
     ) -> Session:
         if not self._authorities.revocations.loaded:
             raise grid_unavailable()
-        if self._authorities.revocations.is_revoked(session=claims.session):
+        if self._authorities.revocations.is_revoked(session=token.session):
             raise refusal(ErrorCode.REVOKED)
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
@@ -127,7 +127,7 @@ class ResumeHandler:
                     secret=packet.secret,
                     address=connection.address,
                     abandoned=lambda: connection.is_closing,
-                    before_work=lambda: self._check(claims, packet, turn),
+                    before_work=lambda: self._check(token, packet, turn),
                 )
             )
         async with turn:
@@ -136,28 +136,28 @@ class ResumeHandler:
             if identity is not None:
                 # While they were verified, or waited for their turn, they may have been revoked.
                 self._authorities.authentication.refuse_revoked(identity, connection.address)
-            await self._refuse_behind(claims)
-            return await self._go_on(claims, packet, connection, identity, heard=heard, inside=inside)
+            await self._refuse_behind(token)
+            return await self._go_on(token, packet, connection, identity, heard=heard, inside=inside)
 
-    async def _check(self, claims: TokenClaims, packet: Resume, turn: Turn) -> None:
+    async def _check(self, token: TokenClaims, packet: Resume, turn: Turn) -> None:
         """Refuse what would be refused whatever credentials are shown, before something slow is done to verify them.
 
         Raises:
             HandshakeRefused: no session can be had with this token, or not now.
         """
-        session = self._sessions.get(claims.session)
+        session = self._sessions.get(token.session)
         if session is not None and not session.dropped:
-            self._refuse_at_once(session, claims, packet)
+            self._refuse_at_once(session, token, packet)
             return
         if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
         async with turn:
-            await self._refuse_behind(claims)
-            await self._claims.check(claims, packet.attempt)
+            await self._refuse_behind(token)
+            await self._claimer.check(token, packet.attempt)
 
     async def _go_on(
         self,
-        claims: TokenClaims,
+        token: TokenClaims,
         packet: Resume,
         connection: Connection,
         identity: Identity | None,
@@ -165,19 +165,19 @@ class ResumeHandler:
         heard: float,
         inside: bool,
     ) -> Session:
-        session = self._sessions.get(claims.session)
+        session = self._sessions.get(token.session)
         if session is not None:
             self._refuse_at_wrong_door(session.roles, inside=inside)
             async with session.resuming:
                 if not session.dropped and await self._resume_held(
-                    session, claims, packet, connection, identity, heard=heard
+                    session, token, packet, connection, identity, heard=heard
                 ):
                     return session
         if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        return await self._resume_from_grid(claims, packet, connection, identity, heard=heard, inside=inside)
+        return await self._resume_from_grid(token, packet, connection, identity, heard=heard, inside=inside)
 
-    async def _refuse_behind(self, claims: TokenClaims) -> None:
+    async def _refuse_behind(self, token: TokenClaims) -> None:
         """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
 
         Either this node has not heard yet that the master was replaced, and what it would show is older than what the
@@ -187,13 +187,13 @@ class ResumeHandler:
         Raises:
             HandshakeRefused: as retryable.
         """
-        grid_generation = claims.grid_generation
+        grid_generation = token.grid_generation
         if grid_generation is None or grid_generation <= self._grid.generation:
             return
         if not self._store.replicated or not self._store.available:
             return
         try:
-            if self._sessions.get(claims.session) is None and await self._grid.sessions.find(claims.session) is None:
+            if self._sessions.get(token.session) is None and await self._grid.sessions.find(token.session) is None:
                 return
         except GridUnavailable:
             raise grid_unavailable() from None
@@ -203,7 +203,7 @@ class ResumeHandler:
     async def _resume_held(
         self,
         session: Session,
-        claims: TokenClaims,
+        token: TokenClaims,
         packet: Resume,
         connection: Connection,
         identity: Identity | None,
@@ -215,17 +215,17 @@ class ResumeHandler:
         Returns:
             False if it was dropped meanwhile: the grid knows all about it.
         """
-        self._refuse_at_once(session, claims, packet)
+        self._refuse_at_once(session, token, packet)
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
-        outdated = claims.token_generation > session.token_generation
-        won = await self._claims.held(session, claims, packet.attempt, identity)
+        outdated = token.token_generation > session.token_generation
+        won = await self._claimer.claim_held(session, token, packet.attempt, identity)
         if session.dropped:
             return False
         if won is None and outdated:
             raise grid_unavailable()
         if won is None:
-            self._claim_alone(session, claims, packet, identity)
+            self._claim_alone(session, token, packet, identity)
             is_ours = True
         else:
             is_ours = not outdated and won.continues(session)
@@ -247,7 +247,7 @@ class ResumeHandler:
         now = self._clock.monotonic()
         was_muted = session.moving
         if is_ours and machine.can_reattach(
-            received=packet.received, oldest=packet.oldest, generation=claims.token_generation
+            received=packet.received, oldest=packet.oldest, generation=token.token_generation
         ):
             conflated = machine.conflated
             resent = machine.reattach(received=packet.received, now=now)
@@ -266,13 +266,13 @@ class ResumeHandler:
             if was_muted:
                 self._session_factory.activate(session)
             return True
-        lost = machine.lost(packet.received, generation=claims.token_generation) if is_ours else None
+        lost = machine.lost(packet.received, generation=token.token_generation) if is_ours else None
         reason = FailoverReason.GAP if is_ours else FailoverReason.OTHER_NODE
         machine.restart(now, generation=session.token_generation)
         # Until its selections are in force anew: the current value of a topic comes before what follows it.
         self._delivery.mute(session)
         # With the buffer went what the client may have been told of here.
-        session.declared = min(session.declared, self._told(claims))
+        session.declared = min(session.declared, self._told(token))
         # The client asks again for all that it has no answer to, what is being worked on here included.
         session.lane.abandon()
         session.begin_anew()
@@ -294,9 +294,9 @@ class ResumeHandler:
         self._session_factory.activate(session)
         return True
 
-    def _refuse_at_once(self, session: Session, claims: TokenClaims, packet: Resume) -> None:
+    def _refuse_at_once(self, session: Session, token: TokenClaims, packet: Resume) -> None:
         """Refuse what need not be asked of the grid."""
-        if claims.token_generation < session.confirmed:
+        if token.token_generation < session.confirmed:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
@@ -305,7 +305,7 @@ class ResumeHandler:
             self._authorities.enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
 
-    def _claim_alone(self, session: Session, claims: TokenClaims, packet: Resume, identity: Identity | None) -> None:
+    def _claim_alone(self, session: Session, token: TokenClaims, packet: Resume, identity: Identity | None) -> None:
         """Do here what a claim does, where it has to be done without the grid.
 
         Nobody else can claim the session without the grid either; it is written as soon as the grid is back.
@@ -321,11 +321,11 @@ class ResumeHandler:
             raise refusal(ErrorCode.UNAUTHENTICATED)
         else:
             session.show(identity)
-        session.go_on_alone(claims.token_generation, packet.attempt)
+        session.go_on_alone(token.token_generation, packet.attempt)
 
     async def _resume_from_grid(
         self,
-        claims: TokenClaims,
+        token: TokenClaims,
         packet: Resume,
         connection: Connection,
         identity: Identity | None,
@@ -334,7 +334,7 @@ class ResumeHandler:
         inside: bool,
     ) -> Session:
         """Resume a session that another node held: rung 4."""
-        won = await self._claims.elsewhere(claims, packet.attempt, identity)
+        won = await self._claimer.claim_stored(token, packet.attempt, identity)
         result = won.claimed
         record = result.record
         if self._authorities.revocations.refuses(record):
@@ -344,14 +344,14 @@ class ResumeHandler:
         try:
             self._refuse_at_wrong_door(record.roles, inside=inside)
         except HandshakeRefused:
-            self._claims.disown(record.id)
+            self._claimer.disown(record.id)
             raise
-        already = self._sessions.get(claims.session)
+        already = self._sessions.get(token.session)
         if already is not None:
             # Two connections asked at the same time; the later attempt has the session, whoever was served first.
             self._sessions.drop(already, SUPERSEDED)
         session = self._session_factory.make(result.record, won.stored_under)
-        session.declared = self._told(claims)
+        session.declared = self._told(token)
         withdrawn = self._authorities.authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
@@ -372,14 +372,14 @@ class ResumeHandler:
         self._resumed(session, FailoverReason.OTHER_NODE, result.previous, away=self._away(packet, heard))
         return session
 
-    def _told(self, claims: TokenClaims) -> GridGeneration:
+    def _told(self, token: TokenClaims) -> GridGeneration:
         """Tell up to which generation of the grid a client has been told of lost writes, as its token says (P2).
 
         A token of the first release says nothing; then what was lost while this node has worked counts as not told.
         """
         grid_generation = self._grid.generation
-        if claims.grid_generation is not None:
-            return claims.grid_generation
+        if token.grid_generation is not None:
+            return token.grid_generation
         return GridGeneration(grid_generation - 1) if self._has_lost() else grid_generation
 
     def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:

@@ -1,4 +1,4 @@
-"""Claims: how a node gets the right to serve a session that comes back (protocol 10, P3)."""
+"""Claims sessions: how a node gets the right to serve one that comes back (protocol 10, P3)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Won:
         return self.claimed.previous == session.owner and self.claimed.record.epoch == session.epoch + 1
 
 
-class Claims:
+class SessionClaimer:
     """Claims sessions, and ends what has to end with it.
 
     Args:
@@ -87,14 +87,14 @@ class Claims:
             context.background, "tell-claimed", delay=TELL_DELAY, work=self._tell_former_owners
         )
 
-    async def held(
-        self, session: Session, claims: TokenClaims, attempt: Attempt, identity: Identity | None
+    async def claim_held(
+        self, session: Session, token: TokenClaims, attempt: Attempt, identity: Identity | None
     ) -> Won | None:
         """Claim a session that this node holds.
 
         Args:
             session: which one.
-            claims: of the client's token.
+            token: what the client's token says.
             attempt: of the resume.
             identity: whose fresh credentials the client showed with it; None if it showed none.
 
@@ -110,7 +110,7 @@ class Claims:
         try:
             result, stored_under = await self._once_verified(
                 lambda: self._store.claim(
-                    session, claims.token_generation, attempt, now=self._clock.wall(), identity=identity
+                    session, token.token_generation, attempt, now=self._clock.wall(), identity=identity
                 )
             )
         except LeaseUnverified:
@@ -123,8 +123,8 @@ class Claims:
         self._tell(result)
         return Won(result, stored_under)
 
-    async def elsewhere(self, claims: TokenClaims, attempt: Attempt, identity: Identity | None) -> Won:
-        """Claim a session that this node does not hold; the arguments are those of ``held``.
+    async def claim_stored(self, token: TokenClaims, attempt: Attempt, identity: Identity | None) -> Won:
+        """Claim a session that this node does not hold; the arguments are those of ``claim_held``.
 
         Raises:
             HandshakeRefused: the session cannot be had, or the grid cannot tell now.
@@ -135,11 +135,11 @@ class Claims:
         try:
             result, stored_under = await self._once_verified(
                 lambda: self._store.claim(
-                    claims.session, claims.token_generation, attempt, now=self._clock.wall(), identity=identity
+                    token.session, token.token_generation, attempt, now=self._clock.wall(), identity=identity
                 )
             )
         except GridUnavailable:
-            self.disown(claims.session)
+            self.disown(token.session)
             raise grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
@@ -147,7 +147,7 @@ class Claims:
         self._tell(result)
         return Won(result, stored_under)
 
-    async def check(self, claims: TokenClaims, attempt: Attempt) -> None:
+    async def check(self, token: TokenClaims, attempt: Attempt) -> None:
         """Look whether a session that this node does not hold could be claimed, before something slow is done for that.
 
         Raises:
@@ -157,7 +157,7 @@ class Claims:
             raise grid_unavailable()
         try:
             reason = await self._grid.sessions.why_not_claimable(
-                claims.session, by=self._me, token_generation=claims.token_generation, attempt=attempt
+                token.session, by=self._me, token_generation=token.token_generation, attempt=attempt
             )
         except GridUnavailable:
             raise grid_unavailable() from None
