@@ -18,8 +18,6 @@ from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.recovery import Recovery
 from gateway.app.cluster.session_mover import SessionMover
-from gateway.app.connections.authorities import Authorities
-from gateway.app.connections.handshake import Handshake
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
 from gateway.app.journal import Announcer, Journal, JournalOptions
@@ -180,22 +178,6 @@ class Node:
             clock=clock,
             metrics=metrics,
         )
-        handshake = Handshake(
-            context,
-            store=self._store,
-            sessions=self.sessions,
-            requests=requests,
-            authorities=Authorities(
-                authentication=authentication,
-                signer=signer,
-                authorisation=self.authorisation,
-                revocations=self.revocations,
-                enforcement=self.enforcement,
-            ),
-            handshake_limiter=self._handshake_limiter,
-            is_recovering=self._recovery.is_recovering,
-            has_lost=self._recovery.has_lost,
-        )
         self.connection_limiter = ConnectionLimiter(
             context.limits,
             policy.storms,
@@ -206,10 +188,16 @@ class Node:
         )
         self.connections = Connections(
             context,
-            handshake=handshake,
+            store=self._store,
             sessions=self.sessions,
             requests=requests,
-            store=self._store,
+            authentication=authentication,
+            signer=signer,
+            authorisation=self.authorisation,
+            revocations=self.revocations,
+            enforcement=self.enforcement,
+            recovery=self._recovery,
+            handshake_limiter=self._handshake_limiter,
             draining=lambda: self.draining,
         )
         self._reports = Reports(

@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.app.admission.refusals import HandshakeRefused, HungUp
 from gateway.app.connections.failures import Failures
-from gateway.app.connections.handshake import Handshake
+from gateway.app.connections.hello import HelloHandler
+from gateway.app.connections.resume import ResumeHandler
 from gateway.app.context import Context
 from gateway.app.session.session import Session
 from gateway.core.wire import codec
@@ -23,7 +24,8 @@ class FirstPackets:
 
     Args:
         context: of the node.
-        handshake: opens and resumes sessions.
+        hello: opens sessions.
+        resume: goes on with sessions.
         failures: ends those that get none.
         draining: whether connections that were accepted earlier come too late for a session.
 
@@ -35,14 +37,16 @@ class FirstPackets:
         self,
         context: Context,
         *,
-        handshake: Handshake,
+        hello: HelloHandler,
+        resume: ResumeHandler,
         failures: Failures,
         draining: Callable[[], bool],
     ) -> None:
         self._policy = context.policy
         self._clock = context.clock
         self._tracer = context.tracer
-        self._handshake = handshake
+        self._hello = hello
+        self._resume = resume
         self._failures = failures
         self._draining = draining
         # In the order in which they came, which is that of their deadlines.
@@ -80,10 +84,10 @@ class FirstPackets:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
-                    opening = self._handshake.hello(hello, connection, administrators)
+                    opening = self._hello.open(hello, connection, administrators)
                     return await self._shake_hands(Operation.CONNECT, opening)
                 case [Resume() as resume]:
-                    opening = self._handshake.resume(resume, connection, inside=inside, heard=self._clock.monotonic())
+                    opening = self._resume.go_on(resume, connection, inside=inside, heard=self._clock.monotonic())
                     return await self._shake_hands(Operation.RESUME, opening)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")

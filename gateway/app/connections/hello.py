@@ -6,7 +6,6 @@ from typing import Final
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
-from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -14,6 +13,10 @@ from gateway.app.journal.session_events import SessionOpened
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import SessionLost
 from gateway.app.registry.sessions import Sessions
+from gateway.app.security.authentication import Authentication
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.enforcement import Enforcement
+from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -34,7 +37,10 @@ class HelloHandler:
         context: of the node.
         store: writes new sessions.
         sessions: the sessions held here.
-        authorities: who says who clients are, and what they may do.
+        authentication: says who clients are, by their credentials.
+        authorisation: what they may do.
+        revocations: who is refused, whatever they show.
+        enforcement: ends the sessions of those who are.
         claimer: sees to sessions of which it is not known whether they were written.
         session_factory: makes sessions and welcomes.
         handshake_limiter: says when the grid may be asked.
@@ -46,7 +52,10 @@ class HelloHandler:
         *,
         store: FencedStore,
         sessions: Sessions,
-        authorities: Authorities,
+        authentication: Authentication,
+        authorisation: Authorisation,
+        revocations: Revocations,
+        enforcement: Enforcement,
         claimer: SessionClaimer,
         session_factory: SessionFactory,
         handshake_limiter: HandshakeLimiter,
@@ -60,7 +69,10 @@ class HelloHandler:
         self._announce = context.announce
         self._store = store
         self._sessions = sessions
-        self._authorities = authorities
+        self._authentication = authentication
+        self._authorisation = authorisation
+        self._revocations = revocations
+        self._enforcement = enforcement
         self._claimer = claimer
         self._session_factory = session_factory
         self._handshake_limiter = handshake_limiter
@@ -78,13 +90,13 @@ class HelloHandler:
             HungUp: the client has, before anything was done for it.
         """
         began = self._clock.monotonic()
-        if (self._store.replicated and not self._store.available) or not self._authorities.revocations.loaded:
+        if (self._store.replicated and not self._store.available) or not self._revocations.loaded:
             raise grid_unavailable()
         try:
             check_properties(dict(packet.properties))
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), PROTOCOL_ERROR) from None
-        identity = await self._authorities.authentication.admit(
+        identity = await self._authentication.admit(
             Credentials(
                 principal=packet.principal,
                 secret=packet.secret,
@@ -105,7 +117,7 @@ class HelloHandler:
 
     async def _open(self, packet: Hello, connection: Connection, identity: Identity, *, inside: bool) -> Session:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
-        self._authorities.authentication.refuse_revoked(identity, connection.address)
+        self._authentication.refuse_revoked(identity, connection.address)
         self._limits.open(identity.principal, inside=inside)
         longest = self._policy.window if self._limits.crowded else self._policy.max_window
         window = self._policy.window if packet.window is None else min(packet.window, longest)
@@ -118,7 +130,7 @@ class HelloHandler:
         ).shows(identity)
         session = self._session_factory.make(record, self._store.writes_under)
         try:
-            self._authorities.authorisation.check_properties(session.permissions, packet.properties)
+            self._authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
         try:
@@ -127,11 +139,11 @@ class HelloHandler:
             self._claimer.disown(session.id)
             raise grid_unavailable() from None
         # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
-        if self._authorities.revocations.refuses(session):
+        if self._revocations.refuses(session):
             self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=connection.address)
-            self._authorities.enforcement.end_claimed(session.ownership)
+            self._enforcement.end_claimed(session.ownership)
             raise refusal(ErrorCode.REVOKED)
-        self._authorities.authorisation.enforce(session)
+        self._authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(session, connection, Outcome.CREATED, supports=packet.supports)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
-from gateway.app.connections.authorities import Authorities
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -14,13 +13,26 @@ from gateway.app.journal.session_events import ConnectionReplaced, ResumeRefused
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
+from gateway.app.security.authentication import Authentication
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.enforcement import Enforcement
+from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import SUPERSEDED, ErrorCode, FailoverReason, Outcome
 from gateway.core.wire.packets import Resume
-from gateway.ports import Connection, Credentials, GridUnavailable, Identity, Ownership, TokenClaims, TokenRefused
+from gateway.ports import (
+    Connection,
+    Credentials,
+    GridUnavailable,
+    Identity,
+    Ownership,
+    TokenClaims,
+    TokenRefused,
+    TokenSigner,
+)
 
 
 class ResumeHandler:
@@ -31,7 +43,11 @@ class ResumeHandler:
         store: knows whether sessions are replicated.
         sessions: the sessions held here.
         requests: makes lanes.
-        authorities: who says who clients are, and what they may do.
+        authentication: says who clients are, by their credentials.
+        signer: reads the tokens they come back with.
+        authorisation: what they may do.
+        revocations: who is refused, whatever they show.
+        enforcement: ends the sessions of those who are.
         claimer: gets the right to serve sessions.
         session_factory: makes sessions and welcomes.
         handshake_limiter: says when the grid may be asked.
@@ -45,7 +61,11 @@ class ResumeHandler:
         store: FencedStore,
         sessions: Sessions,
         requests: Requests,
-        authorities: Authorities,
+        authentication: Authentication,
+        signer: TokenSigner,
+        authorisation: Authorisation,
+        revocations: Revocations,
+        enforcement: Enforcement,
         claimer: SessionClaimer,
         session_factory: SessionFactory,
         handshake_limiter: HandshakeLimiter,
@@ -61,7 +81,11 @@ class ResumeHandler:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
-        self._authorities = authorities
+        self._authentication = authentication
+        self._signer = signer
+        self._authorisation = authorisation
+        self._revocations = revocations
+        self._enforcement = enforcement
         self._claimer = claimer
         self._session_factory = session_factory
         self._handshake_limiter = handshake_limiter
@@ -107,21 +131,21 @@ class ResumeHandler:
 
     def _read_token(self, packet: Resume) -> TokenClaims:
         try:
-            return self._authorities.signer.verify(packet.token, now=self._clock.wall())
+            return self._signer.verify(packet.token, now=self._clock.wall())
         except TokenRefused as error:
             raise refusal(error.reason) from None
 
     async def _resume(
         self, token: TokenClaims, packet: Resume, connection: Connection, turn: Turn, *, heard: float, inside: bool
     ) -> Session:
-        if not self._authorities.revocations.loaded:
+        if not self._revocations.loaded:
             raise grid_unavailable()
-        if self._authorities.revocations.is_revoked(session=token.session):
+        if self._revocations.is_revoked(session=token.session):
             raise refusal(ErrorCode.REVOKED)
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
         if packet.secret is not None and not inside:
-            identity = await self._authorities.authentication.admit(
+            identity = await self._authentication.admit(
                 Credentials(
                     principal=packet.principal or "",
                     secret=packet.secret,
@@ -135,7 +159,7 @@ class ResumeHandler:
                 raise HungUp("the client has hung up")
             if identity is not None:
                 # While they were verified, or waited for their turn, they may have been revoked.
-                self._authorities.authentication.refuse_revoked(identity, connection.address)
+                self._authentication.refuse_revoked(identity, connection.address)
             await self._refuse_behind(token)
             return await self._go_on(token, packet, connection, identity, heard=heard, inside=inside)
 
@@ -231,10 +255,10 @@ class ResumeHandler:
             is_ours = not outdated and won.continues(session)
             session.take_over(won.claimed.record, stored_under=won.stored_under)
         # Another node may have served it since with other credentials, or it comes with fresh ones.
-        if self._authorities.revocations.is_revoked(credential=session.credential):
-            self._authorities.enforcement.end_held(session)
+        if self._revocations.is_revoked(credential=session.credential):
+            self._enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
-        withdrawn = self._authorities.authorisation.enforce(session)
+        withdrawn = self._authorisation.enforce(session)
         if session.connection is not None:
             old = session.connection
             self._announce(ConnectionReplaced(session, SUPERSEDED.code))
@@ -300,9 +324,9 @@ class ResumeHandler:
             raise refusal(ErrorCode.TOKEN_SUPERSEDED)
         if packet.attempt <= session.attempt:
             raise refusal(ErrorCode.STALE_ATTEMPT)
-        if self._authorities.revocations.refuses(session):
+        if self._revocations.refuses(session):
             # Else it would be held until its window ends: nobody else looks at it again.
-            self._authorities.enforcement.end_held(session)
+            self._enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
 
     def _claim_alone(self, session: Session, token: TokenClaims, packet: Resume, identity: Identity | None) -> None:
@@ -337,9 +361,9 @@ class ResumeHandler:
         won = await self._claimer.claim_stored(token, packet.attempt, identity)
         result = won.claimed
         record = result.record
-        if self._authorities.revocations.refuses(record):
+        if self._revocations.refuses(record):
             # Nobody else ends it any more: it is this node's now.
-            self._authorities.enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
+            self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)
         try:
             self._refuse_at_wrong_door(record.roles, inside=inside)
@@ -352,7 +376,7 @@ class ResumeHandler:
             self._sessions.drop(already, SUPERSEDED)
         session = self._session_factory.make(result.record, won.stored_under)
         session.declared = self._told(token)
-        withdrawn = self._authorities.authorisation.enforce(session)
+        withdrawn = self._authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(

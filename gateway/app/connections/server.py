@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway.app.admission.handshake_limiter import HandshakeLimiter
+from gateway.app.cluster.recovery import Recovery
+from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.conversation import Conversation, Conversations
 from gateway.app.connections.failures import Failures
 from gateway.app.connections.first_packet import FirstPackets
-from gateway.app.connections.handshake import Handshake
+from gateway.app.connections.hello import HelloHandler
+from gateway.app.connections.resume import ResumeHandler
+from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
+from gateway.app.security.authentication import Authentication
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.enforcement import Enforcement
+from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.wire.codes import GOING_AWAY
-from gateway.ports import Authenticator, Connection
+from gateway.ports import Authenticator, Connection, TokenSigner
 
 
 class Connections:
@@ -23,10 +32,16 @@ class Connections:
 
     Args:
         context: of the node.
-        handshake: opens and resumes sessions.
-        sessions: the sessions held here.
+        store: writes the sessions held here.
+        sessions: those sessions.
         requests: executes what clients ask for.
-        store: confirms tokens.
+        authentication: says who clients are, by their credentials.
+        signer: signs and reads the tokens they come back with.
+        authorisation: what they may do.
+        revocations: who is refused, whatever they show.
+        enforcement: ends the sessions of those who are.
+        recovery: knows whether the grid has lost writes.
+        handshake_limiter: says when the grid may be asked for a session.
         draining: whether connections that were accepted earlier come too late for a session.
     """
 
@@ -34,16 +49,62 @@ class Connections:
         self,
         context: Context,
         *,
-        handshake: Handshake,
+        store: FencedStore,
         sessions: Sessions,
         requests: Requests,
-        store: FencedStore,
+        authentication: Authentication,
+        signer: TokenSigner,
+        authorisation: Authorisation,
+        revocations: Revocations,
+        enforcement: Enforcement,
+        recovery: Recovery,
+        handshake_limiter: HandshakeLimiter,
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
         self._open: set[Connection] = set()
         self._failures = Failures(context, sessions)
-        self._first_packets = FirstPackets(context, handshake=handshake, failures=self._failures, draining=draining)
+        claimer = SessionClaimer(context, store=store, sessions=sessions, is_recovering=recovery.is_recovering)
+        session_factory = SessionFactory(
+            context,
+            store=store,
+            sessions=sessions,
+            requests=requests,
+            signer=signer,
+            authorisation=authorisation,
+        )
+        self._first_packets = FirstPackets(
+            context,
+            hello=HelloHandler(
+                context,
+                store=store,
+                sessions=sessions,
+                authentication=authentication,
+                authorisation=authorisation,
+                revocations=revocations,
+                enforcement=enforcement,
+                claimer=claimer,
+                session_factory=session_factory,
+                handshake_limiter=handshake_limiter,
+            ),
+            resume=ResumeHandler(
+                context,
+                store=store,
+                sessions=sessions,
+                requests=requests,
+                authentication=authentication,
+                signer=signer,
+                authorisation=authorisation,
+                revocations=revocations,
+                enforcement=enforcement,
+                claimer=claimer,
+                session_factory=session_factory,
+                handshake_limiter=handshake_limiter,
+                has_lost=recovery.has_lost,
+            ),
+            failures=self._failures,
+            draining=draining,
+        )
         self._conversations = Conversations(
             context,
             sessions=sessions,

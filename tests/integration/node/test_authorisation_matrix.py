@@ -307,8 +307,8 @@ async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
     memory = MemoryGridServer()
     async with running_node("n1", memory=memory) as n1, running_node("n2", memory=memory) as n2:
         for node in (n1, n2):
-            handshake = node.gateway.node.connections._first_packets._handshake
-            handshake._hello_handler._authorities.authentication._authenticator = Vouching()
+            first_packets = node.gateway.node.connections._first_packets
+            first_packets._hello._authentication._authenticator = Vouching()
             node.gateway.node.authorisation.reload(policy(right))
             await eventually(lambda node=node: not node.gateway.node.authorisation._reviewing)  # type: ignore[misc]
         case = Case(memory, n1, n2, right, RawClient(n1.url))
