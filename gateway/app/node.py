@@ -216,7 +216,7 @@ class Node:
             self.sessions,
             self._store,
             moves=self._moves,
-            arriving=lambda: self.connections.greeting,
+            arriving=lambda: self.connections.handshakes,
         )
         self.administration = Administration(
             node=me.node,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.app.admission.addresses import AddressConnection, Addresses
-from gateway.app.admission.refusals import COME_AGAIN, HandshakeRefused
+from gateway.app.admission.refusals import RETRY_DELAY, HandshakeRefused
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.policy import NodePolicy
 from gateway.app.session.meter import Meter
@@ -147,7 +147,7 @@ class Limits:
             # The grid is away, or has not been told of them yet: else what is above the bound has been given up.
             self.exceeded("limit_disconnected_bytes")
             why = f"disconnected sessions take {node.absent_bytes} bytes of this node, more than they may"
-            raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected_bytes: {why}", TRY_LATER, COME_AGAIN)
+            raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected_bytes: {why}", TRY_LATER, RETRY_DELAY)
         if self._principals is None:
             return
         account = self._principals.of(principal, self._clock.monotonic())
@@ -196,7 +196,7 @@ class Limits:
 
     def _refused(self, limit: str, why: str, code: ErrorCode, retry_after: float, who: str) -> HandshakeRefused:
         self.exceeded(limit, who)
-        return HandshakeRefused(code, f"{limit}: {why}", LIMIT_EXCEEDED, max(COME_AGAIN, retry_after))
+        return HandshakeRefused(code, f"{limit}: {why}", LIMIT_EXCEEDED, max(RETRY_DELAY, retry_after))
 
     def enter(self, session: Session) -> None:
         """The node holds a session from now on."""

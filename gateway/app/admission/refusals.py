@@ -19,7 +19,7 @@ from gateway.core.wire.errors import GatewayError
 from gateway.core.wire.packets import Error
 from gateway.ports import VerificationRefused
 
-COME_AGAIN: Final = 1.0
+RETRY_DELAY: Final = 1.0
 """Seconds after which a client should try again when the node cannot serve it for reasons that pass."""
 
 
@@ -37,8 +37,8 @@ class HandshakeRefused(GatewayError):
         self.close = close
 
 
-class HungUp(GatewayError):
-    """The client is gone, so that nobody has to be told anything, and nothing is to be done for it."""
+class ClientGone(GatewayError):
+    """The client has closed the connection: nobody has to be told anything, and nothing is to be done for it."""
 
 
 _REFUSALS: Final[dict[ErrorCode, tuple[str, CloseCode]]] = {
@@ -66,7 +66,7 @@ def refusal(reason: ErrorCode) -> HandshakeRefused:
 def grid_unavailable() -> HandshakeRefused:
     """Say that the grid is needed and away."""
     return HandshakeRefused(
-        ErrorCode.GRID_UNAVAILABLE, "the grid is unreachable; try again", GRID_UNAVAILABLE, COME_AGAIN
+        ErrorCode.GRID_UNAVAILABLE, "the grid is unreachable; try again", GRID_UNAVAILABLE, RETRY_DELAY
     )
 
 
@@ -76,7 +76,7 @@ def authentication_unavailable() -> HandshakeRefused:
         ErrorCode.AUTHENTICATION_UNAVAILABLE,
         "the credentials cannot be verified now; try again",
         AUTHENTICATION_UNAVAILABLE,
-        COME_AGAIN,
+        RETRY_DELAY,
     )
 
 
@@ -91,5 +91,5 @@ def grid_recovering() -> HandshakeRefused:
         ErrorCode.TRY_LATER,
         "the grid has just become reachable again and the session may not be restored yet; try again",
         TRY_LATER,
-        COME_AGAIN,
+        RETRY_DELAY,
     )

@@ -1,4 +1,4 @@
-"""What clients say after the first packet."""
+"""What clients say after the first packet, and how a connection ends on which something went wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from gateway.app.connections.failures import Failures
+from gateway.app.admission.refusals import RETRY_DELAY
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore, Proof
 from gateway.app.registry.sessions import Sessions
@@ -20,6 +20,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.types import PacketId
 from gateway.core.wire import codec
 from gateway.core.wire import fast_path as quick
+from gateway.core.wire.codes import INTERNAL_ERROR, TRY_LATER, CloseCode, ErrorCode
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Bye, Error, GoAway, Notice, NoticeCode, Packet, Ping
 from gateway.ports import Connection
@@ -28,8 +29,55 @@ CONFIRM_DELAY: Final = 0.0
 """Seconds in which proofs of tokens gather: one tick of the loop. Until the grid knows, other nodes take older ones."""
 
 
+class FailureHandler:
+    """Ends connections with an error packet and a close code.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here, which count what is closed.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions) -> None:
+        self._log = context.log
+        self._memory = context.memory
+        self._sessions = sessions
+
+    def failed(self, connection: Connection, session: Session | None, bug: Exception) -> None:
+        """A bug was met on one connection, which must not harm the others; or memory ran out, which is nobody's."""
+        if isinstance(bug, MemoryError):
+            self._out_of_memory(connection, session)
+            return
+        self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(bug))
+        self.end(connection, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
+
+    def _out_of_memory(self, connection: Connection, session: Session | None) -> None:
+        """What was said could not be taken in: the client comes back and says it again."""
+        self._memory.exhausted("to take in what a client said")
+        why = "the node is short of memory and could not take this in; come back, and say it again"
+        self.end(connection, TRY_LATER, Error(ErrorCode.TRY_LATER, why, RETRY_DELAY))
+        if session is not None and session.connection is connection:
+            self._sessions.detach(session, connection)
+            # A part may have been taken in; that it all comes again is certain only after a gap is declared.
+            self._sessions.absences.give_up(session)
+
+    def violated(self, connection: Connection, violation: RemoteProtocolError) -> None:
+        """The client has broken the protocol."""
+        self._log.emit(events.PROTOCOL_VIOLATED, address=connection.address, error=str(violation))
+        self.end(connection, violation.close, Error(violation.code, str(violation), request=violation.request))
+
+    def oversized(self, connection: Connection, beginning: bytes, reason: str) -> None:
+        """A message was larger than the connection takes, which closes it; tell the client which it was (4.8.1)."""
+        error = Error(ErrorCode.MESSAGE_TOO_BIG, reason, request=codec.request_of(beginning))
+        connection.write(codec.encode_link(error))
+
+    def end(self, connection: Connection, close: CloseCode, error: Error) -> None:
+        """Tell the client why, and close."""
+        connection.write(codec.encode_link(error))
+        self._sessions.close_connection(connection, close)
+
+
 class Conversations:
-    """Hears all connections that have a session.
+    """Receives what comes over all connections that have a session.
 
     Args:
         context: of the node.
@@ -51,7 +99,7 @@ class Conversations:
         sessions: Sessions,
         requests: Requests,
         store: FencedStore,
-        failures: Failures,
+        failures: FailureHandler,
         ended: Callable[[Connection], None],
     ) -> None:
         self._policy = context.policy
@@ -70,7 +118,7 @@ class Conversations:
             context.background, "confirm-tokens", delay=CONFIRM_DELAY, work=store.confirm
         )
 
-    def hear(self, session: Session, connection: Connection, meter: Meter | None, message: bytes) -> None:
+    def receive(self, session: Session, connection: Connection, meter: Meter | None, message: bytes) -> None:
         """Take in what a client said."""
         if session.connection is not connection:
             return  # superseded, fenced or closed meanwhile; what still comes has no meaning
@@ -114,7 +162,7 @@ class Conversations:
                 self._slow_down(session, connection, meter, pause)
 
     def begin(self, session: Session, connection: Connection) -> None:
-        """A connection is about to be heard: not before there is room for what it may say.
+        """A connection is about to be read: not before there is room for what may come.
 
         Else whoever comes back again and again could hand over one more message each time.
         """
@@ -150,7 +198,7 @@ class Conversations:
         """Make what limits the packets of one connection; None if nothing does."""
         return self._limits.meter(session, connection.address)
 
-    def over(self, session: Session, connection: Connection) -> None:
+    def ended(self, session: Session, connection: Connection) -> None:
         """A connection has ended."""
         self._ended(connection)
         self._sessions.detach(session, connection)
@@ -221,19 +269,19 @@ class Conversation:
             return
         turns.left -= len(message)
         try:
-            self._conversations.hear(self._session, self._connection, self._meter, message)
+            self._conversations.receive(self._session, self._connection, self._meter, message)
         except Exception as bug:  # noqa: BLE001 - it must not harm other connections
-            self._conversations.failures.met(self._connection, self._session, bug)
+            self._conversations.failures.failed(self._connection, self._session, bug)
 
     def oversized(self, beginning: bytes, reason: str) -> None:
         """See ``Receiver``."""
-        self._conversations.failures.too_big(self._connection, beginning, reason)
+        self._conversations.failures.oversized(self._connection, beginning, reason)
 
     def ended(self) -> None:
         """See ``Receiver``."""
         self._has_ended = True
         if self._kept is None:
-            self._conversations.over(self._session, self._connection)
+            self._conversations.ended(self._session, self._connection)
 
     def _go_on(self) -> None:
         """It is this client's turn."""
@@ -241,6 +289,6 @@ class Conversation:
         if message is not None:
             self.received(message)
         if self._has_ended:
-            self._conversations.over(self._session, self._connection)
+            self._conversations.ended(self._session, self._connection)
         elif self._session.connection is not self._connection or not self._session.paused:
             self._connection.resume()

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from gateway.app.admission.refusals import HandshakeRefused, HungUp
-from gateway.app.connections.failures import Failures
+from gateway.app.admission.refusals import HandshakeRefused
 from gateway.app.connections.hello import HelloHandler
 from gateway.app.connections.resume import ResumeHandler
 from gateway.app.context import Context
 from gateway.app.session.session import Session
 from gateway.core.wire import codec
-from gateway.core.wire.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, ErrorCode
+from gateway.core.wire.codes import GOING_AWAY, HANDSHAKE_TIMEOUT, CloseCode, ErrorCode
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import Error, Hello, Resume
 from gateway.ports import Authenticator, Connection, Operation
@@ -24,43 +23,43 @@ class FirstPackets:
 
     Args:
         context: of the node.
-        hello: opens sessions.
-        resume: goes on with sessions.
-        failures: ends those that get none.
+        hello_handler: opens sessions.
+        resume_handler: resumes sessions.
+        refuse: tells a client why, and closes its connection.
         draining: whether connections that were accepted earlier come too late for a session.
 
     Attributes:
-        greeting: connections whose first packet is being answered: each may still bring a session.
+        in_progress: connections whose first packet is being answered: each may still bring a session.
     """
 
     def __init__(
         self,
         context: Context,
         *,
-        hello: HelloHandler,
-        resume: ResumeHandler,
-        failures: Failures,
+        hello_handler: HelloHandler,
+        resume_handler: ResumeHandler,
+        refuse: Callable[[Connection, CloseCode, Error], None],
         draining: Callable[[], bool],
     ) -> None:
         self._policy = context.policy
         self._clock = context.clock
         self._tracer = context.tracer
-        self._hello = hello
-        self._resume = resume
-        self._failures = failures
+        self._hello_handler = hello_handler
+        self._resume_handler = resume_handler
+        self._refuse = refuse
         self._draining = draining
         # In the order in which they came, which is that of their deadlines.
         self._silent: dict[Connection, float] = {}
-        self._impatience: asyncio.TimerHandle | None = None
-        self.greeting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.in_progress = 0
 
     def close(self) -> None:
         """Stop the timer."""
-        if self._impatience is not None:
-            self._impatience.cancel()
-            self._impatience = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    async def greet(self, connection: Connection, administrators: Authenticator | None) -> Session | None:
+    async def answer(self, connection: Connection, administrators: Authenticator | None) -> Session | None:
         """Wait for the first packet and answer it.
 
         Args:
@@ -68,43 +67,43 @@ class FirstPackets:
             administrators: knows who may come in at the admin port; None for the client port.
 
         Returns:
-            The session that the client has from now on; None if it has none, and then the connection is closed.
+            The session that the client has from now on; None if the connection was over before anything was said.
+
+        Raises:
+            RemoteProtocolError: what was said is neither a hello nor a resume.
+            HandshakeRefused: the client gets no session.
+            ClientGone: nor does it wait for one any more.
         """
-        self._expect_word(connection)
+        self._expect(connection)
         try:
             message = await connection.receive()
         finally:
             self._silent.pop(connection, None)
         if message is None:
             return None
-        self.greeting += 1
+        self.in_progress += 1
         try:
-            inside = administrators is not None
-            if self._draining() and not inside:
+            at_admin_port = administrators is not None
+            if self._draining() and not at_admin_port:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             match codec.decode_from_client(message):
                 case [Hello() as hello]:
-                    opening = self._hello.open(hello, connection, administrators)
-                    return await self._shake_hands(Operation.CONNECT, opening)
+                    opening = self._hello_handler.open(hello, connection, administrators)
+                    return await self._traced(Operation.CONNECT, opening)
                 case [Resume() as resume]:
-                    opening = self._resume.go_on(resume, connection, inside=inside, heard=self._clock.monotonic())
-                    return await self._shake_hands(Operation.RESUME, opening)
+                    resuming = self._resume_handler.resume(
+                        resume, connection, at_admin_port=at_admin_port, heard=self._clock.monotonic()
+                    )
+                    return await self._traced(Operation.RESUME, resuming)
                 case _:
                     raise RemoteProtocolError("the first message must be a single hello or resume packet")
-        except RemoteProtocolError as violation:
-            self._failures.violated(connection, violation)
-        except HandshakeRefused as refused:
-            self._failures.end(connection, refused.close, refused.error)
-        except HungUp:
-            pass
         finally:
-            self.greeting -= 1
-        return None
+            self.in_progress -= 1
 
-    async def _shake_hands(self, operation: Operation, opening: Coroutine[Any, Any, Session]) -> Session:
+    async def _traced(self, operation: Operation, handshake: Coroutine[Any, Any, Session]) -> Session:
         with self._tracer.span(operation) as span:
             try:
-                session = await opening
+                session = await handshake
             except HandshakeRefused as refused:
                 span.note("refused", refused.error.code.value)
                 raise
@@ -112,22 +111,22 @@ class FirstPackets:
             span.note("outcome", session.outcome.value)
             return session
 
-    def _expect_word(self, connection: Connection) -> None:
-        """Close the connection unless it is heard in time; one timer serves all."""
+    def _expect(self, connection: Connection) -> None:
+        """Close the connection unless its first packet comes in time; one timer serves all."""
         timeout = self._policy.handshake_timeout
         self._silent[connection] = self._clock.monotonic() + timeout
-        if self._impatience is None:
-            self._impatience = asyncio.get_running_loop().call_later(timeout, self._give_up_the_silent)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(timeout, self._on_time)
 
-    def _give_up_the_silent(self) -> None:
-        self._impatience = None
+    def _on_time(self) -> None:
+        self._timer = None
         now = self._clock.monotonic()
         for connection, deadline in list(self._silent.items()):
             if deadline > now:
-                self._impatience = asyncio.get_running_loop().call_later(deadline - now, self._give_up_the_silent)
+                self._timer = asyncio.get_running_loop().call_later(deadline - now, self._on_time)
                 return
             del self._silent[connection]
-            self._failures.end(
+            self._refuse(
                 connection,
                 HANDSHAKE_TIMEOUT,
                 Error(

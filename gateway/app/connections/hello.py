@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
-from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
+from gateway.app.admission.refusals import ClientGone, HandshakeRefused, grid_unavailable, refusal
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -87,7 +87,7 @@ class HelloHandler:
 
         Raises:
             HandshakeRefused: with the error to send and the close code.
-            HungUp: the client has, before anything was done for it.
+            ClientGone: the client has closed the connection before anything was done for it.
         """
         began = self._clock.monotonic()
         if (self._store.replicated and not self._store.available) or not self._revocations.loaded:
@@ -110,15 +110,15 @@ class HelloHandler:
         turn = Turn(self._handshake_limiter if administrators is None else None, returning=False)
         async with turn:
             if connection.is_closing:
-                raise HungUp("the client has hung up")
-            session = await self._open(packet, connection, identity, inside=administrators is not None)
+                raise ClientGone("the client has closed the connection")
+            session = await self._open(packet, connection, identity, at_admin_port=administrators is not None)
         self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - turn.waited)
         return session
 
-    async def _open(self, packet: Hello, connection: Connection, identity: Identity, *, inside: bool) -> Session:
+    async def _open(self, packet: Hello, connection: Connection, identity: Identity, *, at_admin_port: bool) -> Session:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
         self._authentication.refuse_revoked(identity, connection.address)
-        self._limits.open(identity.principal, inside=inside)
+        self._limits.open(identity.principal, inside=at_admin_port)
         longest = self._policy.window if self._limits.crowded else self._policy.max_window
         window = self._policy.window if packet.window is None else min(packet.window, longest)
         record = SessionRecord(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
-from gateway.app.admission.refusals import HandshakeRefused, HungUp, grid_unavailable, refusal
+from gateway.app.admission.refusals import ClientGone, HandshakeRefused, grid_unavailable, refusal
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -91,26 +91,26 @@ class ResumeHandler:
         self._handshake_limiter = handshake_limiter
         self._has_lost = has_lost
 
-    async def go_on(self, packet: Resume, connection: Connection, *, inside: bool, heard: float) -> Session:
+    async def resume(self, packet: Resume, connection: Connection, *, at_admin_port: bool, heard: float) -> Session:
         """Go on with a session, on the best rung there is (protocol 4.2, sections 5.4 and 5.5).
 
         Args:
             packet: what the client says.
             connection: where it said it.
-            inside: whether it came in at the admin port, the only one that serves consoles.
+            at_admin_port: whether it came in at the admin port, the only one that serves consoles.
             heard: when it was said, by the monotonic clock; it may have waited for its turn.
 
         Raises:
             HandshakeRefused: rung 5, with the reason; or the node cannot tell now.
-            HungUp: the client has, before anything was done for it.
+            ClientGone: the client has closed the connection before anything was done for it.
         """
         began = self._clock.monotonic()
         # Those who come in at the admin port do not queue: they are few, and want to look at the storm.
-        turn = Turn(None if inside else self._handshake_limiter, returning=True)
+        turn = Turn(None if at_admin_port else self._handshake_limiter, returning=True)
         token: TokenClaims | None = None
         try:
             token = self._read_token(packet)
-            session = await self._resume(token, packet, connection, turn, heard=heard, inside=inside)
+            session = await self._resume(token, packet, connection, turn, heard=heard, at_admin_port=at_admin_port)
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
             self._announce(
@@ -119,7 +119,7 @@ class ResumeHandler:
                     reason=refused.error.code,
                     address=connection.address,
                     away=packet.away,
-                    inside=inside,
+                    at_admin_port=at_admin_port,
                 )
             )
             raise
@@ -136,7 +136,14 @@ class ResumeHandler:
             raise refusal(error.reason) from None
 
     async def _resume(
-        self, token: TokenClaims, packet: Resume, connection: Connection, turn: Turn, *, heard: float, inside: bool
+        self,
+        token: TokenClaims,
+        packet: Resume,
+        connection: Connection,
+        turn: Turn,
+        *,
+        heard: float,
+        at_admin_port: bool,
     ) -> Session:
         if not self._revocations.loaded:
             raise grid_unavailable()
@@ -144,7 +151,7 @@ class ResumeHandler:
             raise refusal(ErrorCode.REVOKED)
         identity: Identity | None = None
         # Those of a console do not end, and are no authenticator's matter.
-        if packet.secret is not None and not inside:
+        if packet.secret is not None and not at_admin_port:
             identity = await self._authentication.admit(
                 Credentials(
                     principal=packet.principal or "",
@@ -156,12 +163,12 @@ class ResumeHandler:
             )
         async with turn:
             if connection.is_closing:
-                raise HungUp("the client has hung up")
+                raise ClientGone("the client has closed the connection")
             if identity is not None:
                 # While they were verified, or waited for their turn, they may have been revoked.
                 self._authentication.refuse_revoked(identity, connection.address)
             await self._refuse_behind(token)
-            return await self._go_on(token, packet, connection, identity, heard=heard, inside=inside)
+            return await self._go_on(token, packet, connection, identity, heard=heard, at_admin_port=at_admin_port)
 
     async def _check(self, token: TokenClaims, packet: Resume, turn: Turn) -> None:
         """Refuse what would be refused whatever credentials are shown, before something slow is done to verify them.
@@ -187,11 +194,11 @@ class ResumeHandler:
         identity: Identity | None,
         *,
         heard: float,
-        inside: bool,
+        at_admin_port: bool,
     ) -> Session:
         session = self._sessions.get(token.session)
         if session is not None:
-            self._refuse_at_wrong_door(session.roles, inside=inside)
+            self._refuse_at_wrong_door(session.roles, at_admin_port=at_admin_port)
             async with session.resuming:
                 if not session.dropped and await self._resume_held(
                     session, token, packet, connection, identity, heard=heard
@@ -199,7 +206,9 @@ class ResumeHandler:
                     return session
         if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        return await self._resume_from_grid(token, packet, connection, identity, heard=heard, inside=inside)
+        return await self._resume_from_grid(
+            token, packet, connection, identity, heard=heard, at_admin_port=at_admin_port
+        )
 
     async def _refuse_behind(self, token: TokenClaims) -> None:
         """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
@@ -355,7 +364,7 @@ class ResumeHandler:
         identity: Identity | None,
         *,
         heard: float,
-        inside: bool,
+        at_admin_port: bool,
     ) -> Session:
         """Resume a session that another node held: rung 4."""
         won = await self._claimer.claim_stored(token, packet.attempt, identity)
@@ -366,7 +375,7 @@ class ResumeHandler:
             self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
             raise refusal(ErrorCode.REVOKED)
         try:
-            self._refuse_at_wrong_door(record.roles, inside=inside)
+            self._refuse_at_wrong_door(record.roles, at_admin_port=at_admin_port)
         except HandshakeRefused:
             self._claimer.disown(record.id)
             raise
@@ -406,12 +415,12 @@ class ResumeHandler:
             return token.grid_generation
         return GridGeneration(grid_generation - 1) if self._has_lost() else grid_generation
 
-    def _refuse_at_wrong_door(self, roles: frozenset[str], *, inside: bool) -> None:
+    def _refuse_at_wrong_door(self, roles: frozenset[str], *, at_admin_port: bool) -> None:
         """A console's token is worth nothing where clients come in, which more people reach, nor theirs at its door.
 
         There, neither the limits nor the line for those who come back would hold for them.
         """
-        if inside != is_of_system(roles):
+        if at_admin_port != is_of_system(roles):
             raise refusal(ErrorCode.SESSION_UNKNOWN)
 
     def _away(self, packet: Resume, heard: float) -> int | None:

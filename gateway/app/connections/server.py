@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
+from gateway.app.admission.refusals import ClientGone, HandshakeRefused
 from gateway.app.cluster.recovery import Recovery
 from gateway.app.connections.claimer import SessionClaimer
-from gateway.app.connections.conversation import Conversation, Conversations
-from gateway.app.connections.failures import Failures
+from gateway.app.connections.conversation import Conversation, Conversations, FailureHandler
 from gateway.app.connections.first_packet import FirstPackets
 from gateway.app.connections.hello import HelloHandler
 from gateway.app.connections.resume import ResumeHandler
@@ -24,11 +24,12 @@ from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.wire.codes import GOING_AWAY
+from gateway.core.wire.errors import RemoteProtocolError
 from gateway.ports import Authenticator, Connection, TokenSigner
 
 
 class Connections:
-    """Serves connections: a coroutine greets the client, and a ``Conversation`` hears it from then on.
+    """Serves connections: a coroutine answers the first packet, a ``Conversation`` receives what comes from then on.
 
     Args:
         context: of the node.
@@ -63,7 +64,7 @@ class Connections:
     ) -> None:
         self._sessions = sessions
         self._open: set[Connection] = set()
-        self._failures = Failures(context, sessions)
+        self._failures = FailureHandler(context, sessions)
         claimer = SessionClaimer(context, store=store, sessions=sessions, is_recovering=recovery.is_recovering)
         session_factory = SessionFactory(
             context,
@@ -75,7 +76,7 @@ class Connections:
         )
         self._first_packets = FirstPackets(
             context,
-            hello=HelloHandler(
+            hello_handler=HelloHandler(
                 context,
                 store=store,
                 sessions=sessions,
@@ -87,7 +88,7 @@ class Connections:
                 session_factory=session_factory,
                 handshake_limiter=handshake_limiter,
             ),
-            resume=ResumeHandler(
+            resume_handler=ResumeHandler(
                 context,
                 store=store,
                 sessions=sessions,
@@ -102,7 +103,7 @@ class Connections:
                 handshake_limiter=handshake_limiter,
                 has_lost=recovery.has_lost,
             ),
-            failures=self._failures,
+            refuse=self._failures.end,
             draining=draining,
         )
         self._conversations = Conversations(
@@ -119,9 +120,9 @@ class Connections:
         return len(self._open)
 
     @property
-    def greeting(self) -> int:
+    def handshakes(self) -> int:
         """Connections whose first packet is being answered: each may still bring a session."""
-        return self._first_packets.greeting
+        return self._first_packets.in_progress
 
     def close(self) -> None:
         """Close every connection with a code that lets its client go on elsewhere."""
@@ -130,7 +131,7 @@ class Connections:
         self._first_packets.close()
 
     async def serve(self, connection: Connection, administrators: Authenticator | None = None) -> None:
-        """Greet a client and see to it that it is heard; never raises for anything a client does.
+        """Give a client its session and receive what it says; never raises for anything a client does.
 
         Args:
             connection: the connection.
@@ -139,11 +140,25 @@ class Connections:
         self._open.add(connection)
         session: Session | None = None
         try:
-            session = await self._first_packets.greet(connection, administrators)
+            session = await self._answer_first_packet(connection, administrators)
         except Exception as error:  # noqa: BLE001 - a bug met on one connection must not harm the others
-            self._failures.met(connection, None, error)
+            self._failures.failed(connection, None, error)
         finally:
             if session is None:
                 self._open.discard(connection)
         if session is not None:
             connection.listen(Conversation(self._conversations, session, connection))
+
+    async def _answer_first_packet(
+        self, connection: Connection, administrators: Authenticator | None
+    ) -> Session | None:
+        """Return the session that the client has from now on; None if it has none, and the connection is closed."""
+        try:
+            return await self._first_packets.answer(connection, administrators)
+        except RemoteProtocolError as violation:
+            self._failures.violated(connection, violation)
+        except HandshakeRefused as refused:
+            self._failures.end(connection, refused.close, refused.error)
+        except ClientGone:
+            pass
+        return None

@@ -140,14 +140,14 @@ class ResumeRefused(Event):
         reason: why.
         address: of the client.
         away: milliseconds, as the client says.
-        inside: whether it came in at the admin port; the journal leaves that out.
+        at_admin_port: whether it came to the admin port; the journal leaves that out.
     """
 
     session: SessionId | None
     reason: ErrorCode
     address: str
     away: int | None
-    inside: bool
+    at_admin_port: bool
 
     metric = metrics.RESUMES
     log = log_events.RESUME_REFUSED
@@ -163,7 +163,7 @@ class ResumeRefused(Event):
 
     def about(self) -> Subject | None:
         """See ``Event``."""
-        return None if self.inside else (self.session, None)
+        return None if self.at_admin_port else (self.session, None)
 
     def told(self) -> Fields:
         """See ``Event``."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.app.admission.refusals import (
-    COME_AGAIN,
+    RETRY_DELAY,
     HandshakeRefused,
     authentication_unavailable,
     refusal,
@@ -133,7 +133,7 @@ class Authentication:
         try:
             identity = await self._ask(self._authenticator, shown)
         except AuthenticationUnavailable:
-            return _cannot_tell(request, "the credentials cannot be verified now", COME_AGAIN)
+            return _cannot_tell(request, "the credentials cannot be verified now", RETRY_DELAY)
         except VerificationRefused as why:
             return _cannot_tell(request, str(why), why.retry_after)
         if identity is None:

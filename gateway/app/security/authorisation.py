@@ -1,7 +1,7 @@
 """The policy in force: what sessions ask for, what they hold, and what of it a changed policy takes away.
 
 Every right is judged by the policy of this moment, in three places: when a client asks for something (``Requests``),
-when it resumes, on whichever rung (``Handshake``), and for all sessions of the node when the policy is read again.
+when it resumes, on whichever rung (``SessionClaimer``), and for all sessions of the node when the policy is read again.
 
 **What is withdrawn is gone at once.** ``enforce`` takes it out of the index and out of what waits for the session,
 without waiting for anything; whoever is just preparing another list for the session notices and begins anew. Then the

@@ -310,7 +310,7 @@ async def test_a_session_that_is_just_being_opened_is_not_overlooked(connected: 
         inner = node.gateway.node
         memory.stall()
         opening = asyncio.create_task(connected(node))
-        await eventually(lambda: inner.connections.greeting == 1)
+        await eventually(lambda: inner.connections.handshakes == 1)
         inner.authorisation.reload(Policy({"only": Role()}, default=["only"]))
         await eventually(lambda: len(node.log.of(events.POLICY_RELOADED)) == 1)
         assert len(inner.sessions) == 0

@@ -308,7 +308,7 @@ async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
     async with running_node("n1", memory=memory) as n1, running_node("n2", memory=memory) as n2:
         for node in (n1, n2):
             first_packets = node.gateway.node.connections._first_packets
-            first_packets._hello._authentication._authenticator = Vouching()
+            first_packets._hello_handler._authentication._authenticator = Vouching()
             node.gateway.node.authorisation.reload(policy(right))
             await eventually(lambda node=node: not node.gateway.node.authorisation._reviewing)  # type: ignore[misc]
         case = Case(memory, n1, n2, right, RawClient(n1.url))

@@ -185,14 +185,14 @@ async def test_what_is_resubmitted_while_the_grid_is_away_is_bounded_and_coming_
 async def test_what_is_taken_in_during_a_turn_of_the_loop_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     per_turn: Counter[int] = Counter()
     turn = 0
-    hear = Conversations.hear
+    receive = Conversations.receive
 
-    def count(self: Conversations, session: Any, link: Any, meter: Any, message: bytes) -> None:
+    def count(self: Conversations, session: Any, connection: Any, meter: Any, message: bytes) -> None:
         packets = message.count(b'"type"')
         per_turn[turn] += len(message) + PACKET_BYTES * packets
-        hear(self, session, link, meter, message)
+        receive(self, session, connection, meter, message)
 
-    monkeypatch.setattr(Conversations, "hear", count)
+    monkeypatch.setattr(Conversations, "receive", count)
 
     def next_turn() -> None:
         nonlocal turn

@@ -50,7 +50,7 @@ VALUES: Final[dict[str, object]] = {
     "selectors": ["a"],
     "client": "test",
     "address": "192.0.2.1",
-    "inside": False,
+    "at_admin_port": False,
 }
 """What the fields of events are made with, by name; one that is not here is a number."""
 
@@ -179,6 +179,6 @@ def test_events_come_to_the_journal_by_an_announcement() -> None:
 
 def test_a_refused_resume_of_a_console_is_not_journaled() -> None:
     refused = session_events.ResumeRefused(
-        session=None, reason=ErrorCode.TOKEN_INVALID, address="192.0.2.1", away=None, inside=True
+        session=None, reason=ErrorCode.TOKEN_INVALID, address="192.0.2.1", away=None, at_admin_port=True
     )
     assert refused.about() is None

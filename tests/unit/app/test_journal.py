@@ -151,7 +151,7 @@ async def test_nothing_is_done_without_options() -> None:
     announce = Announcer(metrics=metrics, log=log, journal=journal)
     announce(NodeStarted())
     announce(
-        ResumeRefused(session=None, reason=ErrorCode.TOKEN_INVALID, address="192.0.2.1", away=5, inside=False),
+        ResumeRefused(session=None, reason=ErrorCode.TOKEN_INVALID, address="192.0.2.1", away=5, at_admin_port=False),
     )
     announce(LeaseFoundLost(ME))
     await journal.close()
