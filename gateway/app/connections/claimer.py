@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.app.admission.refusals import HandshakeRefused, grid_recovering, grid_unavailable, refusal
+from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
+from gateway.app.journal.session_events import ConnectionReplaced
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.runtime.batched import Batched
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.enforcement import Enforcement
+from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import metrics as catalogue
+from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Attempt, NodeRef, SessionId
-from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.codes import SUPERSEDED, ErrorCode
+from gateway.core.wire.packets import Resume
 from gateway.ports import (
     Claimed,
     ClaimRefused,
     ClaimResult,
+    Connection,
     GridUnavailable,
     Identity,
     LeaseUnverified,
@@ -44,21 +51,64 @@ _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXP
 """Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Won:
-    """A claim that succeeded.
+class ResumeAttempt(NamedTuple):
+    """A client that asks for its session, when it has shown all that it has to show.
+
+    As a frozen dataclass, this and the like of it would take four times as long to make: some 3 % of a resume.
 
     Attributes:
-        claimed: what the grid holds now.
-        stored_under: under which generation and lease, as it was known before the grid was asked.
+        token: what its token says.
+        packet: what it says itself.
+        connection: where it says it.
+        identity: whose fresh credentials it has shown with it; None if it showed none.
+        heard: when it said it, in seconds of the monotonic clock; it may have waited for its turn since.
+        at_admin_port: whether it came to the admin port, the only one that serves consoles.
     """
 
-    claimed: Claimed
-    stored_under: StoredUnder
+    token: TokenClaims
+    packet: Resume
+    connection: Connection
+    identity: Identity | None
+    heard: float
+    at_admin_port: bool
 
-    def continues(self, session: Session) -> bool:
-        """Tell whether nobody else has served a session since this node did; before it takes on what was claimed."""
-        return self.claimed.previous == session.owner and self.claimed.record.epoch == session.epoch + 1
+
+class ClaimedSession(NamedTuple):
+    """A session that nobody but this node may serve from now on, and all that the choice of the rung depends on.
+
+    Attributes:
+        attempt: for which it was claimed.
+        session: as the grid holds it now. If it was held here, its machine waits to go on (RESUMING or GAP); else it is
+            new, and nobody else knows of it yet.
+        previous: the node that owned it before.
+        was_held: whether it was held here already, with its buffers.
+        is_uninterrupted: whether, moreover, nobody else has served it since this node did.
+        withdrawn: selectors that it may not select any more; to be declared.
+    """
+
+    attempt: ResumeAttempt
+    session: Session
+    previous: NodeRef
+    was_held: bool
+    is_uninterrupted: bool
+    withdrawn: tuple[str, ...]
+
+
+def check_port(roles: frozenset[str], *, at_admin_port: bool) -> None:
+    """See to it that consoles are served at the admin port, and nobody else is.
+
+    A console's token is worth nothing at the client port, which more people reach. Nor are theirs at the admin port:
+    neither the limits nor the line for those who come back would hold for them.
+
+    Args:
+        roles: of the session.
+        at_admin_port: where its client has come.
+
+    Raises:
+        HandshakeRefused: at the wrong one, as if there were no such session.
+    """
+    if at_admin_port != is_of_system(roles):
+        raise refusal(ErrorCode.SESSION_UNKNOWN)
 
 
 class SessionClaimer:
@@ -68,11 +118,24 @@ class SessionClaimer:
         context: of the node.
         store: claims sessions held here.
         sessions: the sessions held here.
+        session_factory: makes those that were not.
+        authorisation: what they may do.
+        revocations: whose are refused.
+        enforcement: ends these.
         is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
     """
 
     def __init__(
-        self, context: Context, *, store: FencedStore, sessions: Sessions, is_recovering: Callable[[], bool]
+        self,
+        context: Context,
+        *,
+        store: FencedStore,
+        sessions: Sessions,
+        session_factory: SessionFactory,
+        authorisation: Authorisation,
+        revocations: Revocations,
+        enforcement: Enforcement,
+        is_recovering: Callable[[], bool],
     ) -> None:
         self._me = context.me
         self._clock = context.clock
@@ -80,37 +143,94 @@ class SessionClaimer:
         self._background = context.background
         self._metrics = context.metrics
         self._tracer = context.tracer
+        self._announce = context.announce
         self._store = store
         self._sessions = sessions
+        self._session_factory = session_factory
+        self._authorisation = authorisation
+        self._revocations = revocations
+        self._enforcement = enforcement
         self._is_recovering = is_recovering
         self._claimed: Batched[Ownership, None] = Batched(
-            context.background, "tell-claimed", delay=TELL_DELAY, work=self._tell_former_owners
+            context.background, "tell-claimed", delay=TELL_DELAY, work=self._notify_former_owners
         )
 
-    async def claim_held(
-        self, session: Session, token: TokenClaims, attempt: Attempt, identity: Identity | None
-    ) -> Won | None:
-        """Claim a session that this node holds.
+    # --- Sessions held here -------------------------------------------------------------------------------------------
+
+    async def claim_held(self, session: Session, attempt: ResumeAttempt) -> ClaimedSession | None:
+        """Claim a session that this node holds, with the grid or, while that is away, without it.
 
         Args:
-            session: which one.
-            token: what the client's token says.
-            attempt: of the resume.
-            identity: whose fresh credentials the client showed with it; None if it showed none.
+            session: which one; the caller holds its ``resuming`` until the session is recovered.
+            attempt: for whom.
 
         Returns:
-            What the grid holds now; None if it has to be done without the grid.
+            The session, without its former connection; None if it was dropped meanwhile: the grid knows all about it.
 
         Raises:
             HandshakeRefused: another node may serve the session, or nobody any more.
         """
+        token = attempt.token
+        self.check_held(session, token, attempt.packet)
+        # A token newer than any from here: another node has served the session since, and what is here is out of date,
+        # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
+        is_outdated = token.token_generation > session.token_generation
+        won = await self._claim_held(session, attempt)
+        if session.dropped:
+            return None
+        if won is not None:
+            claimed, stored_under = won
+            previous, record = claimed.previous, claimed.record
+            is_uninterrupted = not is_outdated and previous == session.owner and record.epoch == session.epoch + 1
+            session.take_over(record, stored_under=stored_under)
+        elif is_outdated:
+            raise grid_unavailable()
+        else:
+            self._claim_alone(session, attempt)
+            previous, is_uninterrupted = self._me, True
+        # Another node may have served it since with other credentials, or it comes with fresh ones.
+        if self._revocations.is_revoked(credential=session.credential):
+            self._enforcement.end_held(session)
+            raise refusal(ErrorCode.REVOKED)
+        withdrawn = self._authorisation.enforce(session)
+        self._supersede(session)
+        return ClaimedSession(
+            attempt=attempt,
+            session=session,
+            previous=previous,
+            was_held=True,
+            is_uninterrupted=is_uninterrupted,
+            withdrawn=withdrawn,
+        )
+
+    def check_held(self, session: Session, token: TokenClaims, packet: Resume) -> None:
+        """Refuse what need not be asked of the grid.
+
+        Raises:
+            HandshakeRefused: with the reason.
+        """
+        if token.token_generation < session.confirmed:
+            raise refusal(ErrorCode.TOKEN_SUPERSEDED)
+        if packet.attempt <= session.attempt:
+            raise refusal(ErrorCode.STALE_ATTEMPT)
+        if self._revocations.refuses(session):
+            # Else it would be held until its window ends: nobody else looks at it again.
+            self._enforcement.end_held(session)
+            raise refusal(ErrorCode.REVOKED)
+
+    async def _claim_held(self, session: Session, attempt: ResumeAttempt) -> tuple[Claimed, StoredUnder] | None:
+        """Ask the grid for a session held here; None if it has to be done without the grid."""
         if not self._store.replicated or not self._store.available:
             return None
         started = self._clock.monotonic()
         try:
             result, stored_under = await self._once_verified(
                 lambda: self._store.claim(
-                    session, token.token_generation, attempt, now=self._clock.wall(), identity=identity
+                    session,
+                    attempt.token.token_generation,
+                    attempt.packet.attempt,
+                    now=self._clock.wall(),
+                    identity=attempt.identity,
                 )
             )
         except LeaseUnverified:
@@ -120,34 +240,75 @@ class SessionClaimer:
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
             raise refusal(result.reason)
-        self._tell(result)
-        return Won(result, stored_under)
+        self._notify_former_owner_of(result)
+        return result, stored_under
 
-    async def claim_stored(self, token: TokenClaims, attempt: Attempt, identity: Identity | None) -> Won:
-        """Claim a session that this node does not hold; the arguments are those of ``claim_held``.
+    def _claim_alone(self, session: Session, attempt: ResumeAttempt) -> None:
+        """Do here what a claim does, where it has to be done without the grid.
+
+        Nobody else can claim the session without the grid either; it is written as soon as the grid is back.
+
+        Raises:
+            HandshakeRefused: the session's credentials have ended and there are no fresh ones, or not the principal's.
+        """
+        identity = attempt.identity
+        if identity is None:
+            expires = session.credential_expires
+            if expires is not None and expires <= self._clock.wall():
+                raise refusal(ErrorCode.CREDENTIALS_EXPIRED)
+        elif identity.principal != session.principal:
+            raise refusal(ErrorCode.UNAUTHENTICATED)
+        else:
+            session.show(identity)
+        session.go_on_alone(attempt.token.token_generation, attempt.packet.attempt)
+
+    def _supersede(self, session: Session) -> None:
+        """Take a session off the connection that it may have still, and have its machine wait for another one."""
+        if session.connection is not None:
+            old = session.connection
+            self._announce(ConnectionReplaced(session, SUPERSEDED.code))
+            self._sessions.close_connection(old, SUPERSEDED)
+            session.connection = None
+            self._sessions.flusher.forget(session)
+        session.machine.detach()
+        session.machine.resume()
+
+    # --- Sessions that are in the grid alone --------------------------------------------------------------------------
+
+    async def claim_stored(self, attempt: ResumeAttempt) -> ClaimedSession:
+        """Claim a session that this node does not hold.
 
         Raises:
             HandshakeRefused: the session cannot be had, or the grid cannot tell now.
         """
-        if not self._store.available:
-            raise grid_unavailable()
-        started = self._clock.monotonic()
+        if not self._store.replicated:
+            raise refusal(ErrorCode.NOT_REPLICATED)
+        claimed, stored_under = await self._claim_stored(attempt)
+        record = claimed.record
+        if self._revocations.refuses(record):
+            # Nobody else ends it any more: it is this node's now.
+            self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
+            raise refusal(ErrorCode.REVOKED)
         try:
-            result, stored_under = await self._once_verified(
-                lambda: self._store.claim(
-                    token.session, token.token_generation, attempt, now=self._clock.wall(), identity=identity
-                )
-            )
-        except GridUnavailable:
-            self.disown(token.session)
-            raise grid_unavailable() from None
-        self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
-        if isinstance(result, ClaimRefused):
-            raise self._refused(result.reason)
-        self._tell(result)
-        return Won(result, stored_under)
+            check_port(record.roles, at_admin_port=attempt.at_admin_port)
+        except HandshakeRefused:
+            self.disown(record.id)
+            raise
+        already = self._sessions.get(record.id)
+        if already is not None:
+            # Two connections asked at the same time; the later attempt has the session, whoever was served first.
+            self._sessions.drop(already, SUPERSEDED)
+        session = self._session_factory.make(record, stored_under)
+        return ClaimedSession(
+            attempt=attempt,
+            session=session,
+            previous=claimed.previous,
+            was_held=False,
+            is_uninterrupted=False,
+            withdrawn=self._authorisation.enforce(session),
+        )
 
-    async def check(self, token: TokenClaims, attempt: Attempt) -> None:
+    async def check_stored(self, token: TokenClaims, attempt: Attempt) -> None:
         """Look whether a session that this node does not hold could be claimed, before something slow is done for that.
 
         Raises:
@@ -164,8 +325,34 @@ class SessionClaimer:
         if reason is not None:
             raise self._refused(reason)
 
+    async def _claim_stored(self, attempt: ResumeAttempt) -> tuple[Claimed, StoredUnder]:
+        if not self._store.available:
+            raise grid_unavailable()
+        token = attempt.token
+        started = self._clock.monotonic()
+        try:
+            result, stored_under = await self._once_verified(
+                lambda: self._store.claim(
+                    token.session,
+                    token.token_generation,
+                    attempt.packet.attempt,
+                    now=self._clock.wall(),
+                    identity=attempt.identity,
+                )
+            )
+        except GridUnavailable:
+            self.disown(token.session)
+            raise grid_unavailable() from None
+        self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
+        if isinstance(result, ClaimRefused):
+            raise self._refused(result.reason)
+        self._notify_former_owner_of(result)
+        return result, stored_under
+
     def _refused(self, reason: ErrorCode) -> HandshakeRefused:
         return grid_recovering() if reason in _MAY_CHANGE and self._is_recovering() else refusal(reason)
+
+    # --- Both ---------------------------------------------------------------------------------------------------------
 
     async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> tuple[ClaimResult, StoredUnder]:
         """Claim as soon as the node may.
@@ -184,7 +371,7 @@ class SessionClaimer:
                         raise
                 await asyncio.sleep(VERIFY_POLL)
 
-    def _tell(self, claimed: Claimed) -> None:
+    def _notify_former_owner_of(self, claimed: Claimed) -> None:
         """Have the node that had a session told that it is claimed.
 
         Whether that node lives is asked of the grid when it is told, not of what is known here: that is as old as the
@@ -193,7 +380,7 @@ class SessionClaimer:
         if claimed.previous != self._me:
             self._claimed.put(Ownership(claimed.record.id, claimed.previous, claimed.record.epoch), None)
 
-    async def _tell_former_owners(self, claimed: dict[Ownership, None]) -> None:
+    async def _notify_former_owners(self, claimed: dict[Ownership, None]) -> None:
         by_owner: dict[NodeRef, list[Ownership]] = {}
         for ownership in claimed:
             by_owner.setdefault(ownership.owner, []).append(ownership)

@@ -7,7 +7,7 @@ from typing import Final
 from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused, grid_unavailable, refusal
 from gateway.app.connections.claimer import SessionClaimer
-from gateway.app.connections.session_factory import SessionFactory
+from gateway.app.connections.session_factory import CREATED, SessionFactory
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionOpened
 from gateway.app.registry.fenced_store import FencedStore
@@ -20,7 +20,7 @@ from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.wire.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode, Outcome
+from gateway.core.wire.codes import FORBIDDEN, PROTOCOL_ERROR, ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Hello
 from gateway.core.wire.properties import check_properties
@@ -146,7 +146,7 @@ class HelloHandler:
         self._authorisation.enforce(session)
         self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
-        self._session_factory.welcome(session, connection, Outcome.CREATED, supports=packet.supports)
+        self._session_factory.welcome(session, connection, CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)
         self._announce(SessionOpened(session, session.properties[CLIENT_TYPE_PROPERTY]))
         return session

@@ -11,6 +11,7 @@ from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.conversation import Conversation, Conversations, FailureHandler
 from gateway.app.connections.first_packet import FirstPackets
 from gateway.app.connections.hello import HelloHandler
+from gateway.app.connections.ladder import RecoveryLadder
 from gateway.app.connections.resume import ResumeHandler
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -65,7 +66,6 @@ class Connections:
         self._sessions = sessions
         self._open: set[Connection] = set()
         self._failures = FailureHandler(context, sessions)
-        claimer = SessionClaimer(context, store=store, sessions=sessions, is_recovering=recovery.is_recovering)
         session_factory = SessionFactory(
             context,
             store=store,
@@ -73,6 +73,16 @@ class Connections:
             requests=requests,
             signer=signer,
             authorisation=authorisation,
+        )
+        claimer = SessionClaimer(
+            context,
+            store=store,
+            sessions=sessions,
+            session_factory=session_factory,
+            authorisation=authorisation,
+            revocations=revocations,
+            enforcement=enforcement,
+            is_recovering=recovery.is_recovering,
         )
         self._first_packets = FirstPackets(
             context,
@@ -92,16 +102,18 @@ class Connections:
                 context,
                 store=store,
                 sessions=sessions,
-                requests=requests,
                 authentication=authentication,
                 signer=signer,
-                authorisation=authorisation,
                 revocations=revocations,
-                enforcement=enforcement,
                 claimer=claimer,
-                session_factory=session_factory,
+                ladder=RecoveryLadder(
+                    context,
+                    sessions=sessions,
+                    requests=requests,
+                    session_factory=session_factory,
+                    has_lost=recovery.has_lost,
+                ),
                 handshake_limiter=handshake_limiter,
-                has_lost=recovery.has_lost,
             ),
             refuse=self._failures.end,
             draining=draining,
@@ -140,7 +152,14 @@ class Connections:
         self._open.add(connection)
         session: Session | None = None
         try:
-            session = await self._answer_first_packet(connection, administrators)
+            try:
+                session = await self._first_packets.answer(connection, administrators)
+            except RemoteProtocolError as violation:
+                self._failures.violated(connection, violation)
+            except HandshakeRefused as refused:
+                self._failures.end(connection, refused.close, refused.error)
+            except ClientGone:
+                pass
         except Exception as error:  # noqa: BLE001 - a bug met on one connection must not harm the others
             self._failures.failed(connection, None, error)
         finally:
@@ -148,17 +167,3 @@ class Connections:
                 self._open.discard(connection)
         if session is not None:
             connection.listen(Conversation(self._conversations, session, connection))
-
-    async def _answer_first_packet(
-        self, connection: Connection, administrators: Authenticator | None
-    ) -> Session | None:
-        """Return the session that the client has from now on; None if it has none, and the connection is closed."""
-        try:
-            return await self._first_packets.answer(connection, administrators)
-        except RemoteProtocolError as violation:
-            self._failures.violated(connection, violation)
-        except HandshakeRefused as refused:
-            self._failures.end(connection, refused.close, refused.error)
-        except ClientGone:
-            pass
-        return None

@@ -1,8 +1,9 @@
-"""How a session meets its connection: the welcome, and what was restored (protocol 4.3)."""
+"""Makes sessions, and welcomes clients to them: what is told of how a session begins or goes on (protocol 4.3)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
@@ -16,6 +17,30 @@ from gateway.core.types import PacketId
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Welcome
 from gateway.ports import Connection, SessionRecord, TokenSigner
+
+
+class RecoveryOutcome(NamedTuple):
+    """What a client finds when it has its session: the same for the welcome, the metrics, the log and the journal (P2).
+
+    Attributes:
+        outcome: that the session is new, or by which rung of the ladder it goes on.
+        reason: why it failed over, if it did.
+        resent: session packets that are sent again; None where numbering begins anew, so that none can be.
+        lost: session packets that will never arrive; None for a number that cannot be known.
+        conflated: updates that were replaced by later ones; None likewise.
+        values_follow: whether its selections have to be put in force anew, and all values sent (P6).
+    """
+
+    outcome: Outcome
+    resent: int | None
+    lost: int | None
+    conflated: int | None
+    reason: FailoverReason | None = None
+    values_follow: bool = False
+
+
+CREATED: Final = RecoveryOutcome(Outcome.CREATED, resent=0, lost=0, conflated=0)
+"""Of a new session."""
 
 
 class SessionFactory:
@@ -64,13 +89,9 @@ class SessionFactory:
         self,
         session: Session,
         connection: Connection,
-        outcome: Outcome,
+        recovery: RecoveryOutcome,
         *,
         supports: frozenset[str],
-        reason: FailoverReason | None = None,
-        resent: int = 0,
-        lost: int | None = 0,
-        conflated: int | None = 0,
         withdrawn: tuple[str, ...] = (),
     ) -> None:
         """Attach a session to a connection and queue the welcome, which is written when the caller flushes.
@@ -78,12 +99,8 @@ class SessionFactory:
         Args:
             session: whose machine has been opened, reattached or restarted.
             connection: the connection.
-            outcome: what the client is told, as are the others but *supports* (protocol 4.3).
+            recovery: what the client is told (protocol 4.3).
             supports: what of later releases the client understands (protocol 4.1.1).
-            reason: why the session failed over, if it did.
-            resent: session packets that are sent again.
-            lost: session packets that will never arrive; None for a number that cannot be known.
-            conflated: updates that were replaced; None likewise.
             withdrawn: selectors that it may not select any more; declared by a notice, too.
         """
         session.fixed = {
@@ -94,15 +111,15 @@ class SessionFactory:
             # Diffusion: the start time is not replicated; it is that of the connection to this node.
             "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
         }
+        outcome = session.outcome = recovery.outcome
         session.token_confirmed = outcome is Outcome.CREATED
-        session.outcome = outcome
         session.supports = supports
         kept = outcome is Outcome.REATTACHED
         self._sessions.attach(session, connection)
-        machine = session.machine
+        machine, policy = session.machine, self._policy
         grid_generation = self._grid.generation
         writes_lost = session.declared < grid_generation
-        if outcome is not Outcome.REATTACHED:
+        if not kept:
             # The notice is the first packet of a new numbering and leaves in the message of the welcome: who has the
             # token has the notice.
             session.declared = grid_generation
@@ -120,16 +137,16 @@ class SessionFactory:
                 ),
                 outcome=outcome,
                 numbering=Numbering.KEPT if kept else Numbering.RESTARTED,
-                reason=reason,
+                reason=recovery.reason,
                 received=machine.received if kept else PacketId(0),
-                resent=resent,
-                lost=lost,
-                conflated=conflated,
+                resent=recovery.resent or 0,
+                lost=recovery.lost,
+                conflated=recovery.conflated,
                 window=session.window,
-                ping_interval=self._policy.session.ping_interval,
-                ping_timeout=self._policy.session.ping_timeout,
+                ping_interval=policy.session.ping_interval,
+                ping_timeout=policy.session.ping_timeout,
                 replicated=self._store.replicated,
-                limits=self._policy.limits,
+                limits=policy.limits,
                 backoff=session.advised_backoff,
                 properties=session.all_properties(),
                 selections=session.selections.to_wire(),

@@ -1,0 +1,139 @@
+"""The recovery ladder: how a session that this node has just claimed goes on (protocol 10, P2).
+
+The table is the docstring of ``RecoveryLadder.recover``. A rung is a module of this package with one class, a ``Rung``;
+a new one is a new module and a line in the tuple of rungs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.app.connections.claimer import ClaimedSession
+from gateway.app.connections.ladder.failover import Failover
+from gateway.app.connections.ladder.reattach import Reattach
+from gateway.app.connections.session_factory import RecoveryOutcome, SessionFactory
+from gateway.app.context import Context
+from gateway.app.journal.session_events import SessionResumed
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.session.session import Session
+from gateway.catalogue import metrics as catalogue
+from gateway.core.wire.codes import FailoverReason
+
+
+class Rung(Protocol):
+    """One way to go on with a session, and what it preserves."""
+
+    def applies(self, claimed: ClaimedSession) -> bool:
+        """Tell whether the rung's condition holds, as far as is known without asking anybody."""
+
+    async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome | None:
+        """Bring the session into the state in which it goes on. The welcome is not this method's matter.
+
+        Returns:
+            What was preserved; None if it turned out that the rung cannot serve the session, which is as it was before.
+        """
+
+
+class RecoveryLadder:
+    """Recovers sessions on the best rung there is, and tells their clients and the operators which it was.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        requests: makes lanes.
+        session_factory: welcomes clients.
+        has_lost: whether the grid has lost writes since this node began to work.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        sessions: Sessions,
+        requests: Requests,
+        session_factory: SessionFactory,
+        has_lost: Callable[[], bool],
+    ) -> None:
+        self._clock = context.clock
+        self._reconnect_advice = context.reconnect_advice
+        self._metrics = context.metrics
+        self._announce = context.announce
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._session_factory = session_factory
+        self._rungs: tuple[Rung, ...] = (
+            Reattach(context),
+            Failover(context, sessions=sessions, requests=requests, has_lost=has_lost),
+        )
+
+    async def recover(self, claimed: ClaimedSession) -> Session:
+        """Choose the rung, and recover a session on it.
+
+        ====  ==========  ====================================  ===============================  ====================
+        rung  module      when                                  both directions                  the client is told
+        ====  ==========  ====================================  ===============================  ====================
+        1     `reattach`  held here, nobody has served it       every unacknowledged packet is   ``reattached``
+                          since, both resend buffers reach      sent again once, in order
+        2     to come     the node that served it last lives    as rung 1                        ``handed_over``
+        3     to come     that node is dead, and its backup     as rung 1                        ``mirrored``
+                          has a copy of the session
+        4     `failover`  always; reason ``gap`` if only the    numbering begins anew; requests  ``failed_over`` and
+                          buffers do not reach, else            are asked again, publishes       the reason
+                          ``other_node``                        executed once; full values
+        5     refused     unknown, expired, closed, revoked,    nothing                          ``refused``'s code and
+                          bad token                                                              sentence
+        ====  ==========  ====================================  ===============================  ====================
+
+        Rung 5 is ``HandshakeRefused``. It is reached before there is anything to choose from: by whoever reads the
+        token, verifies credentials or claims the session. No rung waits for a failure to be detected (protocol 10.2).
+
+        Args:
+            claimed: the session; whoever holds ``session.resuming`` for it holds it until this is done.
+
+        Returns:
+            The session, whose client has its welcome.
+        """
+        for rung in self._rungs:
+            if rung.applies(claimed):
+                outcome = await rung.recover(claimed)
+                if outcome is not None:
+                    self._go_on(claimed, outcome)
+                    return claimed.session
+        raise AssertionError("failover needs nothing but the claim")
+
+    def _go_on(self, claimed: ClaimedSession, outcome: RecoveryOutcome) -> None:
+        """Attach the session to its new connection; welcome, what is sent again and values at hand leave together."""
+        session, attempt = claimed.session, claimed.attempt
+        self._session_factory.welcome(
+            session, attempt.connection, outcome, supports=attempt.packet.supports, withdrawn=claimed.withdrawn
+        )
+        if outcome.values_follow and (claimed.was_held or not self._delivery.restore(session)):
+            # Not waited for: what the client says meanwhile must be received, and it may lose this connection, too.
+            self._session_factory.activate(session)
+        self._sessions.flusher.flush(session)
+        self._announce_resume(claimed, outcome)
+
+    def _announce_resume(self, claimed: ClaimedSession, outcome: RecoveryOutcome) -> None:
+        """Announce that a session was recovered; the numbers are None where they cannot be known."""
+        attempt, reason = claimed.attempt, outcome.reason
+        if reason is FailoverReason.GAP:
+            self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
+        if reason is FailoverReason.OTHER_NODE:
+            self._reconnect_advice.returned()
+        # As the client says, and for as long as it has waited here.
+        away = attempt.packet.away
+        if away is not None:
+            away += round((self._clock.monotonic() - attempt.heard) * 1000)
+        self._announce(
+            SessionResumed(
+                session=claimed.session,
+                reason=None if reason is None else reason.value,
+                previous=claimed.previous,
+                away=away,
+                resent=outcome.resent,
+                conflated=outcome.conflated,
+                lost=outcome.lost,
+            )
+        )

@@ -1,0 +1,87 @@
+"""Rung 4: the session goes on with what the grid holds of it; what that does not preserve is declared (protocol 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.app.connections.claimer import ClaimedSession
+from gateway.app.connections.session_factory import RecoveryOutcome
+from gateway.app.context import Context
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.core.types import GridGeneration
+from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.ports import TokenClaims
+
+
+class Failover:
+    """Begins the numbering of a session anew; see ``Rung``.
+
+    Two reasons lead here. ``GAP``: only this node has served the session, but a packet that the other side misses is in
+    no buffer any more. ``OTHER_NODE``: another node has served it since, so that whatever is buffered here is out of
+    date.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        requests: makes lanes.
+        has_lost: whether the grid has lost writes since this node began to work.
+    """
+
+    def __init__(
+        self, context: Context, *, sessions: Sessions, requests: Requests, has_lost: Callable[[], bool]
+    ) -> None:
+        self._clock = context.clock
+        self._grid = context.grid
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._requests = requests
+        self._has_lost = has_lost
+
+    def applies(self, claimed: ClaimedSession) -> bool:  # noqa: ARG002 - the one rung without a condition
+        """Whatever was claimed can go on like this."""
+        return True
+
+    async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome:
+        """Restart the session if it was held here, else take it in."""
+        lost: int | None = None
+        reason = FailoverReason.OTHER_NODE
+        if claimed.is_uninterrupted:
+            attempt = claimed.attempt
+            lost = claimed.session.machine.lost(attempt.packet.received, generation=attempt.token.token_generation)
+            reason = FailoverReason.GAP
+        if claimed.was_held:
+            self._restart(claimed)
+        else:
+            self._take_in(claimed)
+        return RecoveryOutcome(
+            Outcome.FAILED_OVER, reason=reason, resent=None, lost=lost, conflated=None, values_follow=True
+        )
+
+    def _restart(self, claimed: ClaimedSession) -> None:
+        session = claimed.session
+        session.machine.restart(self._clock.monotonic(), generation=session.token_generation)
+        # Until its selections are in force anew: the current value of a topic comes before what follows it.
+        self._delivery.mute(session)
+        # With the buffer went what the client may have been told of here.
+        session.declared = min(session.declared, self._declared_to(claimed.attempt.token))
+        # The client asks again for all that it has no answer to, what is being worked on here included.
+        session.lane.abandon()
+        session.begin_anew()
+        session.lane = self._requests.lane(session)
+
+    def _take_in(self, claimed: ClaimedSession) -> None:
+        session = claimed.session
+        session.declared = self._declared_to(claimed.attempt.token)
+        self._sessions.add(session)
+        session.machine.open(self._clock.monotonic(), generation=session.token_generation)
+
+    def _declared_to(self, token: TokenClaims) -> GridGeneration:
+        """Tell up to which generation of the grid a client has been told of lost writes, as its token says (P2).
+
+        A token of the first release says nothing; then what was lost while this node has worked counts as not told.
+        """
+        grid_generation = self._grid.generation
+        if token.grid_generation is not None:
+            return token.grid_generation
+        return GridGeneration(grid_generation - 1) if self._has_lost() else grid_generation
