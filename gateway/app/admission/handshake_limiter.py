@@ -1,4 +1,4 @@
-"""The handshake limiter: how many clients that come together are greeted at once, and how fast.
+"""The handshake limiter: how many clients that come together are answered at once, and how fast.
 
 Two bounds hold behind the connection limiter (``gateway.app.admission.connection_limiter``), for those whose first
 packet has come:

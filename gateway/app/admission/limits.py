@@ -123,27 +123,27 @@ class Limits:
 
     # --- Principals ---------------------------------------------------------------------------------------------------
 
-    def open(self, principal: str, *, inside: bool = False) -> None:
+    def open(self, principal: str, *, at_admin_port: bool = False) -> None:
         """Check whether a principal may open one more session.
 
         Args:
             principal: whose session it would be.
-            inside: whether it comes in at the admin port, which what clients have filled must not close.
+            at_admin_port: whether it comes to the admin port, which what clients have filled must not close.
 
         Raises:
             HandshakeRefused: it has too many, or opens them too fast; or the node has too many without a client.
         """
         node = self.node
-        if not inside and self.memory_short:
+        if not at_admin_port and self.memory_short:
             self.exceeded("memory_limit")
             raise HandshakeRefused(
                 ErrorCode.TRY_LATER, "memory_limit: this node is short of memory; try again", TRY_LATER, BUSY_RETRY
             )
-        if not inside and 0 < node.limits.absent <= node.absent:
+        if not at_admin_port and 0 < node.limits.absent <= node.absent:
             self.exceeded("limit_disconnected")
             why = f"this node has {node.absent} disconnected sessions, as many as it may; try again"
             raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected: {why}", TRY_LATER, BUSY_RETRY)
-        if not inside and 0 < node.limits.absent_bytes < node.absent_bytes:
+        if not at_admin_port and 0 < node.limits.absent_bytes < node.absent_bytes:
             # The grid is away, or has not been told of them yet: else what is above the bound has been given up.
             self.exceeded("limit_disconnected_bytes")
             why = f"disconnected sessions take {node.absent_bytes} bytes of this node, more than they may"

@@ -118,7 +118,7 @@ class HelloHandler:
     async def _open(self, packet: Hello, connection: Connection, identity: Identity, *, at_admin_port: bool) -> Session:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
         self._authentication.refuse_revoked(identity, connection.address)
-        self._limits.open(identity.principal, inside=at_admin_port)
+        self._limits.open(identity.principal, at_admin_port=at_admin_port)
         longest = self._policy.window if self._limits.crowded else self._policy.max_window
         window = self._policy.window if packet.window is None else min(packet.window, longest)
         record = SessionRecord(
