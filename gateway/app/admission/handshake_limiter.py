@@ -72,8 +72,9 @@ class Turn:
         Raises:
             HandshakeRefused: it took too long.
         """
-        if self._handshake_limiter is not None:
-            self.waited += await self._handshake_limiter.enter(returning=self._returning)
+        limiter = self._handshake_limiter
+        if limiter is not None and not limiter.enter_at_once():
+            self.waited += await limiter.enter(returning=self._returning)
 
     async def __aexit__(self, *_: object) -> None:
         """Give it back."""
@@ -109,6 +110,17 @@ class HandshakeLimiter:
         metrics.watch(
             catalogue.HANDSHAKES_WAITING, lambda: sum(not turn.done() for turn, _ in (*self._returning, *self._new))
         )
+
+    def enter_at_once(self) -> bool:
+        """Take a place, to be left by ``leave``, if there is one and nobody waits; a coroutine less than ``enter``.
+
+        Returns:
+            Whether there was one.
+        """
+        if self._returning or self._new or self._wait() > 0:
+            return False
+        self._inside += 1
+        return True
 
     async def enter(self, *, returning: bool) -> float:
         """Wait for one's turn; whoever enters has to ``leave``.

@@ -194,14 +194,8 @@ class SessionClaimer:
             raise refusal(ErrorCode.REVOKED)
         withdrawn = self._authorisation.enforce(session)
         self._supersede(session)
-        return ClaimedSession(
-            attempt=attempt,
-            session=session,
-            previous=previous,
-            was_held=True,
-            is_uninterrupted=is_uninterrupted,
-            withdrawn=withdrawn,
-        )
+        was_held = True
+        return ClaimedSession(attempt, session, previous, was_held, is_uninterrupted, withdrawn)
 
     def check_held(self, session: Session, token: TokenClaims, packet: Resume) -> None:
         """Refuse what need not be asked of the grid.

@@ -95,16 +95,7 @@ class ResumeHandler:
                     self._authentication.refuse_revoked(identity, connection.address)
                 if self._is_behind(token):
                     await self._refuse_behind(token)
-                session = await self._recover(
-                    ResumeAttempt(
-                        token=token,
-                        packet=packet,
-                        connection=connection,
-                        identity=identity,
-                        heard=heard,
-                        at_admin_port=at_admin_port,
-                    )
-                )
+                session = await self._recover(ResumeAttempt(token, packet, connection, identity, heard, at_admin_port))
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
             self._announce(

@@ -39,6 +39,12 @@ class RecoveryOutcome(NamedTuple):
     values_follow: bool = False
 
 
+REATTACHED: Final = Outcome.REATTACHED
+"""For what is done for every resume: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
+
+_KEPT: Final = Numbering.KEPT
+_RESTARTED: Final = Numbering.RESTARTED
+
 CREATED: Final = RecoveryOutcome(Outcome.CREATED, resent=0, lost=0, conflated=0)
 """Of a new session."""
 
@@ -103,18 +109,19 @@ class SessionFactory:
             supports: what of later releases the client understands (protocol 4.1.1).
             withdrawn: selectors that it may not select any more; declared by a notice, too.
         """
+        now = self._clock.wall()
         session.fixed = {
             "$session": session.id,
             "$principal": session.principal,
             "$address": connection.address,
             "$node": self._me.node,
             # Diffusion: the start time is not replicated; it is that of the connection to this node.
-            "$connected": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="milliseconds"),
+            "$connected": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
         }
         outcome = session.outcome = recovery.outcome
-        session.token_confirmed = outcome is Outcome.CREATED
+        session.token_confirmed = recovery is CREATED
         session.supports = supports
-        kept = outcome is Outcome.REATTACHED
+        kept = outcome is REATTACHED
         self._sessions.attach(session, connection)
         machine, policy = session.machine, self._policy
         grid_generation = self._grid.generation
@@ -130,13 +137,10 @@ class SessionFactory:
                 principal=session.principal,
                 node=self._me.node,
                 token=self._signer.sign(
-                    session.id,
-                    session.token_generation,
-                    now=self._clock.wall(),
-                    grid_generation=session.known_generation,
+                    session.id, session.token_generation, now=now, grid_generation=session.known_generation
                 ),
                 outcome=outcome,
-                numbering=Numbering.KEPT if kept else Numbering.RESTARTED,
+                numbering=_KEPT if kept else _RESTARTED,
                 reason=recovery.reason,
                 received=machine.received if kept else PacketId(0),
                 resent=recovery.resent or 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,21 @@ async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytes
 def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> HandshakeLimiter:
     policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=0.0, claims_at_once=1)
     return limiter_of(policy, clock, metrics=metrics)
+
+
+async def test_a_place_is_taken_at_once_only_if_there_is_one_and_nobody_waits() -> None:
+    metrics = MemoryMetrics()
+    limiter = one_at_a_time(VirtualClock(), metrics)
+    assert limiter.enter_at_once()
+    assert not limiter.enter_at_once(), "there is one place"
+    waiting = asyncio.create_task(limiter.enter(returning=True))
+    await eventually(lambda: metrics.gauge(catalogue.HANDSHAKES_WAITING) == 1)
+    limiter._policy = replace(limiter._policy, claims_at_once=2)
+    assert not limiter.enter_at_once(), "somebody came before"
+    limiter.leave()
+    await waiting
+    assert limiter.enter_at_once()
+    limiter.close()
 
 
 async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:

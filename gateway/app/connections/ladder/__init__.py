@@ -82,8 +82,8 @@ class RecoveryLadder:
         4     `failover`  always; reason ``gap`` if only the    numbering begins anew; requests  ``failed_over`` and
                           buffers do not reach, else            are asked again, publishes       the reason
                           ``other_node``                        executed once; full values
-        5     refused     unknown, expired, closed, revoked,    nothing                          ``refused``'s code and
-                          bad token                                                              sentence
+        5     refused     unknown, expired, closed, revoked,    nothing                          ``error`` with the
+                          bad token                                                              reason
         ====  ==========  ====================================  ===============================  ====================
 
         Rung 5 is ``HandshakeRefused``. It is reached before there is anything to choose from: by whoever reads the
@@ -100,6 +100,7 @@ class RecoveryLadder:
                 outcome = await rung.recover(claimed)
                 if outcome is not None:
                     self._go_on(claimed, outcome)
+                    self._announce_resume(claimed, outcome)
                     return claimed.session
         raise AssertionError("failover needs nothing but the claim")
 
@@ -113,15 +114,17 @@ class RecoveryLadder:
             # Not waited for: what the client says meanwhile must be received, and it may lose this connection, too.
             self._session_factory.activate(session)
         self._sessions.flusher.flush(session)
-        self._announce_resume(claimed, outcome)
 
     def _announce_resume(self, claimed: ClaimedSession, outcome: RecoveryOutcome) -> None:
         """Announce that a session was recovered; the numbers are None where they cannot be known."""
         attempt, reason = claimed.attempt, outcome.reason
-        if reason is FailoverReason.GAP:
-            self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
-        if reason is FailoverReason.OTHER_NODE:
-            self._reconnect_advice.returned()
+        why: str | None = None
+        if reason is not None:
+            why = reason.value
+            if reason is FailoverReason.GAP:
+                self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
+            elif reason is FailoverReason.OTHER_NODE:
+                self._reconnect_advice.returned()
         # As the client says, and for as long as it has waited here.
         away = attempt.packet.away
         if away is not None:
@@ -129,7 +132,7 @@ class RecoveryLadder:
         self._announce(
             SessionResumed(
                 session=claimed.session,
-                reason=None if reason is None else reason.value,
+                reason=why,
                 previous=claimed.previous,
                 away=away,
                 resent=outcome.resent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.session_factory import RecoveryOutcome
@@ -12,6 +13,16 @@ from gateway.app.requests.dispatch import Requests
 from gateway.core.types import GridGeneration
 from gateway.core.wire.codes import FailoverReason, Outcome
 from gateway.ports import TokenClaims
+
+FROM_OTHER_NODE: Final = RecoveryOutcome(
+    Outcome.FAILED_OVER,
+    reason=FailoverReason.OTHER_NODE,
+    resent=None,
+    lost=None,
+    conflated=None,
+    values_follow=True,
+)
+"""Of a session that another node has served: nobody here knows what that one had sent."""
 
 
 class Failover:
@@ -44,19 +55,23 @@ class Failover:
 
     async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome:
         """Restart the session if it was held here, else take it in."""
-        lost: int | None = None
-        reason = FailoverReason.OTHER_NODE
+        outcome = FROM_OTHER_NODE
         if claimed.is_uninterrupted:
             attempt = claimed.attempt
             lost = claimed.session.machine.lost(attempt.packet.received, generation=attempt.token.token_generation)
-            reason = FailoverReason.GAP
+            outcome = RecoveryOutcome(
+                Outcome.FAILED_OVER,
+                resent=None,
+                lost=lost,
+                conflated=None,
+                reason=FailoverReason.GAP,
+                values_follow=True,
+            )
         if claimed.was_held:
             self._restart(claimed)
         else:
             self._take_in(claimed)
-        return RecoveryOutcome(
-            Outcome.FAILED_OVER, reason=reason, resent=None, lost=lost, conflated=None, values_follow=True
-        )
+        return outcome
 
     def _restart(self, claimed: ClaimedSession) -> None:
         session = claimed.session

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gateway.app.connections.claimer import ClaimedSession
-from gateway.app.connections.session_factory import RecoveryOutcome
+from gateway.app.connections.session_factory import REATTACHED, RecoveryOutcome
 from gateway.app.context import Context
-from gateway.core.wire.codes import Outcome
 
 
 class Reattach:
@@ -31,6 +30,5 @@ class Reattach:
         conflated = session.machine.conflated
         resent = session.machine.reattach(received=claimed.attempt.packet.received, now=self._clock.monotonic())
         # A session that was told to go away is sent no updates until its selections are in force again.
-        return RecoveryOutcome(
-            Outcome.REATTACHED, resent=resent, lost=0, conflated=conflated, values_follow=session.moving
-        )
+        values_follow = session.moving
+        return RecoveryOutcome(REATTACHED, resent, 0, conflated, None, values_follow)
