@@ -54,7 +54,7 @@ _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXP
 class ResumeAttempt(NamedTuple):
     """A client that asks for its session, when it has shown all that it has to show.
 
-    As a frozen dataclass, this and the like of it would take four times as long to make: some 3 % of a resume.
+    As a frozen dataclass, this and its like would take two to four times as long to make: 1 % of a resume (ADR 0059).
 
     Attributes:
         token: what its token says.
