@@ -11,6 +11,7 @@ from benchmarks.cases.base import OURS
 from benchmarks.catalogue import cases_by_default, cases_by_name
 from benchmarks.hostile.attack import Needs
 from benchmarks.hostile.attacks import connections, frames, requests, selectors, tls
+from benchmarks.hostile.attacks.content import HANDED_OVER, HandOver, Messages
 from benchmarks.hostile.attacks.frames import BYTE, EMPTY, OPENING, Flood, fragment, in_fragments
 from benchmarks.hostile.attacks.requests import Requests, long_selector
 from benchmarks.hostile.case import Hostile
@@ -129,6 +130,25 @@ def test_requests_are_requests_and_fit_into_a_message(attack: Requests) -> None:
             parse_selector(each)
         value = re.search(r'"value":(.*)}$', text)
         assert value is None or len(value[1]) <= LIMITS.limit_value_bytes
+
+
+@pytest.mark.parametrize("name", ["handed-over", "resubmitted"])
+def test_what_is_handed_over_is_made_once_for_all_sessions(name: str) -> None:
+    attack = ATTACKS[name]
+    assert isinstance(attack, HandOver)
+    messages = Messages(attack.fields)
+
+    found = [messages.of(number) for number in (1, 2, HANDED_OVER)]
+    for number, made in zip((1, 2, HANDED_OVER), found, strict=True):
+        ((last, opcode, content),) = unmasked(made)
+        packet = json.loads(content)
+        assert (last, opcode) == (True, 1)
+        assert (packet["id"], packet["request"], packet["type"]) == (number, number, "publish")
+        assert packet.get("resubmitted", False) is (name == "resubmitted")
+        assert len(content) <= LIMITS.limit_message_bytes
+        assert 32_000 < len(packet["value"]) <= LIMITS.limit_value_bytes
+    assert all(messages.of(number) is made for number, made in zip((1, 2, HANDED_OVER), found, strict=True))
+    assert LIMITS.limit_requests >= HANDED_OVER
 
 
 def test_long_selectors_differ_and_are_as_long_as_they_may_be() -> None:
