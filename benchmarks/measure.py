@@ -39,6 +39,14 @@ def process_waited(pid: int) -> float:
         return 0.0
 
 
+def main_thread_cpu(pid: int) -> float:
+    """Tell how many seconds of CPU a process's main thread has used so far; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / _NANO
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+
+
 def cpu_by_role(pids: Mapping[Role, Sequence[int]]) -> dict[Role, float]:
     """Sum the CPU seconds used so far for each role."""
     return {role: sum(map(process_cpu, each)) for role, each in pids.items()}

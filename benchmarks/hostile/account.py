@@ -22,6 +22,8 @@ class Account:
         folded: updates that the node folded, and declared.
         logins: when each new session was asked for, how long its welcome took, and why there was none.
         resumes: the same of each resume.
+        late: when each update was due, and how much later the publisher had the CPU to take note of it: by so much the
+            witness itself may be wrong.
         ended: when the witness stopped waiting.
     """
 
@@ -34,6 +36,7 @@ class Account:
     folded: int = 0
     logins: list[tuple[float, float, str]] = field(default_factory=list)
     resumes: list[tuple[float, float, str]] = field(default_factory=list)
+    late: list[tuple[float, float]] = field(default_factory=list)
     ended: float = 0.0
 
     @classmethod

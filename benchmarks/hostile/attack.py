@@ -54,7 +54,7 @@ class Needs:
             "TLS at the node": self.tls,
             f"at most {self.descriptors:,} descriptors" if self.descriptors else "": self.descriptors,
             f"Redis with {self.redis_megabytes} MB" if self.redis_megabytes else "": self.redis_megabytes,
-            f"Redis away for {self.outage:g} s of both phases" if self.outage else "": self.outage,
+            f"Redis away for {self.outage:g} s of both phases; times are net of it" if self.outage else "": self.outage,
         }
         return ", ".join(words for words, holds in told.items() if holds)
 

@@ -11,9 +11,10 @@ from typing import ClassVar, Final
 
 from benchmarks.cases.base import OURS, Case, Context, Figure, Row
 from benchmarks.hostile.catalogue import ATTACKS, GROUP_OF
+from benchmarks.hostile.disturbances import disturbances
 from benchmarks.hostile.measurement import Lengths, measure
 from benchmarks.hostile.stack import SETTINGS
-from benchmarks.hostile.verdict import Measurement, disturbances, judge, remarks
+from benchmarks.hostile.verdict import Measurement, judge, remarks
 from benchmarks.processes import scratch_folder
 
 NAME: Final = "hostile"
@@ -143,8 +144,24 @@ def row(name: str, measured: Measurement) -> Row:
             "needs": attack.needs.words(),
             "counts": attack.counts,
             "effort": dataclasses.asdict(effort),
+            "conditions": _conditions(measured),
         },
     )
+
+
+def _conditions(measured: Measurement) -> dict[str, float]:
+    """Tell what decides whether the measurement says anything (``disturbances``): shares, and seconds."""
+    told = {
+        "attacker_waited": measured.attacker_waited,
+        "attacker_unread": measured.unread,
+        "node_waited_quiet": measured.node_waited,
+        "node_waited": measured.node_waited_attacked,
+    }
+    for name, phase in (("_quiet", measured.quiet), ("", measured.attacked)):
+        told |= {f"witness_late{name}": phase.late, f"unobserved{name}": phase.unobserved}
+        if phase.outage is not None and phase.outage.until_back is not None:
+            told[f"until_redis_was_back{name}"] = phase.outage.until_back
+    return told
 
 
 def _middle(values: Sequence[float]) -> float:

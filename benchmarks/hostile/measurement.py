@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -17,8 +17,9 @@ from typing import Any, BinaryIO, Final, TypeVar
 from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Attack, Effort
 from benchmarks.hostile.attacker import BEGIN
-from benchmarks.hostile.stack import running
-from benchmarks.hostile.verdict import Measurement, Phase, seen
+from benchmarks.hostile.outage import Outage, came_back
+from benchmarks.hostile.stack import ATTACKED, running
+from benchmarks.hostile.verdict import Measurement, Phase, seen, unread_share
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
 from benchmarks.hostile.witness import FAREWELL
 from benchmarks.placement import Placement
@@ -46,6 +47,9 @@ AFTERMATH: Final = 2.0
 
 _OUTAGE_AFTER: Final = 1.0
 """Seconds into a phase at which Redis goes away."""
+
+_BACK_SECONDS: Final = 10.0
+"""For the node to have Redis again; it tries every second at least."""
 
 _POLL: Final = 0.05
 _LAST_OUTPUT_BYTES: Final = 2_000
@@ -84,14 +88,27 @@ async def measure(
     """
     run = _Run(attack, folder, placement.others, lengths, progress)
     try:
-        progress.say("starting Redis, two nodes and HAProxy")
-        async with running(attack.needs, folder, placement, scale=lengths.scale) as (stack, target):
-            target.write(run.target)
-            async with _process("witness", [str(run.target), str(run.account)], folder, placement.others) as witness:
-                await run.witnessed(witness)
-                return await run.phases(stack, witness)
+        with _bound_to(placement.others):
+            progress.say("starting Redis, two nodes and HAProxy")
+            async with running(attack.needs, folder, placement, scale=lengths.scale) as (stack, target):
+                target.write(run.target)
+                names = [str(run.target), str(run.account)]
+                async with _process("witness", names, folder, placement.others) as witness:
+                    await run.witnessed(witness)
+                    return await run.phases(stack, witness)
     except ProcessFailed as failed:
         raise SystemFailed(str(failed)) from failed
+
+
+@contextlib.contextmanager
+def _bound_to(core: int) -> Iterator[None]:
+    """Keep this process, which looks at the node, off the node's core for the length of the block."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @dataclass(frozen=True)
@@ -128,7 +145,7 @@ class _Run:
             await asyncio.sleep(SETTLE)
             self.progress.say("a quiet phase")
             calm, begin = await watch.counts(), time.monotonic()
-            await _with_outage(stack, outage, asyncio.sleep(self.lengths.quiet))
+            _, first = await _with_outage(stack, outage, asyncio.sleep(self.lengths.quiet))
             quiet, calm_end = Phase(begin, time.monotonic()), await watch.counts()
 
             self.progress.say(self.attack.about)
@@ -136,7 +153,7 @@ class _Run:
             async with _process("attacker", arguments, self.folder, self.core) as attacker:
                 await self._begun(attacker)
                 storm, begin = await watch.counts(), time.monotonic()
-                told = await _with_outage(stack, outage, self._told(attacker))
+                told, second = await _with_outage(stack, outage, self._told(attacker))
                 attack, storm_end = Phase(begin, time.monotonic()), await watch.counts()
             await asyncio.sleep(AFTERMATH)
             attacked, aftermath = Phase(begin, time.monotonic()), await watch.counts()
@@ -151,13 +168,24 @@ class _Run:
         if not effort.done:
             raise SystemFailed(f"{self.attack.name} came to nothing: {effort.refused or 'nothing was refused either'}")
         return Measurement(
-            quiet=seen(quiet, account, sight, (calm, calm_end), (calm_end.cpu - calm.cpu) / quiet.seconds),
-            attacked=seen(attacked, account, sight, (storm, aftermath), (storm_end.cpu - storm.cpu) / attack.seconds),
+            quiet=seen(
+                quiet, account, sight, (calm, calm_end), (calm_end.cpu - calm.cpu) / quiet.seconds, outage=first
+            ),
+            attacked=seen(
+                attacked,
+                account,
+                sight,
+                (storm, aftermath),
+                (storm_end.cpu - storm.cpu) / attack.seconds,
+                outage=second,
+            ),
             effort=effort,
             attacker_cpu=told["cpu"] / told["seconds"],
             attack_seconds=told["seconds"],
             attacker_waited=told["waited"] / told["seconds"],
-            node_waited=(calm_end.waited - calm.waited) / quiet.seconds,
+            unread=unread_share(sight, attack),
+            node_waited=max(0.0, calm_end.waited - calm.waited) / quiet.seconds,
+            node_waited_attacked=max(0.0, storm_end.waited - storm.waited) / attack.seconds,
             resident_before=resident[0],
             resident_after=resident[1],
             disordered=account.disordered,
@@ -202,18 +230,32 @@ def _last(folder: Path, name: str) -> str:
     return (folder / f"{name}.log").read_bytes()[-_LAST_OUTPUT_BYTES:].decode(errors="replace").strip() or "no word"
 
 
-async def _with_outage(stack: Stack, seconds: float | None, phase: Coroutine[Any, Any, T]) -> T:
-    """Let a phase pass; if *seconds* are given, without Redis for so long of it, from its second second on."""
-    passing = asyncio.ensure_future(phase)
+async def _with_outage(stack: Stack, seconds: float | None, phase: Coroutine[Any, Any, T]) -> tuple[T, Outage | None]:
+    """Let a phase pass; if *seconds* are given, without Redis for so long of it, from its second second on.
+
+    Returns:
+        What came of the phase, and when Redis was away.
+    """
+    passing, outage = asyncio.ensure_future(phase), None
     try:
         if seconds is not None:
             await asyncio.sleep(_OUTAGE_AFTER)
-            await stack.grid.process.kill()
-            await asyncio.sleep(seconds)
-            await stack.grid.start()
-        return await passing
+            outage = await _outage(stack, seconds)
+        return await passing, outage
     finally:
         passing.cancel()
+
+
+async def _outage(stack: Stack, seconds: float) -> Outage:
+    """Take Redis away for so many seconds, and wait until the node has it again."""
+    begin, log = time.monotonic(), stack.log_of(ATTACKED)
+    await stack.grid.process.kill()
+    await asyncio.sleep(seconds)
+    await stack.grid.start()
+    answered = time.monotonic()
+    while (back := came_back(log, begin)) is None and time.monotonic() < answered + _BACK_SECONDS:  # noqa: ASYNC110 - it is a log
+        await asyncio.sleep(_POLL)
+    return Outage(begin, answered, back)
 
 
 @contextlib.asynccontextmanager

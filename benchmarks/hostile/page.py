@@ -9,7 +9,7 @@ from benchmarks.cases.base import Figure, Row
 from benchmarks.document import Document
 from benchmarks.hostile import case
 from benchmarks.hostile.catalogue import ATTACKS, GROUPS
-from benchmarks.hostile.verdict import BUSY
+from benchmarks.hostile.disturbances import BUSY
 from benchmarks.markdown import stamp, table
 
 NOT_YET: Final = (

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
 from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Effort
+from benchmarks.hostile.outage import Outage
 from benchmarks.hostile.watch import Counts, Sight
 from benchmarks.hostile.witness import SUBSCRIBERS
+from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF
 
 LATENCY_BOUND: Final = 0.25
 """Seconds: the witness's p99 under attack stays below it …"""
@@ -23,14 +26,9 @@ blame for that."""
 SLOW_LOGIN: Final = 1.0
 """Seconds of a login, as the median under attack, from which on it is remarked, if it is ten times the quiet one."""
 
-BUSY: Final = "the machine was busy"
-"""Begins what is said of a measurement that other work has disturbed."""
-
-NODE_WAIT: Final = 0.05
-"""Share of the quiet phase for which a node may wait for its core, which it has to itself."""
-
-ATTACKER_WAIT: Final = 0.5
-"""Share of the attack for which an attacker may wait for its core, which it shares with Redis and the witness."""
+RETURN_BOUND: Final = LONGEST_BACKOFF + LATENCY_BOUND
+"""Seconds within which the node has Redis again that was away: the longest time between two attempts, and what one may
+take under attack."""
 
 _OK: Final = 200
 _P99: Final = 0.99
@@ -81,6 +79,9 @@ class Seen:
         down: whether it was seen to be anything else than UP.
         leases_lost: how often the lease was found lapsed.
         lease_left: least seconds that were left of the lease; NaN if nobody could look.
+        late: seconds that the witness was late for its own schedule, for want of a CPU; the p99.
+        unobserved: most seconds between two looks at the node.
+        outage: when Redis was away, if it was. No time that something took includes it.
     """
 
     latencies: Sequence[float]
@@ -100,6 +101,9 @@ class Seen:
     down: bool
     leases_lost: int
     lease_left: float
+    late: float = 0.0
+    unobserved: float = 0.0
+    outage: Outage | None = None
 
     @property
     def p50(self) -> float:
@@ -112,7 +116,15 @@ class Seen:
         return quantile(self.latencies, _P99)
 
 
-def seen(phase: Phase, account: Account, sight: Sight, counts: tuple[Counts, Counts], cpu: float) -> Seen:
+def seen(
+    phase: Phase,
+    account: Account,
+    sight: Sight,
+    counts: tuple[Counts, Counts],
+    cpu: float,
+    *,
+    outage: Outage | None = None,
+) -> Seen:
     """Collect what belongs to a phase: updates and logins that were due in it, looks that were taken in it.
 
     Args:
@@ -121,14 +133,22 @@ def seen(phase: Phase, account: Account, sight: Sight, counts: tuple[Counts, Cou
         sight: of the watch.
         counts: at its begin and at its end.
         cpu: share of a core that the node took.
+        outage: when Redis was away in the phase, if it was.
     """
+
+    def net(began: float, took: float) -> float:
+        return took if outage is None else outage.without(began, took)
+
     before, after = counts
-    latencies = [took for due, took in account.updates if due in phase]
-    latencies += [account.ended - due for due in account.missing if due in phase]
-    latencies += [account.ended - due for due in account.unanswered if due in phase for _ in range(SUBSCRIBERS)]
+    latencies = [net(due, took) for due, took in account.updates if due in phase]
+    latencies += [net(due, account.ended - due) for due in account.missing if due in phase]
+    latencies += [
+        net(due, account.ended - due) for due in account.unanswered if due in phase for _ in range(SUBSCRIBERS)
+    ]
     checks = [each for each in sight.checks if each[0] in phase]
     welcomed = [
-        [took for at, took, why in each if at in phase and not why] for each in (account.logins, account.resumes)
+        [net(at, took) for at, took, why in each if at in phase and not why]
+        for each in (account.logins, account.resumes)
     ]
     leases = [left for at, left in sight.leases if at in phase]
     return Seen(
@@ -149,7 +169,25 @@ def seen(phase: Phase, account: Account, sight: Sight, counts: tuple[Counts, Cou
         down=any(at in phase for at in sight.down),
         leases_lost=after.leases_lost - before.leases_lost,
         lease_left=min(leases, default=math.nan),
+        late=_or_none(quantile([late for due, late in account.late if due in phase], _P99)),
+        unobserved=max((later - at for (at, _), (later, _) in pairwise(sight.resident) if at in phase), default=0.0),
+        outage=outage,
     )
+
+
+def _or_none(late: float) -> float:
+    """Take it that a witness with nothing on its schedule was not late for it."""
+    return 0.0 if math.isnan(late) else late
+
+
+def unread_share(sight: Sight, attack: Phase) -> float:
+    """Tell the share of the attacker's connections, over all looks, that had sent what the node had not read."""
+    connections = unread = 0
+    for at, each, waiting in sight.unread:
+        if at in attack:
+            connections += each
+            unread += waiting
+    return unread / connections if connections else 0.0
 
 
 def _within(phase: Phase, moments: Iterable[float]) -> int:
@@ -167,7 +205,9 @@ class Measurement:
         attacker_cpu: share of a core, of the attacker.
         attack_seconds: how long it lasted.
         attacker_waited: share of the attack for which the attacker was ready to run and had to wait for its core.
-        node_waited: share of the quiet phase for which the node had to.
+        unread: share of its connections, over the attack, that had sent what the node had not read yet.
+        node_waited: share of the quiet phase for which the node had to wait for its core.
+        node_waited_attacked: the same of the attack.
         resident_before: bytes of the node when the quiet phase began.
         resident_after: bytes of the node when the attacker had gone.
         disordered: updates that came to a witness again, or before older ones, at any time.
@@ -182,7 +222,9 @@ class Measurement:
     resident_before: int
     resident_after: int
     attacker_waited: float = 0.0
+    unread: float = 0.0
     node_waited: float = 0.0
+    node_waited_attacked: float = 0.0
     disordered: int = 0
     folded: int = 0
 
@@ -190,16 +232,6 @@ class Measurement:
     def bound(self) -> float:
         """Seconds that the witness's p99 must stay below."""
         return max(LATENCY_BOUND, QUIET_FACTOR * self.quiet.p99)
-
-
-def disturbances(measured: Measurement) -> list[str]:
-    """Tell why a measurement says little: the machine had other work, which took the node's core or the attacker's."""
-    found = []
-    if measured.node_waited > NODE_WAIT:
-        found.append(f"{BUSY}: the node waited for its core for {measured.node_waited:.0%} of the quiet phase")
-    if measured.attacker_waited > ATTACKER_WAIT:
-        found.append(f"{BUSY}: the attacker waited for its core for {measured.attacker_waited:.0%} of the attack")
-    return found
 
 
 def remarks(measured: Measurement) -> list[str]:
@@ -248,4 +280,10 @@ def judge(measured: Measurement) -> list[str]:
         found.append("the witness saw no update")
     elif p99 >= measured.bound:
         found.append(f"p99 of {p99 * 1e3:,.0f} ms, not below {measured.bound * 1e3:,.0f} ms")
+    if measured.attacked.outage is not None:
+        until_back = measured.attacked.outage.until_back
+        if until_back is None:
+            found.append("the node did not come back to Redis")
+        elif until_back > RETURN_BOUND:
+            found.append(f"the node had Redis again {until_back:.1f} s after it answered, not within {RETURN_BOUND} s")
     return found

@@ -13,9 +13,10 @@ import redis.asyncio
 import redis.exceptions
 
 import lb.settings
+from benchmarks.hostile.receive_queues import receive_queues
 from benchmarks.hostile.stack import ATTACKED, OTHER
-from benchmarks.hostile.target import HOST
-from benchmarks.measure import process_cpu, process_waited, resident_bytes
+from benchmarks.hostile.target import ATTACKER, HOST
+from benchmarks.measure import main_thread_cpu, process_cpu, process_waited, resident_bytes
 from benchmarks.processes import family
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue.log_events import LEASE_EXPIRED, LEASE_LOST
@@ -35,6 +36,9 @@ LOOK_EVERY: Final = 0.1
 LEASE_EVERY: Final = 0.25
 """Seconds between two looks at its lease in Redis."""
 
+UNREAD_EVERY: Final = 0.25
+"""Seconds between two looks at what the node has not read: with thousands of connections one takes milliseconds."""
+
 _END: Final = 5.0
 """Seconds for a look that is under way when the watch ends."""
 
@@ -50,12 +54,15 @@ class Sight:
         resident: when it was looked at, and bytes of the node.
         leases: when it was looked at, and how many seconds of the lease were left; below 0 if it had lapsed.
         down: when HAProxy's word for the node was another than UP.
+        unread: when it was looked at, how many connections the attacker had, and how many of them had sent what the
+            node had not read.
     """
 
     checks: list[tuple[float, float, int]] = field(default_factory=list)
     resident: list[tuple[float, int]] = field(default_factory=list)
     leases: list[tuple[float, float]] = field(default_factory=list)
     down: list[float] = field(default_factory=list)
+    unread: list[tuple[float, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ class Counts:
 
     Attributes:
         cpu: seconds of the node, its child processes included.
-        waited: seconds for which the node was ready to run and had to wait for its core.
+        waited: seconds for which the node was ready to run and had to wait for its core, its own threads and child
+            processes not being to blame.
         falls: how often HAProxy has taken the node for dead.
         failed_checks: HAProxy's checks that failed.
         leases_lost: how often the node found its lease lapsed, or the other node did.
@@ -89,8 +97,9 @@ class Watch:
     async def counts(self) -> Counts:
         """Read what only grows."""
         return Counts(
-            cpu=sum(map(process_cpu, family(self._pid))),
-            waited=process_waited(self._pid),
+            cpu=(cpu := sum(map(process_cpu, family(self._pid)))),
+            # It does not wait for others while its helpers have the core.
+            waited=process_waited(self._pid) - (cpu - main_thread_cpu(self._pid)),
             leases_lost=self._logged(ATTACKED, LEASE_LOST.name) + self._logged(OTHER, LEASE_EXPIRED.name),
             **await self._balancer_counts(),
         )
@@ -102,7 +111,8 @@ class Watch:
         Raises:
             Exception: something could not be looked at for a reason of its own.
         """
-        tasks = [asyncio.ensure_future(each) for each in (self._check(), self._look(), self._lease(), self._balancer())]
+        looks = (self._check(), self._look(), self._lease(), self._balancer(), self._unread())
+        tasks = [asyncio.ensure_future(each) for each in looks]
         try:
             yield self.sight
         finally:
@@ -144,6 +154,13 @@ class Watch:
         while not self._over:
             self.sight.resident.append((time.monotonic(), resident_bytes(family(self._pid))))
             await asyncio.sleep(LOOK_EVERY)
+
+    async def _unread(self) -> None:
+        plan = self._stack.options.ports.nodes[ATTACKED]
+        while not self._over:
+            queues = receive_queues({plan.listen, plan.admin}, ATTACKER)
+            self.sight.unread.append((time.monotonic(), len(queues), sum(each > 0 for each in queues)))
+            await asyncio.sleep(UNREAD_EVERY)
 
     async def _lease(self) -> None:
         """Read when the lease ends, by the clock of Redis; nothing is noted while Redis does not answer."""

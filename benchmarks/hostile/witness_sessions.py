@@ -230,9 +230,11 @@ class Publisher(ReturningSession):
         began = time.monotonic()
         due = self._witnesses.due
         while not self._witnesses.stopping:
-            await asyncio.sleep(max(0.0, began + len(due) / RATE - time.monotonic()))
+            moment = began + len(due) / RATE
+            await asyncio.sleep(max(0.0, moment - time.monotonic()))
+            self._witnesses.account.late.append((moment, time.monotonic() - moment))
             self._waiting.append(len(due))
-            due.append(began + len(due) / RATE)
+            due.append(moment)
             self._news.set()
 
     async def send_on(self) -> None:

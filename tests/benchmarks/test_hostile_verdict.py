@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -13,16 +13,13 @@ from benchmarks.cases.base import OURS, Row
 from benchmarks.document import FORMAT, BadResults, Document
 from benchmarks.hostile import page
 from benchmarks.hostile.account import Account
-from benchmarks.hostile.attack import Effort
 from benchmarks.hostile.case import FIGURES, Hostile, row
 from benchmarks.hostile.catalogue import ATTACKS, GROUPS
+from benchmarks.hostile.disturbances import disturbances
 from benchmarks.hostile.verdict import (
     LATENCY_BOUND,
-    Measurement,
     Phase,
-    Seen,
     broken_promises,
-    disturbances,
     judge,
     quantile,
     remarks,
@@ -31,40 +28,7 @@ from benchmarks.hostile.verdict import (
 from benchmarks.hostile.watch import Counts, Sight
 from benchmarks.hostile.witness import SUBSCRIBERS
 from benchmarks.publish import RESULTS, ROOT, THREATS, doubts, newest, pages, publish, stored, threat_model
-
-CALM: Final = Seen(
-    latencies=[0.002] * 99 + [0.01],
-    logins=[0.01],
-    resumes=[0.02],
-    failed_logins=0,
-    refused=0,
-    lost=0,
-    cuts=0,
-    cpu=0.05,
-    resident=90 * 1024**2,
-    unanswered=0,
-    unready=0,
-    slowest_check=0.004,
-    falls=0,
-    failed_checks=0,
-    down=False,
-    leases_lost=0,
-    lease_left=4.0,
-)
-NOTHING: Final = Counts(cpu=0.0, waited=0.0, falls=0, failed_checks=0, leases_lost=0)
-
-
-def measured(**attacked: Any) -> Measurement:
-    return Measurement(
-        quiet=CALM,
-        attacked=dataclasses.replace(CALM, **attacked),
-        effort=Effort(connections=1, sent=6_000_000, received=1, done=600, refused={}),
-        attacker_cpu=0.1,
-        attack_seconds=6.0,
-        resident_before=90 * 1024**2,
-        resident_after=95 * 1024**2,
-    )
-
+from tests.benchmarks.hostile_data import CALM, NOTHING, measured
 
 # The verdict ----------------------------------------------------------------------------------------------------------
 
@@ -172,19 +136,6 @@ def test_what_newcomers_met_is_remarked_and_does_not_decide() -> None:
     assert remarks(dataclasses.replace(measured(), folded=3)) == ["3 updates of the witness were folded, and declared"]
 
 
-def test_a_busy_machine_is_told_and_not_published() -> None:
-    busy = dataclasses.replace(measured(), node_waited=0.2, attacker_waited=0.7)
-    rows = [row(name, busy if name == "pongs" else measured()) for name in ATTACKS]
-
-    assert disturbances(measured()) == []
-    assert disturbances(busy) == [
-        "the machine was busy: the node waited for its core for 20% of the quiet phase",
-        "the machine was busy: the attacker waited for its core for 70% of the attack",
-    ]
-    assert judge(busy) == [], "it says little, and is no verdict"
-    assert doubts(made(rows=rows)) == [f"the machine was busy in 1 of {len(ATTACKS)} rows"]
-
-
 # The row and the page -----------------------------------------------------------------------------------------------
 
 
@@ -233,7 +184,7 @@ def test_the_page_shows_every_row_with_its_verdict() -> None:
     for name in ATTACKS:
         assert f"| `{name}`: " in text
     assert text.count("**no**: 2 updates of the witness were lost") == 1
-    assert "Redis away for 3 s of both phases" in text
+    assert "Redis away for 3 s of both phases; times are net of it" in text
 
 
 def test_results_are_published_in_their_own_place_and_the_same_again(copy: Path) -> None:
@@ -247,6 +198,22 @@ def test_results_are_published_in_their_own_place_and_the_same_again(copy: Path)
     assert newest(copy, RESULTS / "hostile") == copy / kept
     publish(Document.load(copy / kept), copy)
     assert {path: (copy / path).read_bytes() for path in written} == before
+
+
+def test_a_busy_machine_is_told_and_not_published() -> None:
+    busy = dataclasses.replace(measured(), node_waited=0.2, attacker_waited=0.7, unread=0.25)
+    rows = [row(name, busy if name == "pongs" else measured()) for name in ATTACKS]
+
+    assert disturbances(measured()) == []
+    assert disturbances(busy) == [
+        "the machine was busy: the node waited for its core for 20% of the quiet phase",
+        (
+            "the machine was busy: the attacker waited for its core for 70% of the attack, "
+            "and the node had read everything from 75% of its connections"
+        ),
+    ]
+    assert judge(busy) == [], "it says little, and is no verdict"
+    assert doubts(made(rows=rows)) == [f"the machine was busy in 1 of {len(ATTACKS)} rows"]
 
 
 def test_rows_that_did_not_hold_are_published_and_missing_ones_are_not() -> None:
