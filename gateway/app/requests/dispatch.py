@@ -2,7 +2,7 @@
 
 Each session's requests go through a *lane*, one after the other, so that they take effect in the order in which the
 client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck. Lanes take turns: a
-run is bounded, and what all of them begin in one turn of the loop is, too (P20).
+run is bounded, and what all of them begin in one turn of the loop is, too, also what they repeat (P20).
 
 A request whose step fails because the grid went away may have been executed. It stays in the lane and is repeated when
 the grid is back; each step is idempotent. A request that comes while the grid is away is refused at once, because
@@ -123,7 +123,7 @@ class Requests:
         else:
             await self._turns.turn(size)
         try:
-            await self._until_known(session, run)
+            await self._until_known(session, run, size)
         except GridRefused as why:
             for work in run:
                 if not isinstance(work, Bye):
@@ -161,7 +161,7 @@ class Requests:
             if not isinstance(work, Bye):
                 session.decline(work.request, reason)
 
-    async def _until_known(self, session: Session, run: Sequence[Work]) -> None:
+    async def _until_known(self, session: Session, run: Sequence[Work], size: int) -> None:
         failed = 0
         while not session.dropped:
             try:
@@ -185,6 +185,8 @@ class Requests:
                 run = [maybe_executed(work) for work in run]
             else:
                 return
+            # The lanes of all sessions may be here at the same moment: when the grid is back, all go on (P20).
+            await self._turns.turn(size)
 
     # --- Properties ---------------------------------------------------------------------------------------------------
 

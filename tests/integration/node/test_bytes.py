@@ -14,6 +14,7 @@ from gateway.app.connections.conversation import Conversations
 from gateway.app.requests.subscribe import SELECTOR_COST
 from gateway.app.requests.turns import PACKET_BYTES, TURN_BYTES, Turns
 from gateway.core.pacing.workload import REQUEST_BYTES
+from gateway.core.session.pending import RUN_BYTES
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import Selector
 from gateway.core.topics.work import Work
@@ -221,6 +222,62 @@ async def test_what_is_taken_in_during_a_turn_of_the_loop_is_bounded(monkeypatch
                 await client.cut()
     largest = MESSAGE_BYTES + 500 * PACKET_BYTES
     assert max(per_turn.values()) <= TURN_BYTES + largest, "the work of a turn, and one message beyond"
+
+
+async def test_what_is_repeated_when_the_grid_is_back_takes_turns_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that could not be executed meanwhile may go on at the same moment; who wants little passes in front."""
+    memory, back, turn = MemoryGridServer(), asyncio.Event(), 0
+    begun: list[tuple[int, str, int]] = []
+    clients: list[RawClient] = []
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        handle[0] = asyncio.get_running_loop().call_soon(next_turn)
+
+    handle = [asyncio.get_running_loop().call_soon(next_turn)]
+    async with running_node(memory=memory) as node:
+        store = node.gateway.node._context.grid.topics
+        execute = store.publish
+
+        async def noted(commands: Any) -> Any:
+            begun.append((turn, commands[0].topic, sum(len(each.value) + REQUEST_BYTES for each in commands)))
+            return await execute(commands)
+
+        monkeypatch.setattr(store, "publish", noted)
+        monkeypatch.setattr(node.gateway.node._store, "until_available", back.wait)
+        try:
+            for number in range(21):
+                client = RawClient(node.url)
+                clients.append(client)
+                await client.connect()
+                await client.hello()
+                await client.send(publish(1, f"t/{number}", 10))
+                assert "error" not in await client.expect("reply")
+            memory.go_away()
+            for number, client in enumerate(clients[:-1]):
+                large = [publish(each, f"t/{number}", 30 * KIB, resubmitted=True) for each in (2, 3)]
+                await client.send(large[0], {name: value for name, value in large[1].items() if name != "id"})
+            await eventually(lambda: load(node) > 20 * 60 * KIB)
+            await clients[-1].send(publish(2, "t/20", 10, resubmitted=True))
+            await eventually(lambda: ("t/20", 10 + REQUEST_BYTES) in [each[1:] for each in begun[21:]])
+            begun.clear()
+            memory.come_back()
+            back.set()
+            for client in clients[:-1]:
+                assert [(await client.expect("reply"))["request"] for _ in range(2)] == [2, 3]
+            assert "error" not in await clients[-1].expect("reply")
+        finally:
+            handle[0].cancel()
+            for client in clients:
+                await client.cut()
+    per_turn: Counter[int] = Counter()
+    for at, _, size in begun:
+        per_turn[at] += size
+    assert sum(per_turn.values()) > 20 * 60 * KIB
+    assert max(per_turn.values()) <= TURN_BYTES + RUN_BYTES + 32 * KIB, "the work of a turn, and one run beyond"
+    in_front = [topic for _, topic, _ in begun].index("t/20")
+    assert in_front <= 2 * TURN_BYTES // RUN_BYTES, "one that wants little need not wait for sixty that want much"
 
 
 async def test_small_publishes_that_come_together_are_one_step_of_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
