@@ -153,7 +153,7 @@ def _conditions(measured: Measurement) -> dict[str, float]:
     """Tell what decides whether the measurement says anything (``disturbances``): shares, and seconds."""
     told = {
         "attacker_waited": measured.attacker_waited,
-        "attacker_unread": measured.unread,
+        "kept_busy": measured.kept_busy,
         "node_waited_quiet": measured.node_waited,
         "node_waited": measured.node_waited_attacked,
     }

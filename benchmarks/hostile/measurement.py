@@ -19,7 +19,7 @@ from benchmarks.hostile.attack import Attack, Effort
 from benchmarks.hostile.attacker import BEGIN
 from benchmarks.hostile.outage import Outage, came_back
 from benchmarks.hostile.stack import ATTACKED, running
-from benchmarks.hostile.verdict import Measurement, Phase, seen, unread_share
+from benchmarks.hostile.verdict import Measurement, Phase, busy_share, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
 from benchmarks.hostile.witness import FAREWELL
 from benchmarks.placement import Placement
@@ -183,7 +183,7 @@ class _Run:
             attacker_cpu=told["cpu"] / told["seconds"],
             attack_seconds=told["seconds"],
             attacker_waited=told["waited"] / told["seconds"],
-            unread=unread_share(sight, attack),
+            kept_busy=busy_share(sight, attack),
             node_waited=max(0.0, calm_end.waited - calm.waited) / quiet.seconds,
             node_waited_attacked=max(0.0, storm_end.waited - storm.waited) / attack.seconds,
             resident_before=resident[0],

@@ -180,14 +180,11 @@ def _or_none(late: float) -> float:
     return 0.0 if math.isnan(late) else late
 
 
-def unread_share(sight: Sight, attack: Phase) -> float:
-    """Tell the share of the attacker's connections, over all looks, that had sent what the node had not read."""
-    connections = unread = 0
-    for at, each, waiting in sight.unread:
-        if at in attack:
-            connections += each
-            unread += waiting
-    return unread / connections if connections else 0.0
+def busy_share(sight: Sight, attack: Phase) -> float:
+    """Tell the share of the attacker's connections, over all looks, that kept the node busy (``Sight.kept_busy``)."""
+    looks = [(connections, busy) for at, connections, busy in sight.kept_busy if at in attack]
+    connections, busy = (sum(each) for each in zip(*looks, strict=True)) if looks else (0, 0)
+    return busy / connections if connections else 0.0
 
 
 def _within(phase: Phase, moments: Iterable[float]) -> int:
@@ -205,7 +202,7 @@ class Measurement:
         attacker_cpu: share of a core, of the attacker.
         attack_seconds: how long it lasted.
         attacker_waited: share of the attack for which the attacker was ready to run and had to wait for its core.
-        unread: share of its connections, over the attack, that had sent what the node had not read yet.
+        kept_busy: share of its connections, over the attack, that kept the node busy; see ``Sight``.
         node_waited: share of the quiet phase for which the node had to wait for its core.
         node_waited_attacked: the same of the attack.
         resident_before: bytes of the node when the quiet phase began.
@@ -222,7 +219,7 @@ class Measurement:
     resident_before: int
     resident_after: int
     attacker_waited: float = 0.0
-    unread: float = 0.0
+    kept_busy: float = 0.0
     node_waited: float = 0.0
     node_waited_attacked: float = 0.0
     disordered: int = 0

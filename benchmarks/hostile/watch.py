@@ -13,7 +13,7 @@ import redis.asyncio
 import redis.exceptions
 
 import lb.settings
-from benchmarks.hostile.receive_queues import receive_queues
+from benchmarks.hostile.socket_queues import socket_queues
 from benchmarks.hostile.stack import ATTACKED, OTHER
 from benchmarks.hostile.target import ATTACKER, HOST
 from benchmarks.measure import main_thread_cpu, process_cpu, process_waited, resident_bytes
@@ -36,7 +36,7 @@ LOOK_EVERY: Final = 0.1
 LEASE_EVERY: Final = 0.25
 """Seconds between two looks at its lease in Redis."""
 
-UNREAD_EVERY: Final = 0.25
+QUEUES_EVERY: Final = 0.25
 """Seconds between two looks at what the node has not read: with thousands of connections one takes milliseconds."""
 
 _END: Final = 5.0
@@ -54,15 +54,15 @@ class Sight:
         resident: when it was looked at, and bytes of the node.
         leases: when it was looked at, and how many seconds of the lease were left; below 0 if it had lapsed.
         down: when HAProxy's word for the node was another than UP.
-        unread: when it was looked at, how many connections the attacker had, and how many of them had sent what the
-            node had not read.
+        kept_busy: when it was looked at, how many connections the attacker had, and how many kept the node busy: they
+            had sent what it had not read, and it did not have to wait for the attacker to read first.
     """
 
     checks: list[tuple[float, float, int]] = field(default_factory=list)
     resident: list[tuple[float, int]] = field(default_factory=list)
     leases: list[tuple[float, float]] = field(default_factory=list)
     down: list[float] = field(default_factory=list)
-    unread: list[tuple[float, int, int]] = field(default_factory=list)
+    kept_busy: list[tuple[float, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Watch:
         Raises:
             Exception: something could not be looked at for a reason of its own.
         """
-        looks = (self._check(), self._look(), self._lease(), self._balancer(), self._unread())
+        looks = (self._check(), self._look(), self._lease(), self._balancer(), self._queues())
         tasks = [asyncio.ensure_future(each) for each in looks]
         try:
             yield self.sight
@@ -155,12 +155,12 @@ class Watch:
             self.sight.resident.append((time.monotonic(), resident_bytes(family(self._pid))))
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _unread(self) -> None:
+    async def _queues(self) -> None:
         plan = self._stack.options.ports.nodes[ATTACKED]
         while not self._over:
-            queues = receive_queues({plan.listen, plan.admin}, ATTACKER)
-            self.sight.unread.append((time.monotonic(), len(queues), sum(each > 0 for each in queues)))
-            await asyncio.sleep(UNREAD_EVERY)
+            queues = socket_queues({plan.listen, plan.admin}, ATTACKER)
+            self.sight.kept_busy.append((time.monotonic(), len(queues), sum(each.keeps_busy for each in queues)))
+            await asyncio.sleep(QUEUES_EVERY)
 
     async def _lease(self) -> None:
         """Read when the lease ends, by the clock of Redis; nothing is noted while Redis does not answer."""

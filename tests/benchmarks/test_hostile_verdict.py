@@ -201,7 +201,7 @@ def test_results_are_published_in_their_own_place_and_the_same_again(copy: Path)
 
 
 def test_a_busy_machine_is_told_and_not_published() -> None:
-    busy = dataclasses.replace(measured(), node_waited=0.2, attacker_waited=0.7, unread=0.25)
+    busy = dataclasses.replace(measured(), node_waited=0.2, attacker_waited=0.7, kept_busy=0.25)
     rows = [row(name, busy if name == "pongs" else measured()) for name in ATTACKS]
 
     assert disturbances(measured()) == []
@@ -209,7 +209,7 @@ def test_a_busy_machine_is_told_and_not_published() -> None:
         "the machine was busy: the node waited for its core for 20% of the quiet phase",
         (
             "the machine was busy: the attacker waited for its core for 70% of the attack, "
-            "and the node had read everything from 75% of its connections"
+            "and no more than 25% of its connections kept the node busy"
         ),
     ]
     assert judge(busy) == [], "it says little, and is no verdict"

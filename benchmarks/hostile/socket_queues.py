@@ -1,11 +1,11 @@
-"""What a peer has sent and the node has not read yet, as the kernel's table of connections tells."""
+"""What waits in the kernel on connections of this machine: to be read by one side, or by the other."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _TABLE: Final = Path("/proc/net/tcp")
 _ESTABLISHED: Final = "01"
@@ -13,8 +13,25 @@ _ENDED: Final = "08"
 """CLOSE_WAIT: the peer has said that it is done, and what it said before may still be unread."""
 
 
-def receive_queues(ports: Collection[int], peer: str) -> list[int]:
-    """Tell, for each connection from an address to some ports of this machine, how many bytes wait to be read.
+class Queues(NamedTuple):
+    """Of one connection, as the side sees it that listens.
+
+    Attributes:
+        unread: bytes that the peer has sent and this side has not read.
+        unsent: bytes that this side has written and the peer has no room for, because it does not read.
+    """
+
+    unread: int
+    unsent: int
+
+    @property
+    def keeps_busy(self) -> bool:
+        """Whether this side could go on reading, and does not have to wait for the peer to read first."""
+        return self.unread > 0 and self.unsent == 0
+
+
+def socket_queues(ports: Collection[int], peer: str) -> list[Queues]:
+    """Tell what waits on each connection from an address to some ports of this machine.
 
     Args:
         ports: where is listened.
@@ -23,7 +40,7 @@ def receive_queues(ports: Collection[int], peer: str) -> list[int]:
     return queues_in(_TABLE.read_text().splitlines(), ports, peer)
 
 
-def queues_in(table: Iterable[str], ports: Collection[int], peer: str) -> list[int]:
+def queues_in(table: Iterable[str], ports: Collection[int], peer: str) -> list[Queues]:
     """The same of the lines of a table such as /proc/net/tcp; see proc(5)."""
     # The kernel writes an address as the number that it is in the memory of this machine, in hexadecimal digits.
     address = ipaddress.IPv4Address(peer).packed[::-1].hex().upper()
@@ -36,5 +53,6 @@ def queues_in(table: Iterable[str], ports: Collection[int], peer: str) -> list[i
             and words[1].partition(":")[2] in here
             and words[2].partition(":")[0] == address
         ):
-            found.append(int(words[4].partition(":")[2], 16))
+            unsent, _, unread = words[4].partition(":")
+            found.append(Queues(int(unread, 16), int(unsent, 16)))
     return found
