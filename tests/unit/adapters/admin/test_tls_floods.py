@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from gateway.adapters.tls_connection import PIECE_BYTES, RECORD_BYTES, RECORD_MO
 from gateway.adapters.work_budget import STRANGER_WORK, WorkLimits
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
+from tests.support.counted_socket import CountedSocket
 from tests.support.key_updates import KeyUpdates
 from tests.support.times import time_limit
 from tests.unit.adapters.admin.test_crowds import BODY_BYTES, HEALTH, METRICS, MISSING, TOKEN, Site
@@ -187,22 +188,6 @@ class TurnPacer(Pacer):
     def close(self) -> None:
         self._handle.cancel()
         super().close()
-
-
-class CountedSocket:
-    """A socket that tells how much was read of it."""
-
-    def __init__(self, connection: socket.socket, told: Callable[[int], None]) -> None:
-        self._socket = connection
-        self._told = told
-
-    def recv(self, size: int) -> bytes:
-        data = self._socket.recv(size)
-        self._told(len(data))
-        return data
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._socket, name)
 
 
 @pytest.fixture

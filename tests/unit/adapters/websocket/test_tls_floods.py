@@ -7,9 +7,8 @@ loop's turn.
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
+from tests.support.counted_socket import CountedSocket
 from tests.support.key_updates import KeyUpdates
 from tests.support.times import time_limit
 from tests.unit.adapters.websocket.conftest import Peer
@@ -67,22 +67,6 @@ async def flooding(port: SecurePort) -> tuple[WebSocketConnection, Peer, KeyUpda
     """Open a WebSocket whose client changes its keys by itself from now on; its request was its first record."""
     link, peer = await joined(port)
     return link, Peer(peer.socket), updates_of(port, peer, sent=1)
-
-
-class CountedSocket:
-    """A socket whose bytes are counted by the turn in which they are read."""
-
-    def __init__(self, connection: socket.socket, count: Callable[[int], None]) -> None:
-        self._socket = connection
-        self._count = count
-
-    def recv(self, size: int) -> bytes:
-        data = self._socket.recv(size)
-        self._count(len(data))
-        return data
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._socket, name)
 
 
 async def test_what_is_taken_in_of_a_flood_in_one_turn_is_bounded(
