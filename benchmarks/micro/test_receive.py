@@ -16,6 +16,7 @@ import pytest
 import uvloop
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks.storm import wire
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.frames import FrameReader
 from gateway.adapters.websocket.link import WebSocketConnection
@@ -25,15 +26,7 @@ MESSAGE_BYTES: Final = 65_536
 SHORT: Final = 125
 """Bytes of a message whose length is in the second byte."""
 MASK: Final = b"\x01\x02\x03\x04"
-REQUEST: Final = (
-    b"GET /v1/connect HTTP/1.1\r\n"
-    b"Host: gateway.example\r\n"
-    b"Upgrade: websocket\r\n"
-    b"Connection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    b"Sec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Protocol: gateway.v1.json\r\n\r\n"
-)
+REQUEST: Final = wire.upgrade_request("gateway.example", 80, "/v1/connect", "gateway.v1.json")
 
 
 def frame(message: bytes) -> bytes:

@@ -12,19 +12,10 @@ from typing import Any, Final
 from tests.fuzz.engine import Case
 from tests.fuzz.mutation import cut
 from tests.support.times import scaled
+from tests.support.upgrade import UPGRADE_REQUEST
 
 PATIENCE: Final = scaled(60.0)
 """Seconds until a connection that ought to have ended counts as hanging: generous, for machines under load."""
-
-REQUEST: Final = (
-    b"GET /v1/connect HTTP/1.1\r\n"
-    b"Host: gateway.example\r\n"
-    b"Upgrade: websocket\r\n"
-    b"Connection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    b"Sec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Protocol: gateway.v1.json\r\n\r\n"
-)
 
 TEXT: Final = 0x81
 CLOSE: Final = 0x88
@@ -98,7 +89,7 @@ class Wire:
 
     async def upgrade(self) -> bool:
         """Open a WebSocket; False if it was not."""
-        await self.send(REQUEST)
+        await self.send(UPGRADE_REQUEST)
         with suppress(asyncio.IncompleteReadError, OSError):
             self.answer = await self.reader.readuntil(b"\r\n\r\n")
         return self.answer.startswith(b"HTTP/1.1 101 ")

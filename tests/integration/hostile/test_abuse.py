@@ -20,7 +20,8 @@ import pytest_asyncio
 
 from gateway.app.admission.limits import MOST_ACCOUNTS
 from tests.fuzz.node import NodeUnderWatch, watched_node
-from tests.fuzz.wire import CLOSE, REQUEST, TEXT, Wire, frame
+from tests.fuzz.wire import CLOSE, TEXT, Wire, frame
+from tests.support.upgrade import UPGRADE_REQUEST
 
 SIDE_BY_SIDE: Final = 50
 """Attackers at a time."""
@@ -101,7 +102,7 @@ def broken(*data: bytes) -> Attack:
 
 
 def with_header(line: bytes) -> bytes:
-    return REQUEST[:-2] + line + b"\r\n\r\n"
+    return UPGRADE_REQUEST[:-2] + line + b"\r\n\r\n"
 
 
 def upgrade(reason: str) -> str:
@@ -119,7 +120,7 @@ def closed(code: int) -> str:
 async def vanish_in_the_request(node: NodeUnderWatch) -> None:
     wire = Wire(node.port)
     await wire.dial()
-    await wire.send(REQUEST[:60])
+    await wire.send(UPGRADE_REQUEST[:60])
     wire.reset()
     await wire.close()
 
@@ -146,8 +147,8 @@ ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
         upgrade("malformed"),
         refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500 + b"\r\n\r\n"),
     ),
-    "HTTP/1.0": (upgrade("http_version"), refused(REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0"))),
-    "bare LF": (upgrade("malformed"), refused(REQUEST.replace(b"\r\n", b"\n"))),
+    "HTTP/1.0": (upgrade("http_version"), refused(UPGRADE_REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0"))),
+    "bare LF": (upgrade("malformed"), refused(UPGRADE_REQUEST.replace(b"\r\n", b"\n"))),
     "NUL in a header": (upgrade("malformed"), refused(with_header(b"X: a\0b"))),
     "bytes that are no text in a header's name": (upgrade("malformed"), refused(with_header(b"\xff\xfe: a"))),
     "smuggling by both lengths": (
@@ -164,14 +165,14 @@ ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
     "two hosts": (upgrade("ambiguous"), refused(with_header(b"Host: evil.example"))),
     "absolute URI of another place": (
         upgrade("path"),
-        refused(REQUEST.replace(b"/v1/connect", b"http://evil.example/admin")),
+        refused(UPGRADE_REQUEST.replace(b"/v1/connect", b"http://evil.example/admin")),
     ),
-    "too many headers": (upgrade("head_too_long"), refused(REQUEST[:-2] + b"a: b\r\n" * 5000 + b"\r\n")),
+    "too many headers": (upgrade("head_too_long"), refused(UPGRADE_REQUEST[:-2] + b"a: b\r\n" * 5000 + b"\r\n")),
     "a header too long": (upgrade("head_too_long"), refused(with_header(b"Cookie: " + b"x" * 20_000))),
     "page of another origin": (upgrade("origin"), refused(with_header(b"Origin: https://evil.example"))),
     "token in the URL": (
         upgrade("secret_in_url"),
-        refused(REQUEST.replace(b"/v1/connect", b"/v1/connect?token=hunter2hunter2")),
+        refused(UPGRADE_REQUEST.replace(b"/v1/connect", b"/v1/connect?token=hunter2hunter2")),
     ),
     "unmasked frame": (violation("unmasked"), broken(b"\x81\x02{}")),
     "compressed message": (violation("reserved_bits"), broken(frame(0xC1, BOMB))),
@@ -259,8 +260,8 @@ async def test_who_is_slow_or_silent_is_let_go(node: NodeUnderWatch) -> None:
         await wire.dial()
 
     async def trickle(wire: Wire) -> bytes:
-        for at in range(len(REQUEST) - 1):
-            if not await wire.send(REQUEST[at : at + 1]) or wire.reader.at_eof():
+        for at in range(len(UPGRADE_REQUEST) - 1):
+            if not await wire.send(UPGRADE_REQUEST[at : at + 1]) or wire.reader.at_eof():
                 break
             # The pace of the attack, which nothing waits for.
             await asyncio.sleep(0.1)
@@ -285,7 +286,7 @@ async def test_who_is_slow_or_silent_is_let_go(node: NodeUnderWatch) -> None:
 
 async def test_no_secret_of_a_url_is_anywhere(node: NodeUnderWatch) -> None:
     for place in (b"?token=hunter2hunter2", b"?a=b&secret=hunter2hunter2", b"?%74oken=hunter2hunter2"):
-        await asked(node, REQUEST.replace(b"/v1/connect", b"/v1/connect" + place))
+        await asked(node, UPGRADE_REQUEST.replace(b"/v1/connect", b"/v1/connect" + place))
     await node.look()
 
     assert "hunter2" not in node.log()

@@ -15,16 +15,9 @@ from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
 from tests.support.times import time_limit
+from tests.support.upgrade import UPGRADE_REQUEST
 
-REQUEST = (
-    b"GET /v1/connect HTTP/1.1\r\n"
-    b"Host: gateway.example\r\n"
-    b"Upgrade: websocket\r\n"
-    b"Connection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    b"Sec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Protocol: gateway.v1.json\r\n"
-)
+REQUEST = UPGRADE_REQUEST.removesuffix(b"\r\n")
 """A good request but for the line that ends it."""
 
 
