@@ -49,6 +49,11 @@ class Publishing:
         for _ in packets:
             await self._client.expect("reply")
 
+    async def rounds(self) -> None:
+        """Publish to all topics ``ROUNDS`` times, the last one first."""
+        for _ in range(ROUNDS):
+            await self.round(reversed(PATHS))
+
 
 async def updates_until(client: RawClient, versions: dict[str, int]) -> list[Packet]:
     """Read until the newest version of each topic is there."""
@@ -79,12 +84,7 @@ async def test_a_subscribe_is_answered_with_current_values_first(node: TestNode,
         await reader.hello("reader")
         publishing = Publishing(source)
         await publishing.round(PATHS)
-
-        async def go_on() -> None:
-            for _ in range(ROUNDS):
-                await publishing.round(reversed(PATHS))
-
-        going_on = asyncio.create_task(go_on())
+        going_on = asyncio.create_task(publishing.rounds())
         await reader.send({"id": 1, "request": 1, "type": "subscribe", "selector": "few/*"})
         updates = await updates_until(reader, dict.fromkeys(PATHS, 1 + ROUNDS))
         await going_on
@@ -103,8 +103,7 @@ async def test_what_was_selected_already_goes_on_without_a_mark(node: TestNode, 
         first = await updates_until(reader, dict.fromkeys(PATHS, 1))
         assert not any("snapshot" in packet for packet in first)
         await reader.send({"id": 2, "request": 2, "type": "subscribe", "selector": "few/*"})
-        for _ in range(ROUNDS):
-            await publishing.round(reversed(PATHS))
+        await publishing.rounds()
         updates = await updates_until(reader, dict.fromkeys(PATHS, 1 + ROUNDS))
         fresh = {(packet["topic"], packet["version"]) for packet in updates if "snapshot" not in packet}
         assert fresh == {(path, version) for path in PATHS for version in range(2, 2 + ROUNDS)}
@@ -125,12 +124,7 @@ async def test_a_failover_brings_current_values_first(slow_snapshots: None, monk
             await reader.send({"id": 1, "request": 1, "type": "subscribe", "selector": "few/*"})
             await reader.expect("reply")
         await publishing.round(PATHS)
-
-        async def go_on() -> None:
-            for _ in range(ROUNDS):
-                await publishing.round(reversed(PATHS))
-
-        going_on = asyncio.create_task(go_on())
+        going_on = asyncio.create_task(publishing.rounds())
         async with RawClient(n2.url) as back:
             assert (await back.resume(welcome["token"], attempt=1))["outcome"] == "failed_over"
             updates = await updates_until(back, dict.fromkeys(PATHS, 1 + ROUNDS))
