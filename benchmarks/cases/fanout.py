@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from benchmarks.cases.base import OURS, Case, Context, Figure, Reference, Row, Target
 from benchmarks.cases.generated import (
+    CONTESTANTS,
     CPU,
     DELIVERIES,
     GENERATOR_BUSY,
@@ -81,15 +82,7 @@ class FanOut(Case):
     figures: ClassVar[Sequence[Figure]] = (
         DELIVERIES, JOINED, TOTAL_CPU, CPU, REDIS_CPU, P50, P99, SERVER_BUSY, GENERATOR_BUSY,
     )  # fmt: skip
-    contestants: ClassVar[Sequence[str]] = (
-        OURS,
-        "nchan",
-        "nats",
-        "mosquitto",
-        "socketio",
-        "python_socketio",
-        "c_floor",
-    )
+    contestants: ClassVar[Sequence[str]] = CONTESTANTS
     targets: ClassVar[Sequence[Target]] = (
         _demand("nchan", "nchan", 3),
         _demand("socketio", "Socket.IO", 4),

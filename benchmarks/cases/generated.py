@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
-from benchmarks.cases.base import Better, Context, Figure, Row
+from benchmarks.cases.base import OURS, Better, Context, Figure, Row
 from benchmarks.comparison import GENERATOR_LIMIT, OVERLOADED
 from benchmarks.generator.driver import GENERATOR, Load, Report, build, drive
 from benchmarks.systems.base import Role, Running
@@ -22,6 +22,9 @@ P999: Final = Figure("p999", "p99.9", "ms", Better.LOWER, digits=2)
 JOINED: Final = Figure("deliveries_per_read", "deliveries per read", "", digits=1)
 SERVER_BUSY: Final = Figure("server_busy", "server busy", "%", digits=0)
 GENERATOR_BUSY: Final = Figure("generator_busy", "generator busy", "%", digits=0)
+
+CONTESTANTS: Final = (OURS, "nchan", "nats", "mosquitto", "socketio", "python_socketio", "c_floor")
+"""Whom the generator can drive, for cases that none of them is left out of."""
 
 MICROSECONDS_PER_MILLISECOND: Final = 1_000
 

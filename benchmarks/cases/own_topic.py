@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from benchmarks.cases.base import OURS, Case, Context, Figure, Reference, Row, Target
 from benchmarks.cases.generated import (
+    CONTESTANTS,
     CPU,
     DELIVERIES,
     GENERATOR_BUSY,
@@ -53,15 +54,7 @@ class OwnTopic(Case):
     figures: ClassVar[Sequence[Figure]] = (
         TOTAL_CPU, CPU, REDIS_CPU, DELIVERIES, P50, P99, P999, SERVER_BUSY, GENERATOR_BUSY,
     )  # fmt: skip
-    contestants: ClassVar[Sequence[str]] = (
-        OURS,
-        "nchan",
-        "nats",
-        "mosquitto",
-        "socketio",
-        "python_socketio",
-        "c_floor",
-    )
+    contestants: ClassVar[Sequence[str]] = CONTESTANTS
     targets: ClassVar[Sequence[Target]] = (
         Target(
             "own topic each, CPU per delivery, all processes: half of Socket.IO's",

@@ -177,17 +177,22 @@ async def read() -> float:
         return seconds / (port.tally.done[ServiceClass.READ] - before)
 
 
-async def opened() -> float:
-    """With its end, which others may cause."""
+async def _whole(said: bytes, *found: ServiceClass) -> float:
+    """What a connection costs that says something and ends, without what was *found* to cost a part of it."""
     async with admin_port() as port:
         for _ in range(CONNECTIONS):
-            port.dial(HALF)
+            port.dial(said)
         seconds = await port.work()
         for each in port.sockets:
             each.close()
         port.sockets.clear()
         seconds += await port.work()
-        return seconds / CONNECTIONS - COSTS_FOUND[ServiceClass.ACCEPT] - COSTS_FOUND[ServiceClass.READ]
+        return seconds / CONNECTIONS - sum(COSTS_FOUND[each] for each in found)
+
+
+async def opened() -> float:
+    """With its end, which others may cause."""
+    return await _whole(HALF, ServiceClass.ACCEPT, ServiceClass.READ)
 
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -248,16 +253,7 @@ async def secured() -> float:
 
 async def _first(request: bytes) -> float:
     """What a first request costs, in two turns: that in which it is opened, and that in which it is answered."""
-    async with admin_port() as port:
-        for _ in range(CONNECTIONS):
-            port.dial(request)
-        seconds = await port.work()
-        for each in port.sockets:
-            each.close()
-        port.sockets.clear()
-        seconds += await port.work()
-        others = sum(COSTS_FOUND[each] for each in (ServiceClass.ACCEPT, ServiceClass.READ, ServiceClass.OPEN))
-        return (seconds / CONNECTIONS - others) / 2
+    return await _whole(request, ServiceClass.ACCEPT, ServiceClass.READ, ServiceClass.OPEN) / 2
 
 
 async def scraped() -> float:
