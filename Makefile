@@ -115,7 +115,7 @@ autobahn: venv ## Run the Autobahn WebSocket test suite against the client port 
 	@$(BIN)/python -m tests.autobahn $(OPTIONS)
 
 .PHONY: bench
-bench: venv system ## Measure the gateway and its peers in turn (about a quarter of an hour; ONLY=fanout for one case)
+bench: venv system ## Measure the gateway and its peers in turn (about 40 minutes; ONLY=fanout for one case)
 	@scripts/bench-packages
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) --json $(BENCH_JSON) $(OPTIONS)
 

@@ -13,8 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.cases.base import Case, Row
 from benchmarks.report import number
 
-USUAL_SECONDS: Final = 6.0
-"""Of a measurement, starts and stops included; for the first guess of how long a run takes."""
+USUAL_SECONDS: Final = 20.0
+"""Of a measurement at full length, starts and stops included, as the mean of all cases; for the first guess of how long
+a run takes. After each measurement the guess is made anew from those that are done."""
 _MINUTE: Final = 60
 
 

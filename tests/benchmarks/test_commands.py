@@ -133,6 +133,6 @@ def test_progress_tells_how_much_is_left_where_no_bar_can_be_shown(tmp_path: Pat
         spectator.broke("it fell")
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
 
-    assert "2 measurements, about 0:12 min. Ctrl-C stops everything." in text
+    assert "2 measurements, about 0:40 min. Ctrl-C stops everything." in text
     assert "[1/2, 0:00 min left] race 1/2 gateway · flat: speed 1,000 /s" in text
     assert "[2/2, 0:00 min left] race 2/2 gateway: BROKEN it fell" in text
