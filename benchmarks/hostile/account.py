@@ -18,6 +18,7 @@ class Account:
         unanswered: when each publish was due that had no answer in the end.
         refused: when each publish was due that was refused.
         cuts: when a witness lost its connection, and what it was told.
+        loss_declared: when a subscriber was told that the grid had lost writes (protocol 5.8).
         disordered: updates that came again or before older ones.
         folded: updates that the node folded, and declared.
         logins: when each new session was asked for, how long its welcome took, and why there was none.
@@ -32,6 +33,7 @@ class Account:
     unanswered: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     cuts: list[tuple[float, str]] = field(default_factory=list)
+    loss_declared: list[float] = field(default_factory=list)
     disordered: int = 0
     folded: int = 0
     logins: list[tuple[float, float, str]] = field(default_factory=list)

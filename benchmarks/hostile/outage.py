@@ -7,8 +7,13 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from gateway.catalogue.log_events import GRID_BACK
+
+WRITTEN_AFTER: Final = 2.0
+"""Seconds until Redis has written to its file, at the latest, what it has acknowledged: by ``appendfsync everysec`` it
+puts that off while the disk is busy. If it is killed before, it comes back without."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,14 @@ class Outage:
     def without(self, began: float, took: float) -> float:
         """Tell how much of the *took* seconds from *began* on was not in the outage."""
         return took - max(0.0, min(began + took, self.end) - max(began, self.begin))
+
+    def may_have_lost(self, due: float) -> bool:
+        """Tell whether an update that was due then may be one of those that such an end of Redis costs.
+
+        Redis may have come back without it, though it had acknowledged it. Or it has several that it had not told the
+        node of: then subscribers are sent the newest value in place of them.
+        """
+        return self.begin - WRITTEN_AFTER <= due < self.end
 
 
 def came_back(log: Path, after: float) -> float | None:

@@ -13,12 +13,17 @@ _ENDED: Final = "08"
 """CLOSE_WAIT: the peer has said that it is done, and what it said before may still be unread."""
 
 
+UNDER_WAY: Final = 16 * 1024
+"""Bytes that may be without an acknowledgement though the peer reads: it may take 40 ms to acknowledge a short answer.
+One that does not read leaves more than that in the smallest send buffer."""
+
+
 class Queues(NamedTuple):
     """Of one connection, as the side sees it that listens.
 
     Attributes:
         unread: bytes that the peer has sent and this side has not read.
-        unsent: bytes that this side has written and the peer has no room for, because it does not read.
+        unsent: bytes that this side has written and the peer has not acknowledged; many, if it does not read.
     """
 
     unread: int
@@ -27,7 +32,7 @@ class Queues(NamedTuple):
     @property
     def keeps_busy(self) -> bool:
         """Whether this side could go on reading, and does not have to wait for the peer to read first."""
-        return self.unread > 0 and self.unsent == 0
+        return self.unread > 0 and self.unsent <= UNDER_WAY
 
 
 def socket_queues(ports: Collection[int], peer: str) -> list[Queues]:

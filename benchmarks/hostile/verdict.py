@@ -68,6 +68,7 @@ class Seen:
         failed_logins: logins and resumes without a welcome.
         refused: publishes of the witness that were refused.
         lost: updates that were promised and never came, over all witnesses.
+        declared: further ones that went with Redis, of which all subscribers were told (P2); they have no latency.
         cuts: connections of witnesses that the node closed, and resumes that failed after it.
         cpu: share of a core, of the node.
         resident: largest resident set, in bytes.
@@ -101,6 +102,7 @@ class Seen:
     down: bool
     leases_lost: int
     lease_left: float
+    declared: int = 0
     late: float = 0.0
     unobserved: float = 0.0
     outage: Outage | None = None
@@ -139,9 +141,16 @@ def seen(
     def net(began: float, took: float) -> float:
         return took if outage is None else outage.without(began, took)
 
+    def is_declared(due: float) -> bool:
+        return all_told and outage is not None and outage.may_have_lost(due)
+
     before, after = counts
+    told = 0 if outage is None else sum(outage.begin <= at < phase.end for at in account.loss_declared)
+    all_told = told >= SUBSCRIBERS
+    missing = [due for due in account.missing if due in phase]
+    lost = [due for due in missing if not is_declared(due)]
     latencies = [net(due, took) for due, took in account.updates if due in phase]
-    latencies += [net(due, account.ended - due) for due in account.missing if due in phase]
+    latencies += [net(due, account.ended - due) for due in lost]
     latencies += [
         net(due, account.ended - due) for due in account.unanswered if due in phase for _ in range(SUBSCRIBERS)
     ]
@@ -157,7 +166,8 @@ def seen(
         resumes=welcomed[1],
         failed_logins=sum(bool(why) for at, _, why in (*account.logins, *account.resumes) if at in phase),
         refused=_within(phase, account.refused),
-        lost=_within(phase, account.missing),
+        lost=len(lost),
+        declared=len(missing) - len(lost),
         cuts=_within(phase, (at for at, _ in account.cuts)),
         cpu=cpu,
         resident=max((size for at, size in sight.resident if at in phase), default=0),
@@ -240,6 +250,10 @@ def remarks(measured: Measurement) -> list[str]:
     for what, before, during in (("login", quiet.logins, attacked.logins), ("resume", quiet.resumes, attacked.resumes)):
         if before and during and median(during) >= max(SLOW_LOGIN, QUIET_FACTOR * median(before)):
             found.append(f"a {what} took {median(during):.1f} s")
+    if attacked.declared:
+        found.append(
+            f"{attacked.declared:,} updates of the witness were lost with Redis, and every subscriber was told"
+        )
     if measured.folded:
         found.append(f"{measured.folded:,} updates of the witness were folded, and declared")
     return found

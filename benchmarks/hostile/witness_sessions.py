@@ -14,6 +14,7 @@ import orjson
 from benchmarks.hostile.account import Account
 from benchmarks.hostile.connection import Connection, Lost
 from benchmarks.storm import wire
+from gateway.core.wire.packets import NoticeCode
 
 TOPIC: Final = "witness/updates"
 RATE: Final = 40.0
@@ -27,6 +28,9 @@ _COME_BACK: Final = 0.25
 
 _ACKNOWLEDGE: Final = 0.25
 """Seconds between two acknowledgements of a subscriber (protocol 5.3.2 asks for less than 0.5)."""
+
+_LOST_WRITES: Final = NoticeCode.GRID_LOST_WRITES.value
+"""What a notice says when Redis came back with less than it had."""
 
 _LAST: Final = 9007199254740991
 """What a client without its packets says of the oldest that it can resend (protocol 5.4.4)."""
@@ -174,6 +178,8 @@ class Subscriber(ReturningSession):
             raise RuntimeError(f"a witness may not select its topic: {packet['error']}")
         if kind == "update":
             self._update(packet)
+        elif kind == "notice" and packet.get("code") == _LOST_WRITES:
+            self._witnesses.account.loss_declared.append(time.monotonic())
         await self._answer(packet)
 
     def _update(self, packet: dict[str, Any]) -> None:

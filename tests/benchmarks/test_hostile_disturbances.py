@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.hostile.account import Account
 from benchmarks.hostile.disturbances import disturbances
-from benchmarks.hostile.socket_queues import Queues, queues_in, socket_queues
+from benchmarks.hostile.socket_queues import UNDER_WAY, Queues, queues_in, socket_queues
 from benchmarks.hostile.verdict import Phase, busy_share, seen
 from benchmarks.hostile.watch import Sight
 from tests.benchmarks.hostile_data import CALM, NOTHING, measured
@@ -80,7 +80,10 @@ def test_the_kernels_table_tells_what_waits_to_be_read() -> None:
     assert queues_in([head, *lines], {8080, 8081}, "127.0.0.2") == [Queues(256, 0), Queues(0, 0), Queues(7, 3)]
 
 
-@pytest.mark.parametrize(("unread", "unsent", "busy"), [(1, 0, True), (0, 0, False), (1, 1, False), (0, 1, False)])
+@pytest.mark.parametrize(
+    ("unread", "unsent", "busy"),
+    [(1, 0, True), (0, 0, False), (1, UNDER_WAY, True), (1, UNDER_WAY + 1, False), (0, UNDER_WAY + 1, False)],
+)
 def test_a_node_that_waits_for_a_peer_to_read_is_not_kept_busy_by_what_it_has_not_read(
     unread: int, unsent: int, busy: bool
 ) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from benchmarks.hostile.account import Account
 from benchmarks.hostile.outage import Outage, came_back
-from benchmarks.hostile.verdict import RETURN_BOUND, Phase, judge, seen
+from benchmarks.hostile.verdict import RETURN_BOUND, Phase, judge, remarks, seen
 from benchmarks.hostile.watch import Sight
+from benchmarks.hostile.witness import SUBSCRIBERS
 from tests.benchmarks.hostile_data import NOTHING, measured
 
 AWAY: Final = Outage(begin=11.0, answered=14.0, back=14.5)
@@ -50,6 +51,37 @@ def test_where_redis_was_away_every_time_of_the_phase_is_without_it() -> None:
     assert found.logins == pytest.approx([0.1])
     assert found.resumes == pytest.approx([0.1])
     assert found.outage == AWAY
+
+
+@pytest.mark.parametrize(
+    ("due", "told", "declared"),
+    [
+        (10.9, [14.6] * SUBSCRIBERS, True),
+        (13.0, [14.6] * SUBSCRIBERS, True),
+        (10.9, [14.6] * (SUBSCRIBERS - 1), False),  # not to everybody
+        (10.9, [5.0] * SUBSCRIBERS, False),  # of another outage
+        (8.9, [14.6] * SUBSCRIBERS, False),  # written long before
+        (14.6, [14.6] * SUBSCRIBERS, False),  # published when Redis was back
+    ],
+)
+def test_what_went_with_redis_is_lost_unless_every_subscriber_was_told(
+    due: float, told: list[float], declared: bool
+) -> None:
+    account = Account(missing=[due], loss_declared=told, ended=20.0)
+
+    found = seen(Phase(8.0, 15.0), account, Sight(), (NOTHING, NOTHING), 0.5, outage=AWAY)
+    without = seen(Phase(8.0, 15.0), account, Sight(), (NOTHING, NOTHING), 0.5)
+
+    assert (found.declared, found.lost) == ((1, 0) if declared else (0, 1))
+    assert bool(found.latencies) is not declared
+    assert (without.declared, without.lost) == (0, 1), "where Redis was not taken away nothing may be lost"
+
+
+def test_what_went_with_redis_is_remarked() -> None:
+    assert judge(measured(declared=8)) == []
+    assert remarks(measured(declared=8)) == [
+        "8 updates of the witness were lost with Redis, and every subscriber was told"
+    ]
 
 
 @pytest.mark.parametrize(
