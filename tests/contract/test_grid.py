@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import pytest
 
-from gateway.core.types import FIRST_GENERATION, Attempt, Epoch, EventId, TokenGeneration, TopicPath, Version
+from gateway.core.topics.topics import TOPIC_PARTITIONS
+from gateway.core.types import (
+    FIRST_GENERATION,
+    Attempt,
+    Epoch,
+    EventId,
+    GridGeneration,
+    TokenGeneration,
+    TopicPath,
+    Version,
+)
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Grid,
@@ -76,6 +87,16 @@ async def next_change(changes: AsyncIterator[GridChange]) -> GridChange:
     """Wait for the next change of state."""
     async with time_limit(20):
         return await anext(changes)
+
+
+def one_topic_of_each_partition() -> list[str]:
+    """Choose topics so that each partition has one."""
+    found: dict[int, str] = {}
+    for number in itertools.count():
+        found.setdefault(topic_of(topic := f"t{number}/x"), topic)
+        if len(found) == TOPIC_PARTITIONS:
+            return list(found.values())
+    raise AssertionError
 
 
 def order(event: str) -> tuple[int, int]:
@@ -430,6 +451,43 @@ async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harne
     assert await grid.topics.restore([other]) == 1
     (third,) = await published(grid, publish(owner, 3, "prices/OTHER"))
     assert third.version > other.version
+
+
+async def test_nobody_publishes_in_a_generation_before_the_one_in_force(harness: Harness) -> None:
+    """P6: whoever has not adopted the generation yet is refused by each partition, and adopts it.
+
+    The generation is raised while the processes are the same: nothing but the answers can tell n2 of it, unless the
+    grid itself does, as the one in memory.
+    """
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    owners = [ownership(session()), ownership(session())]
+    topics = one_topic_of_each_partition()
+    for grid, owner in zip((n1, n2), owners, strict=True):
+        await published(grid, *(publish(owner, number, topic) for number, topic in enumerate(topics, 1)))
+    before = n1.generation
+    n1.heard_of(GridGeneration(before + 1))
+    await harness.up(n1)
+    first = len(topics) + 1
+    newest = await published(n1, *(publish(owners[0], number, topic) for number, topic in enumerate(topics, first)))
+    assert n1.generation > before
+    assert {order(each.event)[0] for each in newest} == {n1.generation}
+
+    has_heard = n2.generation == n1.generation
+    # All at once: each partition has to refuse by itself, and not because another one did before.
+    behind = await asyncio.gather(
+        *(n2.topics.publish([publish(owners[1], number, topic)]) for number, topic in enumerate(topics, first)),
+        n2.topics.remove(TopicPath(topics[0]), keep=LONG),
+        return_exceptions=True,
+    )
+    assert has_heard or all(isinstance(each, GridUnavailable) for each in behind), behind
+    await harness.up(n2)
+    assert n2.generation == n1.generation
+    last = first + len(topics)
+    after = await published(n2, *(publish(owners[1], number, topic) for number, topic in enumerate(topics, last)))
+    assert {order(each.event)[0] for each in after} == {n1.generation}
+    for ours, theirs in zip(after, newest, strict=True):
+        assert ours.version > theirs.version
+        assert has_heard or ours.version == theirs.version + 1, "nothing was executed in between"
 
 
 async def test_no_value_is_shown_below_what_was_seen_in_a_generation_before(fragile: Harness) -> None:
