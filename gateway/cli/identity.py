@@ -104,13 +104,15 @@ class _Found:
 
     def fields(self) -> dict[str, str | int]:
         """All of it, for people and programs."""
-        expires = datetime.fromtimestamp(self.read.claims.expires, UTC)
+        claims = self.read.claims
+        expires = datetime.fromtimestamp(claims.expires, UTC)
         key = f"{self.read.key} (signs here)" if self.read.key == self.signing else self.read.key
         # Redacted, because anybody can write a token that says anything.
         return {
-            "session": repr(redact(self.read.claims.session))[1:-1],
-            "generation": self.read.claims.token_generation,
-            "grid": "unknown" if self.read.claims.grid_generation is None else self.read.claims.grid_generation,
+            "session": repr(redact(claims.session))[1:-1],
+            "generation": claims.token_generation,
+            "grid": "unknown" if claims.grid_generation is None else claims.grid_generation,
+            "grid seen": "unknown" if claims.seen_generation is None else claims.seen_generation,
             "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ} ({_distance(self.left)})",
             "key id": repr(redact(key))[1:-1],
             "signature": _UNCHECKED if self.state is None else _VERDICTS[self.state],

@@ -120,12 +120,15 @@ class TokenClaims:
         expires: end of its life, in seconds since 1970 (UTC).
         grid_generation: of the grid, up to which its holder has been told of lost writes; None if the token does not
             say, as those of the first release.
+        seen_generation: newest generation of the grid of which its holder may have seen anything (P6), at least
+            *grid_generation*; None likewise.
     """
 
     session: SessionId
     token_generation: TokenGeneration
     expires: float
     grid_generation: GridGeneration | None = None
+    seen_generation: GridGeneration | None = None
 
 
 class TokenRefused(GatewayError):
@@ -150,6 +153,7 @@ class TokenSigner(Protocol):
         *,
         now: float,
         grid_generation: GridGeneration | None = None,
+        seen_generation: GridGeneration | None = None,
     ) -> str:
         """Make a token that lives from *now* (seconds since 1970) for the configured life; see ``TokenClaims``."""
 

@@ -1,7 +1,7 @@
 """Tokens signed with itsdangerous: HMAC-SHA256, keys that can be rotated, the end of life inside.
 
 A token is ``<payload>.<signature>``, both base64 without padding. The payload is a JSON array, because names of fields
-would cost bytes in every token: ``[session, generation, expiry, "<key id>:<generation of the grid>"]``.
+would cost bytes in every token: ``[session, generation, expiry, "<key id>:<told>:<seen>"]``.
 
 Three decisions that are not obvious:
 
@@ -10,9 +10,10 @@ Three decisions that are not obvious:
 * **The key id is in the payload** although the signature decides alone. It tells a token of a retired key from a
   forgery, so that the client gets the right reason (protocol section 4.2). A forger can choose it and gains a
   different refusal, nothing else.
-* **The generation of the grid stands behind the key id**, and is missing in tokens of the first release. The nodes of
-  that release read exactly four fields, and nothing of the fourth in a token of the newest key: so they accept the
-  tokens of this one while versions run side by side.
+* **Two generations of the grid stand behind the key id**, up to which the holder has been told of lost writes, and of
+  which it may have seen something. They differ while a notice is under way; where they are the same, one stands for
+  both. They are missing in tokens of the first release. The nodes of that release read exactly four fields, and nothing
+  of the fourth in a token of the newest key: so they accept the tokens of this one while versions run side by side.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _FORM: Final = re.compile(rf"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{{{_SIGNATURE_CHARA
 _PAYLOAD_FIELDS: Final = 4
 
 _BEFORE_GRID: Final = ":"
-"""Between the key id, which is base64, and the generation of the grid."""
+"""Between the key id, which is base64, and each generation of the grid."""
 
 _GRID_DIGITS: Final = 16
 """Digits of a generation at most: below 2^53, as of all numbers."""
@@ -123,16 +124,16 @@ def _fields(fields: object) -> ReadToken | None:
     # type() and not isinstance(): true is no generation.
     if type(session) is not str or type(generation) is not int or type(expires) is not int or type(key) is not str:
         return None
-    name, grid = _key_and_grid(key)
-    return ReadToken(TokenClaims(SessionId(session), TokenGeneration(generation), float(expires), grid), name)
+    name, told, seen = _key_and_grid(key)
+    return ReadToken(TokenClaims(SessionId(session), TokenGeneration(generation), float(expires), told, seen), name)
 
 
-def _key_and_grid(field: str) -> tuple[str, GridGeneration | None]:
+def _key_and_grid(field: str) -> tuple[str, GridGeneration | None, GridGeneration | None]:
     """Read the fourth field; what is no generation belongs to the name of a key, which is then not known."""
-    key, _, grid = field.partition(_BEFORE_GRID)
-    if grid.isascii() and grid.isdigit() and len(grid) <= _GRID_DIGITS:
-        return key, GridGeneration(int(grid))
-    return field, None
+    key, *grid = field.split(_BEFORE_GRID, 2)
+    if grid and all(each.isascii() and each.isdigit() and len(each) <= _GRID_DIGITS for each in grid):
+        return key, GridGeneration(int(grid[0])), GridGeneration(int(grid[-1]))
+    return field, None, None
 
 
 class ItsdangerousTokenSigner:
@@ -196,6 +197,7 @@ class ItsdangerousTokenSigner:
         *,
         now: float,
         grid_generation: GridGeneration | None = None,
+        seen_generation: GridGeneration | None = None,
     ) -> str:
         """Make a token that lives from *now* (seconds since 1970) for the configured life.
 
@@ -204,12 +206,17 @@ class ItsdangerousTokenSigner:
             token_generation: which of the session's tokens.
             now: seconds since 1970.
             grid_generation: of the grid, up to which its holder has been told of lost writes; None to say nothing.
+            seen_generation: newest of which its holder may have seen anything; None if it is *grid_generation*.
 
         Raises:
             ValueError: the session's id is too long for a token.
         """
         # Rounded up: a token never lives shorter than was promised.
-        key = self._key_id if grid_generation is None else f"{self._key_id}{_BEFORE_GRID}{grid_generation}"
+        key = self._key_id
+        if grid_generation is not None:
+            key += f"{_BEFORE_GRID}{grid_generation}"
+            if seen_generation is not None and seen_generation != grid_generation:
+                key += f"{_BEFORE_GRID}{seen_generation}"
         payload = orjson.dumps([session, token_generation, math.ceil(now + self._life), key])
         token = self._signing.sign(base64_encode(payload)).decode("ascii")
         if len(token) > LONGEST_TOKEN:
@@ -242,8 +249,8 @@ class ItsdangerousTokenSigner:
             return None
         # It is ours, to the letter: what it holds need not be looked at any closer.
         session, generation, expires, key = orjson.loads(base64_decode(payload))
-        _, grid = _key_and_grid(key)
-        return TokenClaims(session, generation, float(expires), grid)
+        _, told, seen = _key_and_grid(key)
+        return TokenClaims(session, generation, float(expires), told, seen)
 
     def _read_other(self, token: str) -> TokenClaims:
         read = read_unverified(token)

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.adapters.authentication import read_users
 from gateway.adapters.tokens import ItsdangerousTokenSigner, key_id
-from gateway.core.types import SessionId, TokenGeneration
+from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from tests.unit.cli.conftest import Run, Stdin
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
@@ -36,6 +36,24 @@ def test_a_token_is_told_from_standard_input(run: Run) -> None:
     assert "(in 1 h 59 min)" in fields["expires"] or "(in 2 h 00 min)" in fields["expires"]
     for part in text.split("."):
         assert part not in result.out
+
+
+@pytest.mark.parametrize(
+    ("told", "seen", "shown"), [(None, None, ("unknown", "unknown")), (3, 3, (3, 3)), (3, 4, (3, 4))]
+)
+def test_what_its_holder_knows_of_the_grid_is_told(
+    run: Run, told: int | None, seen: int | None, shown: tuple[object, object]
+) -> None:
+    made = ItsdangerousTokenSigner([KEY.encode()], life=7200).sign(
+        SESSION,
+        TokenGeneration(3),
+        now=time.time(),
+        grid_generation=None if told is None else GridGeneration(told),
+        seen_generation=None if seen is None else GridGeneration(seen),
+    )
+
+    fields = json.loads(run("token", "inspect", "--json", stdin=made).out)
+    assert (fields["grid"], fields["grid seen"]) == shown
 
 
 def test_a_token_is_told_from_a_file_and_for_programs(run: Run, tmp_path: Path) -> None:

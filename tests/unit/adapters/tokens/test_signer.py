@@ -127,20 +127,44 @@ def test_a_token_says_up_to_which_generation_of_the_grid_its_holder_was_told_of_
     token = one.sign(SESSION, GENERATION, now=NOW, grid_generation=GridGeneration(grid))
 
     for reader in (one, other):
-        assert reader.verify(token, now=NOW) == TokenClaims(SESSION, GENERATION, NOW + LIFE, GridGeneration(grid))
+        told = GridGeneration(grid)
+        assert reader.verify(token, now=NOW) == TokenClaims(SESSION, GENERATION, NOW + LIFE, told, told)
     assert read_unverified(token).key == key_id(OLD), "the key is found by what stands before it"
     assert one.verify(one.sign(SESSION, GENERATION, now=NOW), now=NOW).grid_generation is None
 
 
-def test_a_node_of_the_first_release_reads_the_tokens_of_this_one() -> None:
+@pytest.mark.parametrize(("told", "seen"), [(0, 1), (3, 4), (4, 21), (1, 2**53 - 1)])
+def test_a_token_says_of_which_generation_its_holder_may_have_seen_something(told: int, seen: int) -> None:
+    one, other = signer(OLD), signer(OLD, CURRENT)
+    of_grid = GridGeneration(told), GridGeneration(seen)
+    token = one.sign(SESSION, GENERATION, now=NOW, grid_generation=of_grid[0], seen_generation=of_grid[1])
+
+    for reader in (one, other):
+        assert reader.verify(token, now=NOW) == TokenClaims(SESSION, GENERATION, NOW + LIFE, *of_grid)
+    assert read_unverified(token).key == key_id(OLD)
+
+
+def test_a_token_whose_holder_knows_all_it_has_seen_is_no_longer_for_it() -> None:
+    told = GridGeneration(3)
+    short = signer().sign(SESSION, GENERATION, now=NOW, grid_generation=told)
+
+    assert signer().sign(SESSION, GENERATION, now=NOW, grid_generation=told, seen_generation=told) == short
+
+
+@pytest.mark.parametrize("seen", [3, 4])
+def test_a_node_of_the_first_release_reads_the_tokens_of_this_one(seen: int) -> None:
     """While versions run side by side. It read exactly four fields, and did not look at the fourth."""
-    token = signer().sign(SESSION, GENERATION, now=NOW, grid_generation=GridGeneration(3))
+    token = signer().sign(
+        SESSION, GENERATION, now=NOW, grid_generation=GridGeneration(3), seen_generation=GridGeneration(seen)
+    )
 
     session, generation, expires, _ = orjson.loads(base64_decode(token.partition(".")[0]))
     assert (session, generation, expires) == (SESSION, GENERATION, NOW + LIFE)
 
 
-@pytest.mark.parametrize("grid", ["", "x", "-1", "1.5", "\u0663", "9" * 17])
+@pytest.mark.parametrize(
+    "grid", ["", "x", "-1", "1.5", "\u0663", "9" * 17, ":1", "1:", "1:x", "1:" + "9" * 17, "1:2:3"]
+)
 def test_what_is_no_generation_names_a_key_that_is_not_known(grid: str) -> None:
     payload = base64_encode(orjson.dumps([SESSION, GENERATION, int(NOW + LIFE), f"{key_id(CURRENT)}:{grid}"]))
 
