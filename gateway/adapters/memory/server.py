@@ -166,6 +166,22 @@ class MemoryGridServer:
         """Copy the data as it is now, to ``come_back`` with later."""
         return copy.deepcopy(self._data)
 
+    def fork(self) -> MemoryGridServer:
+        """Make a server that is the same run with the same data, and goes on by itself from now on.
+
+        After ``come_back(restarted=True)`` of this one, the copy is what a master is that was replaced and does not
+        know it: it answers whoever is still connected to it, and nothing that it is told reaches the others.
+        """
+        copied = MemoryGridServer(
+            now=self._now,
+            stream_length=self._stream_length,
+            stream_bytes=self._stream_bytes,
+            journal_length=self._journal_length,
+            topic_depth=self._topic_depth,
+        )
+        copied._data, copied._run_id = self.snapshot(), self._run_id
+        return copied
+
     def stall(self) -> None:
         """Accept steps but execute none, as a stopped process does. Callers wait, at most for their time limit.
 

@@ -130,10 +130,16 @@ def _fields(fields: object) -> ReadToken | None:
 
 def _key_and_grid(field: str) -> tuple[str, GridGeneration | None, GridGeneration | None]:
     """Read the fourth field; what is no generation belongs to the name of a key, which is then not known."""
-    key, *grid = field.split(_BEFORE_GRID, 2)
-    if grid and all(each.isascii() and each.isdigit() and len(each) <= _GRID_DIGITS for each in grid):
-        return key, GridGeneration(int(grid[0])), GridGeneration(int(grid[-1]))
-    return field, None, None
+    key, _, grid = field.partition(_BEFORE_GRID)
+    told, differ, seen = grid.partition(_BEFORE_GRID)
+    if not _is_generation(told) or (differ and not _is_generation(seen)):
+        return field, None, None
+    known = GridGeneration(int(told))
+    return key, known, GridGeneration(int(seen)) if differ else known
+
+
+def _is_generation(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _GRID_DIGITS
 
 
 class ItsdangerousTokenSigner:

@@ -85,6 +85,16 @@ def verification_refused(why: VerificationRefused) -> HandshakeRefused:
     return HandshakeRefused(ErrorCode.TRY_LATER, str(why), TRY_LATER, why.retry_after)
 
 
+def grid_not_adopted() -> HandshakeRefused:
+    """Say that the session may live in a generation of the grid that this node has not adopted yet."""
+    return HandshakeRefused(
+        ErrorCode.TRY_LATER,
+        "the session comes from a later state of the grid than this node knows yet; try again",
+        TRY_LATER,
+        RETRY_DELAY,
+    )
+
+
 def grid_recovering() -> HandshakeRefused:
     """Say that the grid cannot tell yet whether there is such a session."""
     return HandshakeRefused(

@@ -69,6 +69,9 @@ class Recovery:
                 continue
             if change.lost_writes:
                 self._lost = True
+                # Nothing is awaited before it: so no answer of the grid and no update of the new generation is sent
+                # before the token (P6).
+                self._sessions.renew_tokens()
                 # Whoever has been welcomed since then has been told then.
                 self._delivery.declare_loss(each for each in self._sessions if each.declared < change.grid_generation)
                 self._background.once(self._store.end_again(), "end-again")

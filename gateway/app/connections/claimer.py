@@ -7,7 +7,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from gateway.app.admission.refusals import HandshakeRefused, grid_recovering, grid_unavailable, refusal
+from gateway.app.admission.refusals import (
+    HandshakeRefused,
+    grid_not_adopted,
+    grid_recovering,
+    grid_unavailable,
+    refusal,
+)
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
 from gateway.app.journal.session_events import ConnectionReplaced
@@ -20,7 +26,7 @@ from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import metrics as catalogue
 from gateway.core.policy.system_roles import is_of_system
-from gateway.core.types import Attempt, NodeRef, SessionId
+from gateway.core.types import Attempt, GridGeneration, NodeRef, SessionId
 from gateway.core.wire.codes import SUPERSEDED, ErrorCode
 from gateway.core.wire.packets import Resume
 from gateway.ports import (
@@ -48,7 +54,8 @@ VERIFY_POLL: Final = 0.02
 """Seconds between two looks whether it has: some round trips to the grid."""
 
 _MAY_CHANGE: Final = frozenset({ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
-"""Refusals that mean nothing yet in a grid that has just lost writes: the session's node may restore it any moment."""
+"""Refusals that mean nothing yet in a grid that has just lost writes, as the session's node may restore it any moment,
+or that comes before the one in which the session lives."""
 
 
 class ResumeAttempt(NamedTuple):
@@ -138,6 +145,7 @@ class SessionClaimer:
         is_recovering: Callable[[], bool],
     ) -> None:
         self._me = context.me
+        self._policy = context.policy
         self._clock = context.clock
         self._grid = context.grid
         self._background = context.background
@@ -151,6 +159,8 @@ class SessionClaimer:
         self._revocations = revocations
         self._enforcement = enforcement
         self._is_recovering = is_recovering
+        self._ahead: tuple[GridGeneration, float] | None = None
+        """The generation of the grid that was adopted when somebody first had seen a later one, and when that was."""
         self._claimed: Batched[Ownership, None] = Batched(
             context.background, "tell-claimed", delay=TELL_DELAY, work=self._notify_former_owners
         )
@@ -317,7 +327,7 @@ class SessionClaimer:
         except GridUnavailable:
             raise grid_unavailable() from None
         if reason is not None:
-            raise self._refused(reason)
+            raise self._refused(reason, token)
 
     async def _claim_stored(self, attempt: ResumeAttempt) -> tuple[Claimed, StoredUnder]:
         if not self._store.available:
@@ -339,12 +349,29 @@ class SessionClaimer:
             raise grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            raise self._refused(result.reason)
+            raise self._refused(result.reason, token)
         self._notify_former_owner_of(result)
         return result, stored_under
 
-    def _refused(self, reason: ErrorCode) -> HandshakeRefused:
-        return grid_recovering() if reason in _MAY_CHANGE and self._is_recovering() else refusal(reason)
+    def _refused(self, reason: ErrorCode, token: TokenClaims) -> HandshakeRefused:
+        if reason in _MAY_CHANGE and self._is_recovering():
+            return grid_recovering()
+        if reason in _MAY_CHANGE and self._may_be_behind(token):
+            return grid_not_adopted()
+        return refusal(reason)
+
+    def _may_be_behind(self, token: TokenClaims) -> bool:
+        """Tell whether this node may have yet to adopt the generation of the grid in which a session lives (P7).
+
+        If it has not done so within the grace, the token is of a grid that is gone, or of another one.
+        """
+        adopted = self._grid.generation
+        if token.seen_generation is None or token.seen_generation <= adopted:
+            return False
+        now = self._clock.monotonic()
+        if self._ahead is None or self._ahead[0] != adopted:
+            self._ahead = (adopted, now)
+        return now - self._ahead[1] < self._policy.restore_grace
 
     # --- Both ---------------------------------------------------------------------------------------------------------
 

@@ -170,15 +170,16 @@ class ResumeHandler:
             await self._claimer.check_stored(token, packet.attempt)
 
     def _is_behind(self, token: TokenClaims) -> bool:
-        """Tell whether a token is of a later generation of the grid than this node has adopted."""
-        return token.grid_generation is not None and token.grid_generation > self._grid.generation
+        """Tell whether a client may have seen a later generation of the grid than this node has adopted."""
+        return token.seen_generation is not None and token.seen_generation > self._grid.generation
 
     async def _refuse_behind(self, token: TokenClaims) -> None:
-        """Refuse for now a session whose token is of a later generation of the grid than this node has adopted.
+        """Refuse for now who may have seen a later generation of the grid than this node has adopted.
 
         Either this node has not heard yet that the master was replaced, and what it would show is older than what the
         client has seen; or the grid has gone back while no node was there that knew. In both cases it has to be adopted
-        again (P2, P6). Of a session that nobody knows the token may be of another grid altogether.
+        again (P2, P6). Of a session that nobody knows the token may be of another grid altogether; see
+        ``SessionClaimer``.
 
         Raises:
             HandshakeRefused: as retryable.
@@ -190,6 +191,6 @@ class ResumeHandler:
                 return
         except GridUnavailable:
             raise grid_unavailable() from None
-        if token.grid_generation is not None:
-            self._grid.heard_of(token.grid_generation)
+        if token.seen_generation is not None:
+            self._grid.heard_of(token.seen_generation)
         raise grid_unavailable()

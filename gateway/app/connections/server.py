@@ -71,7 +71,6 @@ class Connections:
             store=store,
             sessions=sessions,
             requests=requests,
-            signer=signer,
             authorisation=authorisation,
         )
         claimer = SessionClaimer(

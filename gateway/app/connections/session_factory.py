@@ -16,7 +16,7 @@ from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Welcome
-from gateway.ports import Connection, SessionRecord, TokenSigner
+from gateway.ports import Connection, SessionRecord
 
 
 class RecoveryOutcome(NamedTuple):
@@ -55,9 +55,8 @@ class SessionFactory:
     Args:
         context: of the node.
         store: tells whether sessions are replicated.
-        sessions: the sessions held here.
+        sessions: the sessions held here; makes the tokens that clients come back with.
         requests: makes lanes.
-        signer: signs the tokens that clients come back with.
         authorisation: tells what sessions may do.
     """
 
@@ -68,7 +67,6 @@ class SessionFactory:
         store: FencedStore,
         sessions: Sessions,
         requests: Requests,
-        signer: TokenSigner,
         authorisation: Authorisation,
     ) -> None:
         self._authorisation = authorisation
@@ -82,7 +80,6 @@ class SessionFactory:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
-        self._signer = signer
 
     def make(self, record: SessionRecord, stored_under: StoredUnder) -> Session:
         """Make a session of its record, and of where that is stored; nobody else knows of it yet."""
@@ -136,9 +133,7 @@ class SessionFactory:
                 session=session.id,
                 principal=session.principal,
                 node=self._me.node,
-                token=self._signer.sign(
-                    session.id, session.token_generation, now=now, grid_generation=session.known_generation
-                ),
+                token=self._sessions.token(session),
                 outcome=outcome,
                 numbering=_KEPT if kept else _RESTARTED,
                 reason=recovery.reason,

@@ -91,6 +91,7 @@ class Sessions:
         self._memory = context.memory
         self._reconnect_advice = context.reconnect_advice
         self._log = context.log
+        self._grid = context.grid
         self._announce = context.announce
         self._store = store
         self._signer = signer
@@ -384,13 +385,41 @@ class Sessions:
             self._part(session, connection)
             return
         if now >= session.renew_at:
-            session.renew_at = now + self._policy.token_renewal
-            token = self._signer.sign(
-                session.id, session.token_generation, now=self._clock.wall(), grid_generation=session.known_generation
-            )
-            session.machine.ping(token)
+            self._renew_token(session, now)
         self.flusher.mark(session)
         self.reschedule(session)
+
+    # --- Tokens -------------------------------------------------------------------------------------------------------
+
+    def token(self, session: Session) -> str:
+        """Make a token of the session's newest token generation, as its client may have it now.
+
+        Two things of the grid go into it: up to where the client has been told of losses (P2), and that it may have
+        seen something of the generation that this node has adopted, so that no node that is behind serves it (P6).
+        """
+        return self._signer.sign(
+            session.id,
+            session.token_generation,
+            now=self._clock.wall(),
+            grid_generation=session.known_generation,
+            seen_generation=self._grid.generation,
+        )
+
+    def renew_tokens(self) -> None:
+        """Hand all connected clients a token of the generation of the grid that has just been adopted.
+
+        To be called before anything of that generation can reach them: what is queued first is written first, so that
+        whoever has seen something of it has the token (P6).
+        """
+        now = self._clock.monotonic()
+        for session in self._sessions.values():
+            if session.connected:
+                self._renew_token(session, now)
+                self.flusher.mark(session)
+
+    def _renew_token(self, session: Session, now: float) -> None:
+        session.renew_at = now + self._policy.token_renewal
+        session.machine.ping(self.token(session))
 
     async def advise(self) -> None:
         """Tell clients anew how to come back when many more would than when they were told, for ever."""

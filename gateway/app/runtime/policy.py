@@ -98,7 +98,8 @@ class NodePolicy:
         renew: seconds between renewals.
         reap: seconds between two looks for sessions whose window is over.
         restore_rate: sessions per second written back into a grid that lost them, and as many ended there again.
-        restore_grace: seconds after such a loss in which an unknown session is asked to come again later, not refused.
+        restore_grace: seconds after such a loss in which an unknown session is asked to come again later, not refused;
+            likewise after the first token of a later generation of the grid than this node has adopted.
         backoff: advice to clients.
         drain: how a planned stop goes.
     """

@@ -201,7 +201,7 @@ async def test_a_token_of_another_grid_changes_nothing(n1: TestNode) -> None:
     signer, now = n1.gateway.node.sessions._signer, n1.gateway.node._context.clock.wall()
     token = signer.sign(SessionId("elsewhere"), TokenGeneration(1), now=now, grid_generation=GridGeneration(9))
     async with RawClient(n1.url) as raw:
-        assert (await raw.resume(token, attempt=1))["code"] == "session_unknown"
+        assert (await raw.resume(token, attempt=1))["code"] == "try_later"  # for a while: test_nodes_behind.py
     assert n1.gateway.node._context.grid.generation == 1
 
 
