@@ -110,6 +110,10 @@ class Fencing:
         self._grid = context.grid
         self._metrics = context.metrics
         self._lapsed_leases = 0
+        self._back: asyncio.Future[None] | None = None
+        """Done by the next look that finds the grid available. Whoever waits for that shares one timer, because at the
+        end of an outage each of ten thousand sessions may have a request that waits."""
+        self._waiting = 0
         self._drop: Callable[[Session, Refusal], None] = lambda _session, _refusal: None
         self.replicated = context.policy.replicated
 
@@ -126,10 +130,25 @@ class Fencing:
 
     async def until_available(self) -> None:
         """Wait until the grid is back, but at least one look: a step that failed must not be repeated at full speed."""
-        while True:
-            await asyncio.sleep(LOOK_AGAIN)
-            if self.available:
-                return
+        if self._back is None:
+            self._back = asyncio.get_running_loop().create_future()
+            self._look_later()
+        self._waiting += 1
+        try:
+            await asyncio.shield(self._back)
+        finally:
+            self._waiting -= 1
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+
+    def _look(self) -> None:
+        back = self._back
+        if back is not None and (not self._waiting or self.available):
+            self._back = None
+            back.set_result(None)
+        else:
+            self._look_later()
 
     async def until_known(self, step: Callable[[], Awaitable[T]]) -> T:
         """Take a step again and again until the grid has answered; it must be one that can be asked again."""

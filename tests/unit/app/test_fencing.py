@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -235,6 +236,45 @@ async def test_what_must_be_known_is_asked_until_there_is_an_answer(monkeypatch:
     bench.meanwhile = come_back
     await bench.store.until_known(bench.write)
     assert len(bench.tried) == 3
+
+
+class Watched(Bench):
+    """A grid that is back after some looks at its state."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = 0
+        self._back_after = looks
+
+    @property
+    def state(self) -> GridState:
+        self.looks += 1
+        return GridState.UP if self.looks >= self._back_after else GridState.AWAY
+
+    @state.setter
+    def state(self, _: GridState) -> None: ...
+
+
+async def test_all_who_wait_for_the_grid_share_its_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of an outage each of ten thousand sessions may have a request that waits (P20)."""
+    monkeypatch.setattr(fencing, "LOOK_AGAIN", 0.0)
+    bench = Watched(looks=3)
+    await asyncio.gather(*(bench.store.until_available() for _ in range(100)))
+    assert bench.looks == 3
+
+
+async def test_nobody_looks_at_the_grid_when_nobody_waits_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing, "LOOK_AGAIN", 0.0)
+    bench = Watched(looks=1)
+    waiting = asyncio.ensure_future(bench.store.until_available())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert bench.looks == 0
+    await bench.store.until_available()
+    assert bench.looks == 1
 
 
 async def test_a_window_that_starts_while_the_client_comes_back_is_not_taken_for_one_that_runs() -> None:
