@@ -16,6 +16,7 @@ SETTINGS = {"admission-rate": "40", "admission-wait": "0.2", "claim-rate": f"{CL
 """Each node lets 40 a second in, and eight wait: most of those who come at once are told to come again."""
 
 
+@pytest.mark.promise("P20")
 def test_all_come_back_at_a_bounded_rate_and_the_others_miss_nothing() -> None:
     plan = Plan(sessions=SESSIONS, established=20, topics=5, before=0.5, after=0.2, warm=False, nice=0)
     outcome = storm("nodes", Variant("small", SETTINGS), plan)

@@ -17,7 +17,7 @@ from tests.support.stack import cluster
 from tests.support.strangers import strangers
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P20")]
 
 VICTIM: Final = "n1"
 CROWD: Final = int(os.environ.get("STRANGERS", "600"))

@@ -29,6 +29,7 @@ async def administrator(stack: Stack) -> AsyncIterator[aiohttp.ClientSession]:
         yield http
 
 
+@pytest.mark.promise("P1")
 async def test_a_session_goes_where_it_is_sent_and_outlives_whoever_it_left(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, lease=scaled(1.5), lease_renew=scaled(0.4)) as stack,

@@ -75,6 +75,7 @@ async def test_a_page_that_comes_back_looks_at_its_connection(
             assert tab.view.session == session
 
 
+@pytest.mark.promise("P8")
 async def test_the_next_user_of_a_tab_gets_a_session_of_their_own(tmp_path: Path) -> None:
     """A page that is left without a close, and then opened by somebody else in the same tab (P8)."""
     async with world(tmp_path, SEED) as everything:

@@ -16,7 +16,12 @@ from tests.browser.run import run
 from tests.cluster.crowds import Figures
 from tests.support.seeds import SEED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.haproxy,
+    pytest.mark.promise("P1", "P2", "P5", "P6", "P7", "P8"),
+]
 
 
 ARTIFACTS: Final = Path(".local/browser")

@@ -27,7 +27,7 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.seeds import SEED, seeded
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P2", "P5", "P6")]
 
 BUFFER: Final = 32
 """Packets that either side keeps."""

@@ -42,7 +42,7 @@ from tests.support.redis_sentinel import RedisSentinels
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P10")]
 
 LOST_WRITES: Final = NoticeCode.GRID_LOST_WRITES.value
 VALUES_REREAD: Final = NoticeCode.VALUES_REREAD.value
@@ -294,6 +294,7 @@ async def test_a_master_of_sentinels_is_killed_and_its_successor_hangs(
         figures(await story.end())
 
 
+@pytest.mark.promise("P2", "P6")
 async def test_a_node_and_the_master_die_together_and_everybody_is_told(
     tmp_path: Path, sentinels: RedisSentinels, figures: Figures
 ) -> None:

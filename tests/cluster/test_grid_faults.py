@@ -44,7 +44,7 @@ from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
 from tests.support.times import scaled, time_limit
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P10")]
 
 LOST_WRITES: Final = NoticeCode.GRID_LOST_WRITES.value
 VALUES_REREAD: Final = NoticeCode.VALUES_REREAD.value

@@ -22,7 +22,7 @@ from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1")]
 
 KEYS: Final = Keys(PREFIX)
 LIFE: Final = 300.0

@@ -23,7 +23,7 @@ from tests.cluster.crowds import Figures, Member, crowd
 from tests.cluster.grid_reader import GridReader
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P11")]
 
 SESSIONS: Final = 300
 WINDOW: Final = 8.0

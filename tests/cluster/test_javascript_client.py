@@ -15,7 +15,7 @@ from tests.support.faults import eventually
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1", "P2", "P5", "P6")]
 
 ROUNDS: Final = 200
 """Publishes of each side; the node is killed after a third of them."""

@@ -30,7 +30,7 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.seeds import seeded
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P8")]
 
 NODES: Final = ("n1", "n2", "n3")
 

@@ -47,6 +47,7 @@ async def outcomes(session: Session, count: int) -> list[str]:
     return seen
 
 
+@pytest.mark.promise("P1")
 async def test_a_session_survives_its_node(stack: Stack) -> None:
     async with connect(stack.url, principal="alice", properties={"team": "fx"}) as session:
         before = (session.id, session.node)
@@ -58,6 +59,7 @@ async def test_a_session_survives_its_node(stack: Stack) -> None:
         assert session.properties["team"] == "fx"
 
 
+@pytest.mark.promise("P2")
 async def test_a_session_survives_random_cuts_of_its_socket(stack: Stack) -> None:
     async with faulty(stack.url) as (url, proxy), connect(url) as session:
         stream = await session.subscribe("counts/*")
@@ -93,6 +95,7 @@ async def demonstrate(folder: Path, **settings: object) -> tuple[Verdict, str]:
     return verdict, text.getvalue()
 
 
+@pytest.mark.promise("P1", "P2", "P5", "P6", "P7", "P10", "P12")
 async def test_the_demonstration_keeps_every_promise(tmp_path: Path) -> None:
     verdict, told = await demonstrate(tmp_path)
 

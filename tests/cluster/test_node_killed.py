@@ -17,7 +17,7 @@ from tests.cluster.grid_reader import GridReader, StoredSession
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1", "P2", "P6", "P7")]
 
 SESSIONS: Final = 300
 VICTIM: Final = "n2"

@@ -26,7 +26,7 @@ from tests.support.raw_client import RawClient
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P7")]
 
 KEYS: Final = Keys(PREFIX)
 WINDOW: Final = scaled(2.0)

@@ -23,7 +23,7 @@ from tests.cluster.crowds import Figures
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P2")]
 
 SESSIONS_PER_NODE: Final = 20
 
@@ -77,6 +77,7 @@ async def background() -> AsyncIterator[Callable[[Awaitable[None]], None]]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.promise("P8")
 async def test_a_right_that_is_withdrawn_is_gone_on_every_node_and_after_one_was_killed(
     tmp_path: Path, figures: Figures, background: Callable[[Awaitable[None]], None]
 ) -> None:

@@ -34,7 +34,7 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P8")]
 
 SESSIONS: Final = 300
 """Of the principal that is revoked while all of them are connected."""

@@ -29,7 +29,7 @@ from tests.support.slow_reader import SlowReader
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P9")]
 
 NODE: Final = "n1"
 """Serves all subscribers."""
@@ -506,6 +506,7 @@ TOGETHER: Final = 100
 ASKING: Final = "asked/count"
 
 
+@pytest.mark.promise("P5")
 async def test_who_never_reads_answers_is_closed_too_and_is_answered_when_it_asks_again(
     tmp_path: Path, figures: Figures
 ) -> None:

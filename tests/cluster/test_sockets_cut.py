@@ -28,7 +28,7 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.seeds import SEED, seeded
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P2", "P5", "P6", "P8")]
 
 QUICK_RETURN: Final[dict[str, Any]] = {"backoff_initial": 0.02, "backoff_maximum": 0.1, "backoff_stable": 0}
 """Clients come back at once, so that dozens of cuts fit into a test and the gaps stay far within the resend buffers."""

@@ -31,7 +31,7 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P3")]
 
 VICTIM: Final = "n1"
 OTHER: Final = "n2"

@@ -15,7 +15,7 @@ from tests.support.haproxy import FAST, running_haproxy
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1")]
 
 
 def nodes_of(stack: Stack) -> list[Node]:

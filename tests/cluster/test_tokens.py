@@ -30,7 +30,7 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P8")]
 
 FIRST_KEY: Final = "the-first-key-of-this-cluster-7f2a"
 NEXT_KEY: Final = "the-next-key-of-this-cluster-91cc"

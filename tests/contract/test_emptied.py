@@ -14,6 +14,8 @@ from tests.contract.examples import claim, ownership, session
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
 
+pytestmark = pytest.mark.promise("P7", "P10")
+
 N1: Final = node("n1")
 N2: Final = node("n2")
 

@@ -40,6 +40,8 @@ from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
 from tests.support.times import scaled, time_limit
 
+pytestmark = pytest.mark.promise("P10")
+
 N1, N2 = node("n1"), node("n2")
 TOPIC = "prices/ACME"
 PARTITION = topic_of(TOPIC)
@@ -250,6 +252,7 @@ async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
     assert (await fragile.grid("n3")).generation == 3
 
 
+@pytest.mark.promise("P6")
 async def test_a_newcomer_never_takes_a_number_that_was_in_force_already(fragile: Harness) -> None:
     """Grows whenever the grid may have lost writes: no two states of the grid share a number.
 
@@ -272,6 +275,7 @@ async def test_a_newcomer_never_takes_a_number_that_was_in_force_already(fragile
         assert grid.generation == newcomer.generation
 
 
+@pytest.mark.promise("P7")
 async def test_a_newcomer_knows_how_long_ago_the_grid_lost_writes(fragile: Harness) -> None:
     """What is unknown to the grid shortly after may still be restored by the node that has it (P7)."""
     n1 = await fragile.grid("n1")
@@ -283,6 +287,7 @@ async def test_a_newcomer_knows_how_long_ago_the_grid_lost_writes(fragile: Harne
     assert 0 <= ago < scaled(60.0)
 
 
+@pytest.mark.promise("P6")
 async def test_after_the_grid_was_emptied_everything_still_grows(fragile: Harness) -> None:
     """P6: versions never go back, not even when the grid lost data. / Event ids: ordered within a partition."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
@@ -453,6 +458,7 @@ async def test_a_publish_of_another_generation_never_falls_behind(fragile: Harne
     assert third.version > other.version
 
 
+@pytest.mark.promise("P6")
 async def test_nobody_publishes_in_a_generation_before_the_one_in_force(harness: Harness) -> None:
     """P6: whoever has not adopted the generation yet is refused by each partition, and adopts it.
 
@@ -490,6 +496,7 @@ async def test_nobody_publishes_in_a_generation_before_the_one_in_force(harness:
         assert has_heard or ours.version == theirs.version + 1, "nothing was executed in between"
 
 
+@pytest.mark.promise("P6")
 async def test_no_value_is_shown_below_what_was_seen_in_a_generation_before(fragile: Harness) -> None:
     """P6: a node that never knew a topic shows it above all versions that others have shown before the loss."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
@@ -543,6 +550,7 @@ async def test_an_outage_lapses_nobody(fragile: Harness, *, restarted: bool) -> 
     assert (await n2.nodes.renew(N2, lease=LONG)).alive == (N1, N2)
 
 
+@pytest.mark.promise("P7")
 async def test_windows_go_on_over_a_restart(fragile: Harness) -> None:
     """P7: only the end of the window ends a session."""
     grid = await fragile.grid()

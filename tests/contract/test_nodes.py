@@ -77,6 +77,7 @@ async def test_a_lease_that_is_not_renewed_lapses(harness: Harness) -> None:
         assert await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N2,), (N1,))
 
 
+@pytest.mark.promise("P17")
 async def test_a_lapsed_lease_cannot_be_renewed(harness: Harness) -> None:
     """LeaseLost: the lease lapsed and a survivor may have taken over."""
     grid = await harness.grid()
@@ -177,6 +178,7 @@ async def lapsed(harness: Harness, *survivors: str) -> list[Grid]:
     return grids
 
 
+@pytest.mark.promise("P17")
 async def test_exactly_one_of_many_takes_over(harness: Harness) -> None:
     """Win the right to put the sessions of *lapsed* on the clock. Exactly one caller gets the lease."""
     names = ("n2", "n3", "n4")
@@ -187,6 +189,7 @@ async def test_exactly_one_of_many_takes_over(harness: Harness) -> None:
     assert won.count(None) == 2
 
 
+@pytest.mark.promise("P17")
 async def test_the_winner_who_asks_again_has_won_again(harness: Harness) -> None:
     """Asking again with the same arguments gives the same result as asking once."""
     n2, n3 = await lapsed(harness, "n2", "n3")
@@ -195,6 +198,7 @@ async def test_the_winner_who_asks_again_has_won_again(harness: Harness) -> None
     assert await n2.nodes.take_over(N1, by=N2, within=LONG)
 
 
+@pytest.mark.promise("P17")
 async def test_nobody_takes_over_from_the_living(harness: Harness) -> None:
     """None, as everybody gets if the node has come back."""
     grid = await harness.grid("n2")
@@ -203,6 +207,7 @@ async def test_nobody_takes_over_from_the_living(harness: Harness) -> None:
     assert not await grid.nodes.take_over(N3, by=N2, within=LONG), "nobody knows n3"
 
 
+@pytest.mark.promise("P17")
 async def test_the_next_one_takes_over_from_a_winner_who_did_not_finish(harness: Harness) -> None:
     """…if it has not called ``finish_takeover`` within *within* seconds, the next caller may win."""
     n2, n3 = await lapsed(harness, "n2", "n3")
@@ -212,6 +217,7 @@ async def test_the_next_one_takes_over_from_a_winner_who_did_not_finish(harness:
     assert not await n2.nodes.take_over(N1, by=N2, within=LONG)
 
 
+@pytest.mark.promise("P17")
 async def test_a_winner_who_was_replaced_cannot_finish(harness: Harness) -> None:
     """finish_takeover: every session of *lapsed* is on the clock: the one who has the right says so."""
     n2, n3 = await lapsed(harness, "n2", "n3")
@@ -224,6 +230,7 @@ async def test_a_winner_who_was_replaced_cannot_finish(harness: Harness) -> None
     assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == ()
 
 
+@pytest.mark.promise("P17")
 async def test_a_finished_takeover_is_listed_no_more(harness: Harness) -> None:
     """Declare that every session of *lapsed* is on the clock; it will not be listed as lapsed again."""
     n2, n3 = await lapsed(harness, "n2", "n3")
@@ -236,6 +243,7 @@ async def test_a_finished_takeover_is_listed_no_more(harness: Harness) -> None:
         await n2.nodes.renew(N1, lease=LONG)
 
 
+@pytest.mark.promise("P17")
 async def test_a_node_that_comes_back_ends_the_takeover(harness: Harness) -> None:
     """None, as everybody gets if the node has come back."""
     n2, n3 = await lapsed(harness, "n2", "n3")

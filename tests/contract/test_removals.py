@@ -10,6 +10,8 @@ from tests.contract.examples import ownership, publish, published, session, topi
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, Harness
 
+pytestmark = pytest.mark.promise("P6")
+
 TOPIC = TopicPath("prices/ACME")
 OTHER = TopicPath("prices/XYZ")
 PARTITION = topic_of(TOPIC)

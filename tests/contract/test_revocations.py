@@ -192,6 +192,7 @@ async def test_more_than_a_page_is_read_whole(harness: Harness) -> None:
         await listener.holds(many[0])
 
 
+@pytest.mark.promise("P8")
 async def test_changes_while_everything_is_read_are_not_missed(harness: Harness) -> None:
     """Everything, then every change: whatever happens between the pages."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -226,6 +227,7 @@ async def test_a_follower_that_was_cut_off_goes_on_where_it_was(harness: Harness
         assert True not in listener.everything
 
 
+@pytest.mark.promise("P8")
 async def test_a_follower_that_missed_changes_is_given_everything(harness: Harness) -> None:
     """Everything comes again whenever a change may have been missed."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -262,6 +264,7 @@ async def test_nothing_can_be_revoked_while_the_grid_is_away(harness: Harness) -
         await listener.holds(revocation("later"))
 
 
+@pytest.mark.promise("P8")
 async def test_a_restarted_grid_is_read_again(fragile: Harness) -> None:
     """After each time that the grid may have lost writes."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")

@@ -61,6 +61,7 @@ async def test_expire_ends_what_is_due_and_nothing_else(harness: Harness) -> Non
     assert await connected(grid, alive) is True
 
 
+@pytest.mark.promise("P7")
 async def test_nothing_ends_before_its_window_is_over(harness: Harness) -> None:
     """P7: only an explicit close, an administrator or the end of the window ends a session."""
     grid = await harness.grid()
@@ -107,6 +108,7 @@ async def test_expire_asked_again_after_its_answer_was_lost(harness: Harness) ->
     assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED
 
 
+@pytest.mark.promise("P7")
 async def test_an_expired_session_takes_its_receipts_with_it(harness: Harness) -> None:
     """A reaper removes expired sessions and everything that belongs to them (P7)."""
     grid = await harness.grid()
@@ -135,6 +137,7 @@ async def nothing_is_left(harness: Harness) -> None:
 # --- end, everything of it -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P7")
 async def test_after_its_end_nothing_of_a_session_is_left(harness: Harness) -> None:
     """End a session and delete everything that belongs to it, its publish receipts included (P7)."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -158,6 +161,7 @@ async def test_after_its_end_nothing_of_a_session_is_left(harness: Harness) -> N
     await nothing_is_left(harness)
 
 
+@pytest.mark.promise("P7")
 async def test_a_publish_that_arrives_after_the_end_leaves_nothing(harness: Harness) -> None:
     """P7: when it ends, nothing of it is left in the grid; a delayed publish neither runs nor leaves a receipt."""
     grid = await harness.grid()
@@ -238,6 +242,7 @@ async def test_owners_are_listed_once_each_and_only_while_they_have_connected_se
 # --- orphan -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P7", "P17")
 async def test_orphan_puts_the_sessions_of_a_lapsed_node_on_the_clock(harness: Harness) -> None:
     """Put connected sessions of a lapsed node on the clock, in one session partition."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -291,6 +296,7 @@ async def test_orphan_touches_only_what_is_named(harness: Harness) -> None:
     assert sorted(await n2.sessions.owned(N1, 0)) == sorted(each.id for each in records[2:])
 
 
+@pytest.mark.promise("P7")
 async def test_orphan_asked_again_answers_the_same_and_does_not_lengthen_windows(harness: Harness) -> None:
     """Asked again for the same sessions because an answer was lost, it answers the same."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -307,6 +313,7 @@ async def test_orphan_asked_again_answers_the_same_and_does_not_lengthen_windows
     assert [each.session for each in await expire_all(n2)] == [record.id]
 
 
+@pytest.mark.promise("P17")
 async def test_sessions_of_a_node_that_came_back_are_its_own_again(harness: Harness) -> None:
     """A survivor that is late with a takeover does not orphan what the node has verified since."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -459,6 +466,7 @@ async def test_restore_asked_again_after_its_answer_was_lost(harness: Harness) -
     assert [await grid.sessions.find(each.id) for each in records] == records
 
 
+@pytest.mark.promise("P3")
 async def test_whoever_claims_after_a_restore_goes_on_from_there(harness: Harness) -> None:
     """P3 over a rollback: the epoch of the restored record counts, and the former owner in the grid is fenced."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.core.types import Epoch, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Ownership
 from tests.contract.examples import claim, claimed, new_id, ownership, refused, session
 from tests.contract.harness import Harness, node
+
+pytestmark = pytest.mark.promise("P8")
 
 N1, N2 = node("n1"), node("n2")
 

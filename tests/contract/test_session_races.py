@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 from gateway.core.types import NodeRef
 from gateway.ports import Claimed, ClaimRefused, Fenced, Ownership, SessionChanges, SessionRecord
 from tests.contract.examples import claim, ids_in_one_partition, ownership, session
@@ -13,6 +15,7 @@ from tests.contract.harness import Harness, node
 NODES = ("n1", "n2", "n3")
 
 
+@pytest.mark.promise("P3")
 async def test_of_simultaneous_claims_of_one_attempt_exactly_one_wins(harness: Harness) -> None:
     """P3, one owner: the attempt that HAProxy repeated at another node is served once."""
     grids = {name: await harness.grid(name) for name in NODES}
@@ -83,6 +86,7 @@ async def test_steps_of_one_node_happen_in_the_order_in_which_they_were_started(
     assert found.selections == (f"+{last}",)
 
 
+@pytest.mark.promise("P3")
 async def test_a_claim_and_a_write_of_the_former_owner_never_mix(harness: Harness) -> None:
     """P3: every write for a session carries its epoch and the grid refuses an older one."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

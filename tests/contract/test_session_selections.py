@@ -105,6 +105,7 @@ async def test_changes_of_entries_happen_in_the_order_in_which_they_were_started
     assert await stored(grid, record) == ("+39", "-last")
 
 
+@pytest.mark.promise("P3")
 async def test_an_entry_of_a_former_owner_is_refused(harness: Harness) -> None:
     """P3: every write for a session carries its epoch and the grid refuses an older one."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

@@ -19,6 +19,7 @@ N1, N2, N3 = node("n1"), node("n2"), node("n3")
 # --- create and find --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P1")
 async def test_what_was_created_is_found_as_it_was_by_every_node(harness: Harness) -> None:
     """Write a new session. / Read a session, for tests and administrators; None if there is none."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -95,6 +96,7 @@ async def test_a_session_created_without_connection_has_its_window_running(harne
 # --- claim ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P1")
 async def test_a_claim_takes_a_connected_session_from_a_living_node_at_once(harness: Harness) -> None:
     """Make *by* the owner, at once and whoever owned it (no waiting for failure detection)."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -111,6 +113,7 @@ async def test_a_claim_takes_a_connected_session_from_a_living_node_at_once(harn
     assert await n1.sessions.find(record.id) == result.record
 
 
+@pytest.mark.promise("P7")
 async def test_a_claim_takes_a_session_off_the_clock(harness: Harness) -> None:
     """Claimed.record: […] connected. / P7: only the end of the window ends a session."""
     grid = await harness.grid()
@@ -137,6 +140,7 @@ async def test_the_owner_claims_its_own_session_like_any_other(harness: Harness)
         await grid.sessions.disconnect(ownership(record))
 
 
+@pytest.mark.promise("P8")
 async def test_generations_follow_the_presented_tokens(harness: Harness) -> None:
     """``confirmed`` set to the presented generation: a token stays valid until a newer one was shown (P8)."""
     grid = await harness.grid()
@@ -155,6 +159,7 @@ async def test_generations_follow_the_presented_tokens(harness: Harness) -> None
         )
 
 
+@pytest.mark.promise("P8")
 async def test_a_superseded_token_is_refused_and_nothing_changes(harness: Harness) -> None:
     """Refused as TOKEN_SUPERSEDED if *generation* is below ``confirmed``. / Refused and nothing was changed."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -164,6 +169,7 @@ async def test_a_superseded_token_is_refused_and_nothing_changes(harness: Harnes
     assert await n1.sessions.find(record.id) == record
 
 
+@pytest.mark.promise("P3")
 @pytest.mark.parametrize("attempt", [1, 4, 5])
 async def test_a_delayed_claim_cannot_steal_a_session_back(harness: Harness, attempt: int) -> None:
     """Refused as STALE_ATTEMPT if *attempt* is not above the stored one (P3)."""
@@ -176,6 +182,7 @@ async def test_a_delayed_claim_cannot_steal_a_session_back(harness: Harness, att
     await n2.sessions.change(ownership(result.record), SessionChanges(selections=("+still/mine",)))
 
 
+@pytest.mark.promise("P3")
 async def test_another_incarnation_of_the_owner_is_another_owner(harness: Harness) -> None:
     """…unless it equals it and the owner is *by* already. (NodeRef: one run of one node)."""
     grid = await harness.grid("n2")
@@ -287,6 +294,7 @@ async def test_change_changes_what_is_named_and_leaves_the_rest(harness: Harness
     assert await after(changes) == expected
 
 
+@pytest.mark.promise("P8")
 async def test_confirmed_never_falls(harness: Harness) -> None:
     """confirmed: the new oldest accepted token generation; never lowers the stored one."""
     grid = await harness.grid()
@@ -337,6 +345,7 @@ async def write(harness: Harness, name: str, owner: str, by: object) -> None:
         await grid.sessions.end(by, reason=ErrorCode.SESSION_CLOSED)  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("P3")
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize(
     ("owner", "epoch"),
@@ -413,6 +422,7 @@ async def test_after_the_end_claims_are_refused_with_its_reason(harness: Harness
         assert refused(await claim(n2, record, N2, token_generation=1, attempt=1)) == reason
 
 
+@pytest.mark.promise("P7")
 async def test_the_reason_is_forgotten_after_a_window(harness: Harness) -> None:
     """…later claims are refused with it for one window. (P7: when it ends, nothing of it is left)."""
     grid = await harness.grid()

@@ -161,6 +161,7 @@ async def test_a_pause_takes_effect_while_a_read_waits(harness: Harness, monkeyp
         assert [each.value for each in follower.values[PARTITION]] == [b"1", b"2", b"3", b"4", b"5"]
 
 
+@pytest.mark.promise("P2")
 async def test_what_is_trimmed_during_a_pause_is_a_lost_position(harness: Harness) -> None:
     """It may be lost meanwhile, if the stream is trimmed past it."""
     grid = await harness.grid()
@@ -177,6 +178,7 @@ async def test_what_is_trimmed_during_a_pause_is_a_lost_position(harness: Harnes
         await follower.has_lost(PARTITION)
 
 
+@pytest.mark.promise("P2")
 async def test_no_hole_and_no_duplicate_while_interest_changes_under_traffic(harness: Harness) -> None:
     """Yield what the followed partitions bring; compared with the receipts of the publishes themselves."""
     publishers = [await harness.grid("n1"), await harness.grid("n2")]
@@ -265,6 +267,7 @@ async def test_a_large_gap_within_the_stream_is_read_whole(harness: Harness) -> 
 # --- lost positions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P2")
 async def test_a_position_that_was_trimmed_past_is_lost(harness: Harness) -> None:
     """A followed partition whose stream does not continue contiguously […] yields ``PositionLost``, never a hole."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -289,6 +292,7 @@ async def test_a_position_that_was_trimmed_past_is_lost(harness: Harness) -> Non
         assert (await follower.has(PARTITION, 1))[0].value == b"after"
 
 
+@pytest.mark.promise("P2")
 async def test_a_position_before_the_first_entry_is_lost_when_entries_are_gone(harness: Harness) -> None:
     """A position is "everything up to and including it has been seen"; what was trimmed has not been."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -344,6 +348,7 @@ async def test_a_reader_that_was_cut_off_goes_on_where_it_was(harness: Harness) 
         assert [each.value for each in follower.values[PARTITION]] == [str(number).encode() for number in range(1, 51)]
 
 
+@pytest.mark.promise("P2")
 async def test_a_reader_that_was_cut_off_for_too_long_is_told(harness: Harness) -> None:
     """PositionLost: trimmed past it."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

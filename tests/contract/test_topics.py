@@ -58,6 +58,7 @@ async def test_any_json_text_and_any_topic_come_back_as_they_were(harness: Harne
     )
 
 
+@pytest.mark.promise("P6")
 async def test_versions_grow_by_topic_and_events_by_partition(harness: Harness) -> None:
     """P6: per topic, versions grow. / Event id: ordered within a partition."""
     grid = await harness.grid()
@@ -147,6 +148,7 @@ def weighed(command: PublishCommand, most: int) -> PublishCommand:
     return command._replace(most_bytes=most)
 
 
+@pytest.mark.promise("P20")
 async def test_a_partition_takes_no_more_bytes_than_it_may_hold(harness: Harness) -> None:
     """P20: a publish that makes a partition grow is executed only if it holds no more than so many bytes then."""
     grid = await harness.grid()
@@ -173,6 +175,7 @@ async def test_a_partition_takes_no_more_bytes_than_it_may_hold(harness: Harness
     assert [type(each) for each in results] == [NotStored, Published, Published, NotStored, Published]
 
 
+@pytest.mark.promise("P20")
 async def test_a_value_that_grows_no_larger_is_taken_whatever_the_partition_holds(harness: Harness) -> None:
     """P20: what shrinks or keeps its size is never refused."""
     grid = await harness.grid()
@@ -203,6 +206,7 @@ async def test_a_refusal_to_store_is_for_good(harness: Harness) -> None:
     assert receipt.version == 1
 
 
+@pytest.mark.promise("P20")
 async def test_removing_and_restoring_change_what_a_partition_holds(harness: Harness) -> None:
     """P20: a removal makes room for what the value had; what is restored counts."""
     grid = await harness.grid()
@@ -227,6 +231,7 @@ async def test_removing_and_restoring_change_what_a_partition_holds(harness: Har
     assert isinstance(same, Published)
 
 
+@pytest.mark.promise("P20")
 async def test_a_stream_keeps_no_more_bytes_than_it_may(harness: Harness) -> None:
     """P20: whoever follows from before what a stream keeps has lost its position, though it has few entries."""
     grid = await harness.grid()
@@ -248,6 +253,7 @@ async def test_a_stream_keeps_no_more_bytes_than_it_may(harness: Harness) -> Non
 # --- exactly once -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P5")
 async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harness) -> None:
     """Refuse a duplicate (answering with the first execution's receipt)."""
     grid = await harness.grid()
@@ -259,6 +265,7 @@ async def test_a_duplicate_gets_the_receipt_of_the_first_execution(harness: Harn
     assert (value.version, value.value, value.event) == (2, b"2", second.event)
 
 
+@pytest.mark.promise("P5")
 async def test_a_publish_asked_again_after_its_answer_was_lost(harness: Harness) -> None:
     """P5: a publish acknowledged is in the grid exactly once, however often the client had to resend it."""
     grid = await harness.grid()
@@ -270,6 +277,7 @@ async def test_a_publish_asked_again_after_its_answer_was_lost(harness: Harness)
     assert after.version == 6
 
 
+@pytest.mark.promise("P5")
 @pytest.mark.parametrize("failed_over", [False, True])
 async def test_publishes_cut_in_the_middle_are_executed_once(harness: Harness, *, failed_over: bool) -> None:
     """GridUnavailable: of the commands per partition a prefix has been executed; send all of them again (P5)."""
@@ -303,6 +311,7 @@ async def test_publishes_cut_in_the_middle_are_executed_once(harness: Harness, *
             assert duplicates == sorted(duplicates, reverse=True), "a prefix"
 
 
+@pytest.mark.promise("P5")
 async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> None:
     """…then each is executed exactly once, whichever nodes send it how often (also across failover)."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -314,6 +323,7 @@ async def test_a_duplicate_by_another_node_is_a_duplicate(harness: Harness) -> N
     assert [(each.version, each.duplicate) for each in after[2:]] == [(4, False), (5, False)]
 
 
+@pytest.mark.promise("P5")
 async def test_two_nodes_that_send_the_same_at_the_same_time_execute_it_once(harness: Harness) -> None:
     """Each command is one atomic step."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -355,6 +365,7 @@ async def test_receipts_are_kept_until_they_are_settled(harness: Harness) -> Non
     assert again == [each._replace(duplicate=True, created=False) for each in receipts[20:]]
 
 
+@pytest.mark.promise("P5")
 async def test_a_settled_duplicate_is_still_not_executed(harness: Harness) -> None:
     """version: 0 if it was executed before and its receipt is settled; event: empty likewise."""
     grid = await harness.grid()
@@ -382,6 +393,7 @@ async def test_a_settled_session_keeps_few_receipts(harness: Harness) -> None:
 # --- fencing ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P3")
 async def test_an_older_epoch_is_fenced(harness: Harness) -> None:
     """ownership: an epoch older than one that published here before is refused."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
@@ -468,6 +480,7 @@ def value(version: int, text: bytes = b"1", topic: str = TOPIC) -> TopicValue:
     return TopicValue(TopicPath(topic), Version(version), EventId(f"{topic_of(topic)}-1-{version}"), text)
 
 
+@pytest.mark.promise("P6")
 async def test_restore_writes_only_what_is_newer(harness: Harness) -> None:
     """Each is written only if its event is later than the stored one. / Returns: how many were written."""
     grid = await harness.grid()
@@ -478,6 +491,7 @@ async def test_restore_writes_only_what_is_newer(harness: Harness) -> None:
     assert await grid.topics.restore([]) == 0
 
 
+@pytest.mark.promise("P6")
 async def test_versions_go_on_above_a_restored_one(harness: Harness) -> None:
     """P6: per topic, a client sees versions grow and never go back."""
     grid = await harness.grid()

@@ -174,6 +174,7 @@ def test_the_configuration_of_haproxy_is_what_lb_renders(folder: Path) -> None:
     assert (folder / "haproxy.cfg").read_text("utf-8") == lb.render.render(topology), "run lb render, as it says"
 
 
+@pytest.mark.promise("P20")
 def test_all_topics_together_fit_the_redis_that_is_shipped() -> None:
     """P20: by the defaults nobody fills Redis with values or updates, and a fifth of it is left for sessions."""
     (given,) = re.findall(r"(?m)^maxmemory (\d+)gb$", (DEPLOY / "redis" / "redis.conf").read_text("utf-8"))

@@ -111,6 +111,7 @@ def test_any_answer_of_a_callback_is_read_or_is_none(answer: bytes) -> None:
 FIELDS = ("principal", "roles", "properties", "expires", "credential", "remember")
 
 
+@pytest.mark.promise("P20")
 @given(answer=st.dictionaries(st.sampled_from(FIELDS), json_values | numbers, max_size=6))
 def test_any_field_of_a_callbacks_answer_is_what_it_has_to_be_or_there_is_no_answer(answer: dict[str, Any]) -> None:
     try:

@@ -205,6 +205,7 @@ class Walk:
         await self.bench.close()
 
 
+@pytest.mark.promise("P6")
 @given(st.sampled_from(SELECTORS), st.lists(steps, min_size=10, max_size=60))
 async def test_a_position_is_true_whatever_happens(first: str, walk: list[tuple[str, object, object]]) -> None:
     one = Walk()

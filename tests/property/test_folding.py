@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from gateway.core.types import EventId, PacketId, Version
 from gateway.core.wire import codec
 from gateway.core.wire.packets import Packet, SessionPacket, Update
 from tests.support.machines import opened
+
+pytestmark = pytest.mark.promise("P2")
 
 TOPICS: Final = "abc"
 PLENTY: Final = 1 << 20

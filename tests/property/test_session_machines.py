@@ -21,6 +21,8 @@ from gateway.core.stream.transitions import State
 from tests.support.link_ends import PLENTY, End
 from tests.support.link_pair import LinkPair, policy
 
+pytestmark = pytest.mark.promise("P2", "P6")
+
 TOPICS: Final = ("a", "b", "c")
 BUFFERS: Final = (1, 2, 4, 8, 30)
 """Bounds of resend buffers, in packets: from "one at a time" to "never full"."""

@@ -23,6 +23,8 @@ from gateway.core.topics.topics import MAX_SEGMENTS
 from gateway.core.topics.work import MOST_STEPS, SEGMENTS_PER_STEP, Work
 from gateway.core.types import TopicPath
 
+pytestmark = pytest.mark.promise("P20")
+
 OVERSHOT = 64
 """Operations that may have been made, in a search that is broken off, by a stride that was counted together."""
 

@@ -17,6 +17,7 @@ def test_the_reserve_is_what_the_admin_port_may_have() -> None:
     assert ADMIN >= CALLERS + STRANGERS
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize("most", [64, 256, 1024, 4096, 20_000, 65_536, 1_048_576])
 @pytest.mark.parametrize("configured", [0, 1, 500, 50_000])
 def test_all_that_may_be_open_at_once_fits(most: int, configured: int) -> None:
@@ -45,6 +46,7 @@ print(raise_limit().most, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize(("soft", "hard"), [(256, 2048), (2048, 2048)])
 def test_a_process_raises_its_soft_limit_to_the_hard_one(soft: int, hard: int) -> None:
     child = subprocess.run(

@@ -72,6 +72,7 @@ async def test_a_body_of_another_type_is_refused(pair: Pair) -> None:
     assert (answer.status, answer.kind) == (415, "unsupported-media-type")
 
 
+@pytest.mark.promise("P20")
 async def test_a_body_that_is_too_large_is_refused(pair: Pair) -> None:
     answer = await pair.asker.ask(pair.n1, "PUT", "/v1/topics/a", json={"value": "x" * 200_000})
 

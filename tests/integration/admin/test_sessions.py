@@ -57,6 +57,7 @@ async def test_pages_of_any_node_hold_the_sessions_of_all_nodes_once(pair: Pair,
     assert sorted(item["session"] for page in found for item in page) == expected
 
 
+@pytest.mark.promise("P20")
 async def test_pages_end_after_so_much_work_and_go_on(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.administration.listing.EXAMINED", 2)
     [await opened(pair.n1, f"user{number}") for number in range(12)]

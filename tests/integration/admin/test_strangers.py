@@ -7,6 +7,7 @@ import socket
 from contextlib import ExitStack
 
 import aiohttp
+import pytest
 
 from gateway.adapters.admin.places import STRANGERS
 from gateway.catalogue import metrics as catalogue
@@ -15,6 +16,8 @@ from gateway.core.wire.codec import SUBPROTOCOL
 from tests.integration.admin.support import Pair
 from tests.support.nodes import TestNode, eventually
 from tests.support.times import time_limit
+
+pytestmark = pytest.mark.promise("P20")
 
 UPGRADE = (
     f"GET /v1/connect HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

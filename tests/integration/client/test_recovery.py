@@ -20,6 +20,7 @@ REATTACHED = {"outcome": "reattached", "token": "token-2"}
 FAILED_OVER = {"outcome": "failed_over", "reason": "other_node", "lost": None, "conflated": None, "token": "token-2"}
 
 
+@pytest.mark.promise("P2")
 async def test_a_lost_connection_is_resumed_where_both_sides_were(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened()
     subscribing = asyncio.create_task(session.subscribe("a/**"))
@@ -73,6 +74,7 @@ async def test_a_lost_connection_is_resumed_where_both_sides_were(server: Script
     assert [(await anext(stream)).value for _ in range(3)] == ["one", "two", "more"]
 
 
+@pytest.mark.promise("P2", "P5", "P6")
 async def test_after_a_failover_the_unanswered_is_asked_again_and_current_values_come(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -117,6 +119,7 @@ async def test_after_a_failover_the_unanswered_is_asked_again_and_current_values
     ], "the current value once more, and never an older one"
 
 
+@pytest.mark.promise("P5")
 async def test_calls_made_meanwhile_wait_and_are_then_sent_for_the_first_time(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -135,6 +138,7 @@ async def test_calls_made_meanwhile_wait_and_are_then_sent_for_the_first_time(
     assert session.state is SessionState.CONNECTED
 
 
+@pytest.mark.promise("P3", "P8")
 async def test_every_resume_counts_up_and_carries_the_newest_token(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened()
     await peer.send({"type": "ping", "token": "token-renewed"})
@@ -159,6 +163,7 @@ async def test_every_resume_counts_up_and_carries_the_newest_token(server: Scrip
     assert [(await anext(recoveries)).attempts for _ in range(2)] == [2, 1]
 
 
+@pytest.mark.promise("P2")
 async def test_an_update_that_comes_with_the_welcome_is_not_lost(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened()
     subscribing = asyncio.create_task(session.subscribe("a"))
@@ -172,6 +177,7 @@ async def test_an_update_that_comes_with_the_welcome_is_not_lost(server: Scripte
     assert (await anext(stream)).value == "early"
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.parametrize("code", [1001, 1006, 1012, 3999, 4000, 4001, 4003, 4004, 4005, 4100, 4101, 4103])
 async def test_a_close_code_that_allows_it_is_followed_by_a_resume(
     server: ScriptedServer, opened: OpenSession, code: int
@@ -212,6 +218,7 @@ async def test_upgrades_refused_on_the_way_are_tried_again(server: ScriptedServe
     assert (await anext(session.recoveries())).attempts == 5
 
 
+@pytest.mark.promise("P2")
 async def test_a_welcome_that_does_not_fit_is_not_believed(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened()
     peer.cut()
@@ -239,6 +246,7 @@ async def test_a_silent_node_is_given_up(server: ScriptedServer, opened: OpenSes
     assert "silent" in (await anext(session.recoveries())).cause
 
 
+@pytest.mark.promise("P2")
 async def test_a_skipped_packet_is_complained_about_and_asked_for_again(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -257,6 +265,7 @@ async def test_a_skipped_packet_is_complained_about_and_asked_for_again(
     assert [(await anext(notices)).code for _ in range(2)] == ["first", "second"]
 
 
+@pytest.mark.promise("P2")
 async def test_what_came_before_the_cut_and_again_after_it_is_delivered_once(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -272,6 +281,7 @@ async def test_what_came_before_the_cut_and_again_after_it_is_delivered_once(
     assert (await anext(notices)).code == "3"
 
 
+@pytest.mark.promise("P1", "P10")
 async def test_a_grid_that_forgot_is_reminded_before_anything_new(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened(greeting={"limits": {**LIMITS, "requests": 1}})
     peer.answer_all()
@@ -322,6 +332,7 @@ async def test_an_error_that_concerns_one_packet_is_told_and_the_connection_goes
     assert server.upgrades == 1
 
 
+@pytest.mark.promise("P8")
 async def test_no_secret_is_ever_logged_or_shown(
     server: ScriptedServer, opened: OpenSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -345,6 +356,7 @@ async def test_no_secret_is_ever_logged_or_shown(
 # --- Going away -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P12")
 async def test_a_node_that_asks_to_go_away_is_left_without_anything_under_way(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -385,6 +397,7 @@ async def test_a_node_that_never_answers_is_left_after_a_while(
     assert (await publishing).version == 1
 
 
+@pytest.mark.promise("P12")
 async def test_requests_that_a_draining_node_refuses_are_executed_elsewhere(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -442,6 +455,7 @@ class FlakyServer:
         await peer.send(greeting, *missed)
 
 
+@pytest.mark.promise("P2", "P5")
 async def test_fifty_cuts_lose_nothing_and_double_nothing(server: ScriptedServer, opened: OpenSession) -> None:
     """The cuts come after an ever different number of packets, sometimes two in a row, sometimes in the handshake."""
     total = 200
@@ -483,6 +497,7 @@ LEFT = ["+prices/public/**"]
 WITHDRAWN = SelectionsWithdrawn("permissions_withdrawn", "less", ("prices/**",), tuple(LEFT))
 
 
+@pytest.mark.promise("P2")
 async def test_withdrawn_selections_are_told_and_not_asked_for_again(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -500,6 +515,7 @@ async def test_withdrawn_selections_are_told_and_not_asked_for_again(
     assert list(session._supervisor.notices._kept) == [WITHDRAWN], "nothing had to be restored"
 
 
+@pytest.mark.promise("P2")
 async def test_what_is_withdrawn_at_a_failover_is_not_asked_for_again(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -515,6 +531,7 @@ async def test_what_is_withdrawn_at_a_failover_is_not_asked_for_again(
     assert list(session._supervisor.notices._kept) == [WITHDRAWN], "nothing had to be restored"
 
 
+@pytest.mark.promise("P2")
 async def test_a_withdrawal_that_was_lost_with_its_node_is_found_by_asking(
     server: ScriptedServer, opened: OpenSession
 ) -> None:

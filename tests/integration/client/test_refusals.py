@@ -175,6 +175,7 @@ async def _open(options: Options) -> Session:
 # --- Resuming ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.parametrize(
     ("code", "close", "error"),
     [
@@ -221,6 +222,7 @@ async def test_a_refused_resume_ends_the_session_for_every_waiter_with_its_reaso
         await anext(stream)
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.parametrize(
     ("close", "error"), [(4203, SessionRefused), (4204, SessionExpired), (4205, SessionClosed), (1008, SessionRefused)]
 )
@@ -247,6 +249,7 @@ async def test_a_refusal_counts_even_if_its_close_frame_is_lost(server: Scripted
     assert isinstance(session.closed_reason, SessionRefused)
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.parametrize(("mine", "granted"), [(None, 0.2), (0.2, 30.0), (30.0, 0.2)])
 async def test_the_shorter_window_ends_the_session(
     server: ScriptedServer, opened: OpenSession, mine: float | None, granted: float
@@ -328,6 +331,7 @@ async def test_a_bug_of_this_client_ends_the_session_and_is_not_swallowed(
 # --- Closing while recovering -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P7")
 async def test_closing_while_recovering_ends_the_session_as_soon_as_it_is_back(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
@@ -354,6 +358,7 @@ async def test_closing_while_nobody_can_be_reached_takes_a_bounded_time(
     assert session.state is SessionState.CLOSED
 
 
+@pytest.mark.promise("P7")
 async def test_a_lost_confirmation_of_the_end_is_asked_for(server: ScriptedServer, opened: OpenSession) -> None:
     session, peer = await opened()
     closing = asyncio.create_task(session.close())

@@ -86,6 +86,7 @@ async def test_both_ways_of_async_with_close_the_session(server: ScriptedServer)
     assert (first.state, second.state) == (SessionState.CLOSED, SessionState.CLOSED)
 
 
+@pytest.mark.promise("P4")
 async def test_subscribe_returns_when_the_grid_has_accepted_and_misses_no_early_update(opened: OpenSession) -> None:
     session, peer = await opened()
     subscribing = asyncio.create_task(session.subscribe("prices/**"))
@@ -137,6 +138,7 @@ async def test_publish_returns_the_receipt(opened: OpenSession) -> None:
     assert await publishing == Receipt(event_id="3-1-99", version=41)
 
 
+@pytest.mark.promise("P4")
 async def test_properties_change_when_the_grid_has_them(opened: OpenSession) -> None:
     session, peer = await opened()
     before = session.properties

@@ -66,6 +66,7 @@ async def answering(
     await runner.cleanup()
 
 
+@pytest.mark.promise("P19")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_does_not_lead_out_of_tls(nothing_left_over: None, authority: Authority, status: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
@@ -84,6 +85,7 @@ async def test_a_redirect_does_not_lead_out_of_tls(nothing_left_over: None, auth
             elsewhere.accept()
 
 
+@pytest.mark.promise("P19")
 @pytest.mark.parametrize(
     "hint", ["n2", "//evil.example/", "n1&x=ws://evil.example", "n1#@evil.example", "..\\\\evil", ""]
 )
@@ -106,6 +108,7 @@ async def test_a_route_hint_leads_nowhere_else(server: ScriptedServer, authority
     await session.close()
 
 
+@pytest.mark.promise("P19")
 async def test_urls_with_and_without_tls_are_not_mixed(nothing_left_over: None) -> None:
     with pytest.raises(ValueError, match="either all URLs use TLS"):
         await connect(["wss://gateway.example", "ws://gateway.example"], "alice", "secret")

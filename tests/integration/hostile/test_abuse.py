@@ -195,6 +195,7 @@ ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
 }
 
 
+@pytest.mark.promise("P20")
 async def test_abuse_is_refused_counted_and_leaves_nothing(node: NodeUnderWatch) -> None:
     for _, attack in ATTACKS.values():
         await asyncio.gather(*(attack(node) for _ in range(SIDE_BY_SIDE)))
@@ -246,6 +247,7 @@ async def test_a_crowd_of_addresses_takes_no_more_than_a_table(tmp_path: Path) -
         assert grown < ACCOUNT_BYTES * min(ADDRESSES, MOST_ACCOUNTS) + ALLOCATOR_BYTES
 
 
+@pytest.mark.promise("P20")
 async def test_who_is_slow_or_silent_is_let_go(node: NodeUnderWatch) -> None:
     """Slowloris in the request, and a handshake whose packet never comes; the time limits are the node's own."""
     before = await node.metrics()
@@ -284,6 +286,7 @@ async def test_who_is_slow_or_silent_is_let_go(node: NodeUnderWatch) -> None:
     await node.settle()
 
 
+@pytest.mark.promise("P8")
 async def test_no_secret_of_a_url_is_anywhere(node: NodeUnderWatch) -> None:
     for place in (b"?token=hunter2hunter2", b"?a=b&secret=hunter2hunter2", b"?%74oken=hunter2hunter2"):
         await asked(node, UPGRADE_REQUEST.replace(b"/v1/connect", b"/v1/connect" + place))

@@ -38,6 +38,7 @@ def accounts(node: TestNode, of: str) -> int:
     return int(float(line.rpartition(" ")[2]))
 
 
+@pytest.mark.promise("P20")
 async def test_a_flood_of_addresses_makes_nobody_forgotten_who_is_connected() -> None:
     async with running_node(limit_address_connections=2, rate_address_handshakes=0.1, **STRANGERS) as node:
         async with client(node, "192.0.2.1") as one, client(node, "192.0.2.2") as other:
@@ -57,6 +58,7 @@ async def test_a_flood_of_addresses_makes_nobody_forgotten_who_is_connected() ->
         await eventually(lambda: not node.gateway.node.connections)
 
 
+@pytest.mark.promise("P20")
 async def test_strangers_beyond_a_full_table_share_one_account_until_there_is_room() -> None:
     async with running_node(limit_address_connections=2, **STRANGERS) as node:
         async with AsyncExitStack() as there:

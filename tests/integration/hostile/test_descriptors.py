@@ -7,11 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from gateway.bootstrap.descriptors import Descriptors
 from tests.fuzz.node import watched_node
 from tests.fuzz.wire import Wire
 from tests.support.clock import eventually
 from tests.support.times import time_limit
+
+pytestmark = pytest.mark.promise("P20")
 
 SOFT: Final = 256
 HARD: Final = 1024

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
+import pytest
 
 from gateway.core.wire.codes import HANDSHAKE_TIMEOUT
 from gateway.settings import SETTINGS
@@ -20,6 +21,8 @@ from tests.fuzz.node import NodeUnderWatch, watched_node
 from tests.fuzz.wire import CLOSE, TEXT, Wire, frame
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.times import time_limit
+
+pytestmark = pytest.mark.promise("P20")
 
 SIDE_BY_SIDE: Final = 4
 """Attackers of each kind at a time, with a session; and as many without."""

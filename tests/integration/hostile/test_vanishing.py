@@ -30,6 +30,8 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled, time_limit
 
+pytestmark = pytest.mark.promise("P7")
+
 CLIENTS: Final = 40
 """That vanish together: half of them come back elsewhere, of the others nothing may be left."""
 
@@ -162,6 +164,7 @@ async def close_all(wires: list[Wire]) -> None:
         await wire.close()
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize("network", [relay, cable])
 async def test_who_vanishes_is_noticed_and_keeps_its_session(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "CLOSE_TIMEOUT", 0.5)

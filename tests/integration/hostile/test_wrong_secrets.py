@@ -30,6 +30,8 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import PATIENCE, scaled, time_limit
 
+pytestmark = pytest.mark.promise("P20")
+
 USERS: Final = 12
 
 BEHIND_A_PROXY: Final[dict[str, Any]] = {"trusted_proxies": (ip_network("127.0.0.1/32"),)}

@@ -14,6 +14,8 @@ from gateway.core.types import SessionId
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 
+pytestmark = pytest.mark.promise("P2", "P7")
+
 KIB = 1024
 
 
@@ -47,6 +49,7 @@ def publish(number: int, topic: str, size: int) -> Packet:
     return {"id": number, "type": "publish", "request": number, "topic": topic, "value": "x" * (size - 2)}
 
 
+@pytest.mark.promise("P20")
 async def test_above_the_bound_the_buffers_of_those_away_for_longest_are_given_up_and_that_is_told() -> None:
     bound = 130 * KIB
     async with running_node(limit_disconnected_bytes=bound) as node, AsyncExitStack() as stack:
@@ -108,6 +111,7 @@ async def test_a_principal_pays_for_its_own_and_nobody_else_does() -> None:
         assert states[modest["session"]] == "detached"
 
 
+@pytest.mark.promise("P20")
 async def test_copies_are_given_back_to_the_grid_where_the_sessions_live_on() -> None:
     memory = MemoryGridServer()
     bound = 6 * SESSION_BYTES
@@ -164,6 +168,7 @@ async def test_a_principal_with_too_many_sessions_without_a_client_opens_no_more
             assert (await again.hello("greedy"))["outcome"] == "created"
 
 
+@pytest.mark.promise("P20")
 async def test_a_node_with_too_many_grants_short_windows_then_opens_no_more_and_takes_back_all() -> None:
     async with running_node(limit_disconnected=4) as node, AsyncExitStack() as stack:
         first = [await leave(node, f"p{number}", window=600) for number in range(2)]

@@ -21,6 +21,8 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.times import time_limit
 
+pytestmark = pytest.mark.promise("P2")
+
 NO_BUFFERS: Final = 9007199254740991
 """What a client says whose buffers are gone (protocol 5.4.4)."""
 

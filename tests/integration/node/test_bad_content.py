@@ -150,6 +150,7 @@ async def test_a_close_because_of_a_request_names_it_where_that_can_be_told(
     assert error.get("request") == request_named
 
 
+@pytest.mark.promise("P20")
 async def test_messages_that_take_long_to_read_are_charged_for_it() -> None:
     """P20: a message that is hard to read costs what as many packets would."""
     hard = publish(1, "[" + "[0," * 5000 + "0" + "]" * 5000 + "]")
@@ -161,6 +162,7 @@ async def test_messages_that_take_long_to_read_are_charged_for_it() -> None:
         assert "rate_packets" in notice["message"]
 
 
+@pytest.mark.promise("P20")
 async def test_messages_without_a_packet_are_charged_as_one() -> None:
     """P20: whoever sends empty arrays is read no faster than others."""
     async with running_node(rate_packets=100.0, rate_burst=100) as node, RawClient(node.url) as client:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pytest
+
 from gateway.catalogue.log_events import SLOW_CONSUMER_CLOSED
 from tests.support.nodes import TestNode, running_node
 from tests.support.raw_client import Packet, RawClient
+
+pytestmark = pytest.mark.promise("P9")
 
 BURST: Final = 1000
 PADDING: Final = "x" * 1000

@@ -22,6 +22,8 @@ from gateway.core.wire.codes import GOING_AWAY
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P20")
+
 KIB = 1024
 MESSAGE_BYTES = 64 * KIB
 """Largest message by default."""

@@ -103,6 +103,7 @@ async def ask(client: RawClient, number: int, kind: str, **fields: Any) -> dict[
     return await client.expect("reply", where=lambda reply: reply["request"] == number)
 
 
+@pytest.mark.promise("P4")
 async def test_a_refresh_replaces_all_that_credentials_gave_before_it_is_answered(start: Start) -> None:
     """P4: what is promised is in the grid, and another node finds it there."""
     cluster = await start()

@@ -105,6 +105,7 @@ ENDINGS: dict[str, Ending] = {
 }
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_what_has_ended_is_gone_without_the_collector(ending: str) -> None:
     async with running_node(window_default=0.05, reap_interval=0.05) as node:

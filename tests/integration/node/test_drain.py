@@ -15,6 +15,8 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import time_limit
 
+pytestmark = pytest.mark.promise("P12")
+
 
 @asynccontextmanager
 async def draining(node: TestNode) -> AsyncIterator[None]:

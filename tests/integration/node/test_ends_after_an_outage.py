@@ -21,6 +21,8 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.promise("P3", "P7")
+
 PATIENCE: Final = 20.0
 """Seconds in which a node must be back after its grid is."""
 

@@ -20,6 +20,8 @@ from gateway.ports import TopicValue
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P20")
+
 HARDLY_ANY = 1e-12
 """Seconds that are used up by whatever is done first."""
 

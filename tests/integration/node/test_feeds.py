@@ -15,6 +15,8 @@ from gateway.ports import TopicValue
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 
+pytestmark = pytest.mark.promise("P6")
+
 TOPICS: Final = 1_500
 KEPT: Final = 500
 """Packets that the node keeps for a client that acknowledges nothing; values take half of it."""
@@ -66,6 +68,7 @@ async def rest(reader: RawClient, updates: list[Packet]) -> None:
         updates.extend([await reader.expect("update") for _ in range(min(100, left))])
 
 
+@pytest.mark.promise("P9")
 async def test_a_client_that_acknowledges_nothing_is_sent_no_more_and_is_not_slow(node: TestNode) -> None:
     async with RawClient(node.url) as reader:
         session, _, updates = await begun(node, reader)
@@ -76,6 +79,7 @@ async def test_a_client_that_acknowledges_nothing_is_sent_no_more_and_is_not_slo
     assert not node.log.of(SLOW_CONSUMER_CLOSED)
 
 
+@pytest.mark.promise("P2")
 async def test_a_client_that_is_cut_off_in_the_middle_reattaches_and_the_feed_goes_on(node: TestNode) -> None:
     async with RawClient(node.url) as source:
         await source.hello("source")

@@ -20,6 +20,8 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.times import time_limit
 
+pytestmark = pytest.mark.promise("P3")
+
 
 def sessions_at(node: TestNode) -> list[str]:
     return [session.id for session in node.gateway.node.sessions]
@@ -195,6 +197,7 @@ async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
         assert node.log.of(LEASE_LOST) == [{"node": str(me)}]
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.redis
 async def test_a_node_whose_lease_lapsed_while_the_grid_was_away_verifies_its_sessions(
     monkeypatch: pytest.MonkeyPatch,

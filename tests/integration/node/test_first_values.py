@@ -14,6 +14,8 @@ from gateway.app.delivery.feeds import feeds
 from tests.support.nodes import TestNode, running_node
 from tests.support.raw_client import Packet, RawClient
 
+pytestmark = pytest.mark.promise("P6")
+
 TOPICS: Final = 60
 ROUNDS: Final = 6
 PATHS: Final = [f"few/{number}" for number in range(TOPICS)]

@@ -18,6 +18,8 @@ from tests.support.faults import eventually as in_time
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P3")
+
 
 @asynccontextmanager
 async def two_nodes() -> AsyncIterator[tuple[TestNode, TestNode]]:

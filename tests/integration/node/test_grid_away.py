@@ -15,7 +15,7 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.times import scaled, time_limit
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.promise("P10")]
 
 
 class Cluster:
@@ -190,6 +190,7 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
     await watcher.raw.cut()
 
 
+@pytest.mark.promise("P7")
 async def test_sessions_that_an_older_grid_takes_for_connected_end_by_their_window(cluster: Cluster) -> None:
     """P7: they ended after the state to which the grid went back, and no living node serves them."""
     talkers = [await Talker.open(node, window=1) for node in (cluster.n1, cluster.n2)]
@@ -242,6 +243,7 @@ async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(clu
     assert (stored.attempt, stored.token_generation) == (1, session.token_generation)
 
 
+@pytest.mark.promise("P2")
 async def test_an_outdated_copy_is_not_reattached_after_a_rollback() -> None:
     """P2: the old grid takes n2 for the owner, as n2 does; but the client's token says that n1 came later."""
     # A node knows whom to tell of a claim from its first renewal on: here nobody is told. It is best effort anyway.

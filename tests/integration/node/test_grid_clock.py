@@ -12,7 +12,7 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_clock import ClockedRedis
 from tests.support.redis_server import unique_prefix
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.promise("P7")]
 
 PATIENCE: Final = 20.0
 """Seconds in which every node must have found out, and reaped what it thinks is over."""

@@ -19,7 +19,7 @@ from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.seeds import seeded
 from tests.support.times import time_limit
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.promise("P10")]
 
 PATIENCE: Final = 30.0
 """Seconds in which everything must be in the grid again after the last loss."""

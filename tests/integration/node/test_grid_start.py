@@ -16,7 +16,7 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.times import scaled
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.promise("P10")]
 
 AWAY: Final = 1.5
 """Seconds for which Redis is away at the start: the node tries again and again meanwhile."""

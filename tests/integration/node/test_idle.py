@@ -12,6 +12,8 @@ from gateway.core.topics.topics import SESSION_PARTITIONS
 from tests.support.nodes import SHORT_LEASE, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P11")
+
 OF_THE_NODE = {"expire"}
 """What the reaper asks, however many sessions there are."""
 

@@ -166,6 +166,7 @@ async def test_selections_that_a_policy_takes_away(memory: MemoryGridServer) -> 
     ]
 
 
+@pytest.mark.promise("P17")
 async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
     quick = SHORT_LEASE
     async with journalled("n1", memory, **quick) as n1, journalled("n2", memory, **quick) as n2:
@@ -195,6 +196,7 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
     assert "n1" in {each["node"] for each in records(memory, "node_lease_lost")}
 
 
+@pytest.mark.promise("P17")
 async def test_a_takeover_is_told_once_though_answers_are_lost(
     memory: MemoryGridServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +313,7 @@ async def test_nothing_is_written_unless_it_is_asked_for(memory: MemoryGridServe
     assert records(memory) == []
 
 
+@pytest.mark.promise("P10")
 async def test_a_grid_that_takes_no_journal_slows_nobody(
     memory: MemoryGridServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

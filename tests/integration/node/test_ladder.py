@@ -63,6 +63,7 @@ async def test_every_module_is_a_rung_and_the_table_names_them_in_order(n1: Test
     assert sorted(modules, key=lambda name: table.index(f"`{name}`")) == modules
 
 
+@pytest.mark.promise("P2")
 async def test_a_rung_that_applies_is_preferred_to_those_below(n1: TestNode) -> None:
     second = with_a_second_rung(n1, applies=True, answers=True)
     token = await lost(n1)
@@ -75,6 +76,7 @@ async def test_a_rung_that_applies_is_preferred_to_those_below(n1: TestNode) -> 
     assert (claimed.was_held, claimed.is_uninterrupted) == (True, True)
 
 
+@pytest.mark.promise("P2")
 @pytest.mark.parametrize("applies", [True, False])
 async def test_a_rung_that_cannot_serve_a_session_leaves_it_to_the_next(n1: TestNode, *, applies: bool) -> None:
     second = with_a_second_rung(n1, applies=applies, answers=False)
@@ -86,6 +88,7 @@ async def test_a_rung_that_cannot_serve_a_session_leaves_it_to_the_next(n1: Test
     assert len(second.asked) == applies, "whoever says that it does not apply is not asked"
 
 
+@pytest.mark.promise("P2")
 async def test_no_rung_below_is_asked_for_a_session_that_can_be_reattached(n1: TestNode) -> None:
     second = with_a_second_rung(n1, applies=True, answers=True)
     token = await lost(n1)

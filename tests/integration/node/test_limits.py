@@ -143,6 +143,7 @@ async def test_what_is_counted_goes_with_the_session() -> None:
             await eventually(lambda: limits.node.selections == 0)
 
 
+@pytest.mark.promise("P20")
 async def test_a_client_that_sends_too_fast_is_told_which_limit_it_met_and_loses_nothing() -> None:
     running = running_node(rate_principal_packets=50.0)
     async with running as node, RawClient(node.url) as one, RawClient(node.url) as other:
@@ -178,6 +179,7 @@ async def test_topics_of_a_partition() -> None:
         assert counted(node, "limit_partition_topics") == 1
 
 
+@pytest.mark.promise("P20")
 async def test_bytes_of_a_partition() -> None:
     """P20: nobody fills the grid with values; what makes them no larger is taken."""
     async with running_node(limit_partition_bytes=1000) as node, RawClient(node.url) as one:
@@ -203,6 +205,7 @@ async def test_new_topics_of_a_principal() -> None:
         assert await outcome(one) is None, "topics that exist are not concerned"
 
 
+@pytest.mark.promise("P20")
 async def test_a_publish_that_creates_its_topic_counts_as_several_packets_and_no_other_does() -> None:
     """P20: every node that follows its partition has to find out who selects it."""
     running = running_node(rate_packets=0.001, rate_burst=1_000, new_topic_packets=7)

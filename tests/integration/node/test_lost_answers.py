@@ -17,6 +17,8 @@ from gateway.ports import PublishCommand, SessionRecord
 from tests.support.nodes import TestNode
 from tests.support.raw_client import Packet, RawClient
 
+pytestmark = pytest.mark.promise("P5")
+
 
 def publish(number: int, request: int | None = None, **fields: Any) -> Packet:
     value = number if request is None else request

@@ -6,12 +6,16 @@ have lost a lease that no other master could know of.
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
 from gateway.core.types import SessionId
 from tests.support.nodes import SHORT_LEASE, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
+
+pytestmark = pytest.mark.promise("P7")
 
 QUICK = {**SHORT_LEASE, "reap_interval": scaled(0.2)}
 

@@ -19,6 +19,8 @@ from gateway.core.wire.packets import NoticeCode
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P2", "P6")
+
 LOST = NoticeCode.GRID_LOST_WRITES.value
 
 

@@ -15,6 +15,8 @@ from tests.support.nodes import TestNode, eventually, rejected, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.promise("P20")
+
 
 def memory_of(node: TestNode) -> Memory:
     return node.gateway.node._context.memory

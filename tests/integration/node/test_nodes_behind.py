@@ -24,6 +24,8 @@ from tests.support.raw_client import Packet, RawClient
 from tests.support.redis_server import HOST, RedisServer, unique_prefix
 from tests.support.times import time_limit
 
+pytestmark = pytest.mark.promise("P6")
+
 LOST = NoticeCode.GRID_LOST_WRITES.value
 
 NOW, AHEAD = GridGeneration(1), GridGeneration(9)
@@ -187,6 +189,7 @@ async def test_a_client_that_was_away_is_handed_the_generation_with_its_welcome(
             await back.cut()
 
 
+@pytest.mark.promise("P2")
 async def test_a_loss_is_told_again_if_only_the_token_has_arrived(memory: MemoryGridServer, n1: TestNode) -> None:
     """P2: the token that comes before the notice does not say that the notice has come."""
     async with running_node("n2", memory=memory) as n2, RawClient(n1.url) as raw:
@@ -221,6 +224,7 @@ async def test_tokens_are_handed_out_once_for_each_generation(memory: MemoryGrid
         assert grid.generation == 3
 
 
+@pytest.mark.promise("P7")
 async def test_a_session_that_was_opened_in_a_later_generation_is_not_refused_for_good(
     memory: MemoryGridServer, n1: TestNode
 ) -> None:
@@ -261,6 +265,7 @@ async def test_a_session_of_another_grid_is_refused_for_good_when_everybody_has_
             assert (await raw.resume(of_now, attempt=1, **KEEPS_NOTHING))["code"] == "session_unknown", "at once"
 
 
+@pytest.mark.promise("P10")
 @pytest.mark.redis
 async def test_a_real_master_that_was_replaced_shows_nobody_less_than_was_seen() -> None:
     """P6: as above, with two Redis processes; nothing that n2 asks of its own one can tell it of the other."""

@@ -20,6 +20,8 @@ from gateway.ports import LeaseTable
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.nodes import SHORT_LEASE, eventually
 
+pytestmark = pytest.mark.promise("P11")
+
 QUICK: dict[str, Any] = SHORT_LEASE
 
 

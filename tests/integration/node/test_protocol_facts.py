@@ -56,6 +56,7 @@ async def test_without_a_window_the_session_ends_with_its_connection(n1: TestNod
     await eventually(lambda: not len(n1.gateway.node.sessions))
 
 
+@pytest.mark.promise("P2")
 async def test_a_gap_is_told_before_the_close_and_nothing_behind_it_is_done(n1: TestNode) -> None:
     """5.7.2."""
     async with RawClient(n1.url) as raw:
@@ -117,6 +118,7 @@ async def test_ones_own_update_and_the_reply_both_come(n1: TestNode) -> None:
         assert len({packet.get("event") for packet in both}) == 1
 
 
+@pytest.mark.promise("P4")
 async def test_the_reply_to_a_subscribe_comes_before_its_snapshot(n1: TestNode) -> None:
     """6.3."""
     async with RawClient(n1.url) as raw:

@@ -207,6 +207,7 @@ async def test_a_bad_first_packet_is_told_and_closed(
         assert await raw.closed() == close_code
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.parametrize(
     ("text", "close_code"),
     [
@@ -226,6 +227,7 @@ async def test_a_violation_closes_the_connection_and_keeps_the_session(
     assert len(node.gateway.node.sessions) == 1
 
 
+@pytest.mark.promise("P20")
 async def test_a_silent_connection_is_closed() -> None:
     async with running_node(handshake_timeout=0.1) as node, RawClient(node.url) as raw:
         assert await raw.closed() == 4102

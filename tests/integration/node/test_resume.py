@@ -39,6 +39,7 @@ async def publish(node: TestNode, topic: str, *values: Any) -> None:
             await raw.expect("reply")
 
 
+@pytest.mark.promise("P2")
 async def test_reattach_resends_what_was_lost_and_what_came_meanwhile(n1: TestNode) -> None:
     raw, welcome = await opened(n1, {"type": "subscribe", "selector": "a/**"})
     await raw.cut()
@@ -58,6 +59,7 @@ async def test_reattach_resends_what_was_lost_and_what_came_meanwhile(n1: TestNo
     assert again["token"] != welcome["token"]
 
 
+@pytest.mark.promise("P2", "P6")
 async def test_after_a_gap_the_current_value_of_a_topic_comes_before_what_follows_it(memory: MemoryGridServer) -> None:
     """Protocol 6.4: without the flag, an update is the successor of what was sent before it."""
     async with running_node("n1", memory=memory, limit_resend_packets=2) as node:
@@ -79,6 +81,7 @@ async def test_after_a_gap_the_current_value_of_a_topic_comes_before_what_follow
             assert (update["value"], update.get("snapshot")) == (6, None)
 
 
+@pytest.mark.promise("P2")
 async def test_two_cuts_in_a_row_without_traffic_lose_and_double_nothing(n1: TestNode) -> None:
     raw, welcome = await opened(n1, {"type": "subscribe", "selector": "a/**"})
     await raw.cut()
@@ -109,6 +112,7 @@ async def test_a_half_open_connection_is_superseded(n1: TestNode) -> None:
     await raw.cut()
 
 
+@pytest.mark.promise("P2", "P6")
 async def test_a_gap_is_declared_and_followed_by_snapshots(memory: MemoryGridServer) -> None:
     async with running_node("small", memory=memory, limit_resend_packets=4) as node:
         raw, welcome = await opened(node, {"type": "subscribe", "selector": "a/**"})
@@ -131,6 +135,7 @@ async def test_a_gap_is_declared_and_followed_by_snapshots(memory: MemoryGridSer
     assert [update["id"] for update in updates] == [1, 2]
 
 
+@pytest.mark.promise("P1", "P6")
 async def test_failover_restores_the_session_on_another_node(n1: TestNode, n2: TestNode) -> None:
     raw, welcome = await opened(
         n1, {"type": "subscribe", "selector": "a/**"}, {"type": "unsubscribe", "selector": "a/z"}
@@ -156,6 +161,7 @@ async def test_failover_restores_the_session_on_another_node(n1: TestNode, n2: T
     assert (update["topic"], update["value"], update["version"], update["snapshot"]) == ("a/x", 2, 2, True)
 
 
+@pytest.mark.promise("P3")
 async def test_the_former_owner_drops_its_copy_and_closes_the_socket(n1: TestNode, n2: TestNode) -> None:
     raw, welcome = await opened(n1)
     async with RawClient(n2.url) as back:
@@ -165,6 +171,7 @@ async def test_the_former_owner_drops_its_copy_and_closes_the_socket(n1: TestNod
     await raw.cut()
 
 
+@pytest.mark.promise("P5")
 async def test_a_resubmitted_publish_is_not_executed_twice(n1: TestNode, n2: TestNode) -> None:
     raw, welcome = await opened(n1, {"type": "publish", "topic": "a/x", "value": 1})
     await raw.cut()
@@ -179,6 +186,7 @@ async def test_a_resubmitted_publish_is_not_executed_twice(n1: TestNode, n2: Tes
     assert (first["version"], second["version"]) == (1, 2)
 
 
+@pytest.mark.promise("P8")
 @pytest.mark.parametrize("where", ["same node", "other node"])
 async def test_tokens_are_refused_each_with_its_own_reason(n1: TestNode, n2: TestNode, where: str) -> None:
     target = n1 if where == "same node" else n2
@@ -220,6 +228,7 @@ async def test_tokens_are_refused_each_with_its_own_reason(n1: TestNode, n2: Tes
     await back.cut()
 
 
+@pytest.mark.promise("P8")
 async def test_the_previous_token_stays_valid_until_the_new_one_is_proven(n1: TestNode) -> None:
     """The welcome with the new token may be lost: then the old one is all that the client has (P8)."""
     raw, welcome = await opened(n1)
@@ -242,6 +251,7 @@ async def test_a_closed_session_cannot_be_resumed(n1: TestNode, n2: TestNode) ->
     await raw.cut()
 
 
+@pytest.mark.promise("P7")
 async def test_an_expired_session_is_refused_and_gone(n1: TestNode) -> None:
     raw = RawClient(n1.url)
     await raw.connect()
@@ -253,6 +263,7 @@ async def test_an_expired_session_is_refused_and_gone(n1: TestNode) -> None:
         assert (await back.resume(welcome["token"], attempt=1))["code"] == "session_expired"
 
 
+@pytest.mark.promise("P2")
 async def test_without_replication_only_the_same_node_knows_the_session(memory: MemoryGridServer) -> None:
     async with (
         running_node("n1", memory=memory, replication=False) as one,
@@ -270,6 +281,7 @@ async def test_without_replication_only_the_same_node_knows_the_session(memory: 
     assert again["outcome"] == "reattached"
 
 
+@pytest.mark.promise("P6")
 @pytest.mark.parametrize("selectors", [("a/*", "b/x"), ("**",)])
 async def test_a_node_that_has_the_values_at_hand_sends_them_with_the_welcome(
     n1: TestNode, n2: TestNode, selectors: tuple[str, ...]
@@ -296,6 +308,7 @@ async def test_a_node_that_has_the_values_at_hand_sends_them_with_the_welcome(
     await holder.cut()
 
 
+@pytest.mark.promise("P20")
 async def test_a_session_of_many_selectors_is_not_searched_for_without_a_pause(
     n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +361,7 @@ async def test_deselected_topics_are_not_among_the_values_at_hand(n1: TestNode, 
     await holder.cut()
 
 
+@pytest.mark.promise("P7")
 async def test_a_client_that_is_back_at_once_costs_the_grid_no_word_of_its_absence(
     n1: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ async def detached_with(node: TestNode, *selectors: str) -> dict[str, Any]:
     return welcome
 
 
+@pytest.mark.promise("P6")
 async def test_a_selection_asked_for_while_the_restored_ones_are_read_is_served(
     n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ async def test_a_selection_asked_for_while_the_restored_ones_are_read_is_served(
         assert topics == {"a/x", "b/x"}
 
 
+@pytest.mark.promise("P6")
 async def test_an_unsubscribe_meanwhile_costs_no_snapshot_of_the_rest(
     n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +198,7 @@ async def test_a_resume_while_sessions_are_written_again_is_not_fenced(
         assert not n1.log.of(SESSION_FENCED)
 
 
+@pytest.mark.promise("P20")
 async def test_one_broken_session_keeps_no_update_from_the_others(n1: TestNode) -> None:
     """A bug in one session must not end the loop that serves all."""
     async with RawClient(n1.url) as broken, RawClient(n1.url) as sound:
@@ -213,6 +216,7 @@ async def test_one_broken_session_keeps_no_update_from_the_others(n1: TestNode) 
         assert n1.gateway.node.sessions.get(lost.id) is None
 
 
+@pytest.mark.promise("P2")
 async def test_a_bug_in_the_middle_of_a_batch_loses_nothing_in_silence(
     n1: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +250,7 @@ async def test_one_broken_session_keeps_no_write_from_the_others(n1: TestNode, m
         assert await broken.closed() == INTERNAL_ERROR.code
 
 
+@pytest.mark.promise("P1")
 @pytest.mark.parametrize("method", ["backlog", "write_all"])
 async def test_a_bug_in_delivering_to_one_is_met_by_nobody_who_is_not_dropped(
     n1: TestNode, monkeypatch: pytest.MonkeyPatch, method: str
@@ -328,6 +333,7 @@ async def test_a_bye_waits_for_the_answers_before_it() -> None:
         assert [each["request"] for each in raw.seen if each["type"] == "reply"] == [1, 2]
 
 
+@pytest.mark.promise("P9")
 async def test_many_large_snapshots_hold_up_nobody(n1: TestNode) -> None:
     """P9: one message can ask for the values of all topics again and again."""
     count, topics = 200, 20_000

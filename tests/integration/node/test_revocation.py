@@ -21,6 +21,8 @@ from gateway.ports import Credentials, GridUnavailable, Identity, SessionChanges
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P8")
+
 PRINCIPAL, SESSION, CREDENTIAL = RevocationKind.PRINCIPAL, RevocationKind.SESSION, RevocationKind.CREDENTIAL
 REVOKED = 4206
 

@@ -14,6 +14,8 @@ from gateway.ports import Ownership, SelectionChanges, SessionChanges
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P20")
+
 COSTLY = (
     "select = ["
     + ", ".join(f'"**/{letter}{"/*" * 14}"' for letter in "abcdefgh")

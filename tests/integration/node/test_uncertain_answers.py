@@ -10,6 +10,8 @@ from gateway.adapters.memory import MemoryGridServer
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
+pytestmark = pytest.mark.promise("P3", "P7")
+
 
 @pytest.fixture
 async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:

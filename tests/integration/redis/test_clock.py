@@ -18,6 +18,8 @@ from tests.integration.redis.support import N1, N2, PARTITION, Bench, Publisher,
 from tests.support.clock import eventually
 from tests.support.redis_clock import ClockedRedis
 
+pytestmark = pytest.mark.promise("P7", "P17")
+
 WINDOW: Final = 60.0
 LEASE: Final = 10.0
 STEP: Final = 90
@@ -102,6 +104,7 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
     assert await n2.expired() == []
 
 
+@pytest.mark.promise("P5")
 async def test_a_publish_that_was_under_way_is_not_executed_again_once_its_session_has_ended(
     redis: ClockedRedis, clocked: Bench
 ) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from itertools import permutations
 
+import pytest
+
 from gateway.adapters.redis import RedisGrid, scripts
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.core.topics.topics import session_partition
@@ -17,6 +19,8 @@ from gateway.core.types import SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import SessionChanges
 from tests.integration.redis.support import PARTITION, Bench, Publisher, ownership_of, session_record
+
+pytestmark = pytest.mark.promise("P7")
 
 LASTING = frozenset({"grid", "renewed", "opened", "values", "sizes", "stream", "deadlines", "owned", "ids"})
 """Last parts of the names of keys that stay; the last three are indexes, empty and so gone with their last session."""

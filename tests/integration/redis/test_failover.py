@@ -54,6 +54,7 @@ def grid_on(url: str, prefix: str, node: NodeRef = N1, **options: Any) -> RedisG
     return RedisGrid(url, prefix=prefix, node=node, **arguments)
 
 
+@pytest.mark.promise("P5", "P6")
 async def test_many_publishers_and_a_killed_master(servers: RedisCluster) -> None:
     """P5, P6: nothing twice, nothing out of order, and nothing missing but the end before the kill."""
     prefix, log, metrics = unique_prefix(), MemoryEventLog(), MemoryMetrics()
@@ -143,6 +144,7 @@ async def test_slots_that_move_lose_nothing(servers: RedisCluster) -> None:
     await grid.close()
 
 
+@pytest.mark.promise("P5", "P6")
 async def test_order_and_single_execution_while_slots_move_back_and_forth(servers: RedisCluster) -> None:
     """P5, P6: many publishers in one partition, whose slot goes from master to master under them."""
     prefix = unique_prefix()

@@ -25,6 +25,8 @@ from tests.integration.redis.support import (
 )
 from tests.support.clock import eventually
 
+pytestmark = pytest.mark.promise("P20")
+
 BROKEN = {
     "no-version": (TOPIC, "x"),
     "version-no-number": (TOPIC, "one 1"),

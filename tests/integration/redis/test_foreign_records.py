@@ -34,6 +34,8 @@ from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_server import unique_prefix
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.promise("P20")
+
 HUGE: Final = b"x" * (8 * 1024 * 1024)
 """Twice what a node reads at once from all streams."""
 

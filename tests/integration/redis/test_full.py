@@ -61,6 +61,7 @@ async def fill(bench: Bench, grid: RedisGrid) -> list[TopicPath]:
             return topics[:-1]
 
 
+@pytest.mark.promise("P10", "P20")
 async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Bench) -> None:
     """P20, P10: established sessions, claims and acknowledgements go on; new data is refused as retryable."""
     grid = await small.grid(stream_bytes=1024 * 1024)

@@ -65,6 +65,7 @@ async def test_start_while_the_grid_is_down_raises_and_comes_up_later(forgetful:
         assert changes == [GridChange(GridState.UP, GridGeneration(1), lost_writes=False)]
 
 
+@pytest.mark.promise("P10")
 async def test_kill_and_restart_with_data_is_a_new_generation_and_loses_nothing(harmed: Bench) -> None:
     grid = await harmed.grid()
     record = session_record()
@@ -127,6 +128,7 @@ async def test_a_node_that_knows_a_higher_generation_raises_it_for_all(forgetful
     assert fresh.generation == old.generation
 
 
+@pytest.mark.promise("P10")
 async def test_a_suspended_redis_is_away_after_the_time_limit_and_back_without_losses(forgetful: Bench) -> None:
     grid = await forgetful.grid(timeout=0.5)
     record = session_record()
@@ -144,6 +146,7 @@ async def test_a_suspended_redis_is_away_after_the_time_limit_and_back_without_l
         assert changes[-1] == GridChange(GridState.UP, GridGeneration(1), lost_writes=False)
 
 
+@pytest.mark.promise("P3")
 async def test_commands_of_a_given_up_connection_never_run_after_newer_ones(forgetful: Bench) -> None:
     """What a stopped Redis still has in its socket is cut off before the new connection writes."""
     grid = await forgetful.grid(timeout=0.3)
@@ -170,6 +173,7 @@ async def test_commands_of_a_given_up_connection_never_run_after_newer_ones(forg
             assert found.properties == {"fresh": str(turn)}
 
 
+@pytest.mark.promise("P10")
 async def test_a_cut_command_connection_comes_back_without_losses(bench: Bench) -> None:
     grid = await bench.grid()
     async with changes_of(grid) as changes:
@@ -189,6 +193,7 @@ async def test_flushed_scripts_are_loaded_again(forgetful: Bench) -> None:
     assert grid.generation == 1
 
 
+@pytest.mark.promise("P10")
 async def test_an_emptied_grid_is_noticed_by_publishing(forgetful: Bench) -> None:
     grid = await forgetful.grid()
     publisher = Publisher(grid)
@@ -201,6 +206,7 @@ async def test_an_emptied_grid_is_noticed_by_publishing(forgetful: Bench) -> Non
         assert [each.lost_writes for each in changes] == [False, True]
 
 
+@pytest.mark.promise("P10")
 async def test_an_emptied_grid_is_noticed_by_renewing(forgetful: Bench) -> None:
     grid = await forgetful.grid()
     await grid.nodes.join(N1, lease=30)
@@ -284,6 +290,7 @@ async def test_wrong_password_is_unavailable_and_not_told(forgetful: Bench) -> N
     assert "right" not in str(forgetful.log.events)
 
 
+@pytest.mark.promise("P5", "P6")
 @pytest.mark.parametrize("fate", ["with data", "emptied", "older"])
 async def test_publishing_and_reading_go_on_through_a_restart(harmed: Bench, fate: str) -> None:
     """P5, P6: values of a publisher that sends again what was not acknowledged, over a grid that dies under it."""

@@ -12,6 +12,8 @@ from tests.integration.redis.support import N1, N2, Bench, keep_trying, until_aw
 from tests.support.clock import eventually
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.promise("P17")
+
 LEASE = scaled(1.0)
 """Seconds of a lease that all steps before a fault fit into, and that ends during the fault."""
 

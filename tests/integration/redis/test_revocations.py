@@ -15,6 +15,7 @@ def revocation(value: str) -> Revocation:
     return Revocation(kind=RevocationKind.PRINCIPAL, value=value, made=1000.0)
 
 
+@pytest.mark.promise("P8")
 async def test_a_full_redis_revokes_all_the_same(forgetful: Bench) -> None:
     """Whoever must be out must be out, though clients can publish nothing any more."""
     n1, n2 = await forgetful.grid(), await forgetful.grid(N2)

@@ -47,6 +47,7 @@ async def expire_everywhere(grid: sessions.RedisSessions) -> list[Ended]:
     return [ended for answer in answers for ended in answer]
 
 
+@pytest.mark.promise("P7")
 async def test_nothing_is_left_of_sessions_that_ended(bench: Bench) -> None:
     """P7: closed or expired, after claims, publishes and disconnects: the keys are those of no session."""
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
@@ -139,6 +140,7 @@ async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
     assert refused == ClaimRefused(ErrorCode.SESSION_CLOSED)
 
 
+@pytest.mark.promise("P3", "P7")
 async def test_a_publish_that_arrives_after_the_end_is_fenced_and_leaves_nothing(bench: Bench) -> None:
     grid = await bench.grid()
     record = session_record(publish_partitions=frozenset({PARTITION}))
@@ -161,6 +163,7 @@ async def test_what_is_remembered_of_ended_sessions_is_bounded(bench: Bench, mon
     assert await bench.server.call("ZCARD", f"{bench.prefix}:{{s0}}:ended") == 3
 
 
+@pytest.mark.promise("P17")
 async def test_orphaning_leaves_alone_what_was_written_under_a_later_lease(bench: Bench) -> None:
     """A node that comes back in the middle of its takeover keeps what it has verified since."""
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
@@ -212,6 +215,7 @@ async def test_orphaning_does_not_touch_names_that_begin_alike(bench: Bench) -> 
     assert await grid.sessions.find(other.id) == other
 
 
+@pytest.mark.promise("P3")
 async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_verified_it(bench: Bench) -> None:
     """P3: what a suspended process finds when it wakes up, before anything else could tell it."""
     clock = VirtualClock()
@@ -246,6 +250,7 @@ async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_ve
         await publisher.grid.topics.publish([publisher.command(2)])
 
 
+@pytest.mark.promise("P3")
 async def test_a_node_that_lost_its_lease_writes_again_only_after_joining(bench: Bench) -> None:
     grid = await bench.grid()
     await grid.nodes.join(N1, lease=0.05)
@@ -278,6 +283,7 @@ async def test_steps_of_one_session_happen_in_the_order_in_which_they_were_start
     assert len(found.selections) == 499
 
 
+@pytest.mark.promise("P3")
 async def test_claims_race_and_each_has_its_own_epoch(bench: Bench) -> None:
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
     record = session_record()
@@ -298,6 +304,7 @@ async def test_claims_race_and_each_has_its_own_epoch(bench: Bench) -> None:
     assert found.attempt == 50
 
 
+@pytest.mark.promise("P11")
 async def test_an_idle_session_costs_no_command(forgetful: Bench) -> None:
     """P11: after 300 sessions were created the grid executes as many commands as without them."""
     grid = await forgetful.grid()
@@ -353,6 +360,7 @@ async def test_sessions_restored_into_an_emptied_grid_can_be_orphaned(
     assert await n2.sessions.find(record.id) == replace(record, connected=False)
 
 
+@pytest.mark.promise("P4")
 @pytest.mark.parametrize("suspend", [False, True], ids=["killed", "suspended"])
 async def test_what_was_acknowledged_is_there_after_the_grid_was_gone(harmed: Bench, suspend: bool) -> None:
     """P4: of changes under way when the grid dies a prefix is executed, and all that was acknowledged."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gateway.adapters.redis import RedisGrid
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import ENTRY_BYTES, VALUE_BYTES, NotStored, Published
 from tests.integration.redis.support import N2, PARTITION, TOPIC, Bench, Publisher
+
+pytestmark = pytest.mark.promise("P20")
 
 MEBIBYTE = 1024**2
 

@@ -67,6 +67,7 @@ async def test_a_blocked_reader_takes_up_new_interest_at_once(bench: Bench, monk
     await reader.close()
 
 
+@pytest.mark.promise("P2")
 async def test_the_reader_goes_on_where_it_was_after_its_connection_was_cut(bench: Bench) -> None:
     grid = await bench.grid(stream_length=50_000)
     publisher = Publisher(grid)
@@ -91,6 +92,7 @@ async def test_the_reader_goes_on_where_it_was_after_its_connection_was_cut(benc
     await reader.close()
 
 
+@pytest.mark.promise("P2")
 async def test_snapshot_and_tail_together_have_neither_hole_nor_duplicate(bench: Bench) -> None:
     """Position, follow, read values: races of interest under traffic, each ends with exactly the last values."""
     writer, follower = await bench.grid(N1, stream_length=50_000), await bench.grid(N2)
@@ -138,6 +140,7 @@ async def test_snapshot_and_tail_together_have_neither_hole_nor_duplicate(bench:
     await reader.close()
 
 
+@pytest.mark.promise("P2")
 async def test_a_trimmed_stream_is_a_lost_position_and_never_a_hole(bench: Bench) -> None:
     grid = await bench.grid(stream_length=100)
     publisher = Publisher(grid)
@@ -168,6 +171,7 @@ async def test_an_empty_stream_can_be_followed_from_its_position_and_from_nothin
     await reader.close()
 
 
+@pytest.mark.promise("P2")
 async def test_a_grid_that_may_have_lost_writes_loses_every_followed_position(harmed: Bench) -> None:
     grid = await harmed.grid()
     reader = Reader(grid)
@@ -258,6 +262,7 @@ async def test_claims_are_told_to_the_former_owner(bench: Bench) -> None:
     assert left == {"{nodes}:grid", "{nodes}:renewed"}
 
 
+@pytest.mark.promise("P11")
 async def test_an_idle_tail_costs_one_command_per_block(forgetful: Bench) -> None:
     grid = await forgetful.grid()
     reader = Reader(grid)

@@ -29,6 +29,7 @@ from tests.support.clock import DEADLINE
 from tests.support.times import time_limit
 
 
+@pytest.mark.promise("P5", "P6")
 async def test_twenty_thousand_publishes_arrive_once_and_in_order(bench: Bench) -> None:
     grid = await bench.grid(stream_length=30_000)
     publisher = Publisher(grid)
@@ -39,6 +40,7 @@ async def test_twenty_thousand_publishes_arrive_once_and_in_order(bench: Bench) 
     assert publisher.sent_again == 0
 
 
+@pytest.mark.promise("P5")
 async def test_publishing_is_exactly_once_while_connections_are_cut_in_the_middle_of_pipelines(bench: Bench) -> None:
     grid = await bench.grid(stream_length=1_000_000)
     publisher = Publisher(grid)
@@ -62,6 +64,7 @@ async def test_publishing_is_exactly_once_while_connections_are_cut_in_the_middl
     assert numbers == list(range(1, publisher.settled + 1))
 
 
+@pytest.mark.promise("P5")
 async def test_many_sessions_publish_at_the_same_time_over_one_connection(bench: Bench) -> None:
     grid = await bench.grid(stream_length=50_000)
     publishers = [Publisher(grid, session=f"s{number}", topic=TopicPath(f"{number}/x")) for number in range(100)]
@@ -87,6 +90,7 @@ async def test_many_sessions_publish_at_the_same_time_over_one_connection(bench:
         assert (stored.version, int(stored.value)) == (publisher.settled, publisher.settled)
 
 
+@pytest.mark.promise("P5")
 async def test_answers_to_repeated_requests(bench: Bench) -> None:
     grid = await bench.grid()
     publisher = Publisher(grid)
@@ -105,6 +109,7 @@ async def test_answers_to_repeated_requests(bench: Bench) -> None:
     assert 3 <= kept < 20, "receipts are forgotten in bunches"
 
 
+@pytest.mark.promise("P5")
 async def test_one_step_of_old_and_new_requests(bench: Bench) -> None:
     """Each publish of a step is judged by itself, also by what the same step has just done."""
     grid = await bench.grid()
@@ -146,6 +151,7 @@ async def test_each_partition_of_one_step_has_its_own_answer(bench: Bench) -> No
     assert not all(fenced)
 
 
+@pytest.mark.promise("P5")
 async def test_a_step_that_ends_at_a_later_partition_is_repeated_without_a_duplicate(bench: Bench) -> None:
     """One stream is of a newer generation: what the same step published elsewhere has its receipt, and is not lost."""
     grid = await bench.grid()
@@ -164,6 +170,7 @@ async def test_a_step_that_ends_at_a_later_partition_is_repeated_without_a_dupli
     assert (now.event, now.duplicate) == (f"{PARTITION}-8-1", False)
 
 
+@pytest.mark.promise("P5")
 async def test_receipts_that_are_not_settled_are_kept(bench: Bench) -> None:
     grid = await bench.grid()
     publisher = Publisher(grid)
@@ -174,6 +181,7 @@ async def test_receipts_that_are_not_settled_are_kept(bench: Bench) -> None:
         assert now == Published(was.version, was.event, duplicate=True)
 
 
+@pytest.mark.promise("P3")
 async def test_an_older_epoch_is_fenced_once_a_newer_owner_has_published(bench: Bench) -> None:
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
     old, new = Publisher(n1, epoch=1), Publisher(n2, epoch=2)
@@ -185,6 +193,7 @@ async def test_an_older_epoch_is_fenced_once_a_newer_owner_has_published(bench: 
     assert [int(value) for _, value in await stream_of(bench)] == [1, 2, 3, 4]
 
 
+@pytest.mark.promise("P5")
 async def test_a_refused_publish_is_not_overtaken_by_the_next_one(forgetful: Bench) -> None:
     """Redis out of memory for a moment: request 2 must not be executed, or 1 sent again would pass for a duplicate."""
     grid = await forgetful.grid()
@@ -206,6 +215,7 @@ async def test_a_refused_publish_is_not_overtaken_by_the_next_one(forgetful: Ben
     assert grid.topics._on_the_way == {}
 
 
+@pytest.mark.promise("P6")
 async def test_an_older_generation_is_refused_by_the_stream(bench: Bench) -> None:
     grid = await bench.grid()
     stream = f"{bench.prefix}:{{t{PARTITION}}}:stream"
@@ -219,6 +229,7 @@ async def test_an_older_generation_is_refused_by_the_stream(bench: Bench) -> Non
     assert grid.generation == 8
 
 
+@pytest.mark.promise("P6")
 async def test_versions_rise_over_generations(forgetful: Bench) -> None:
     grid = await forgetful.grid()
     publisher = Publisher(grid)
@@ -263,6 +274,7 @@ async def test_reading_values_starts_again_when_the_grid_was_away(bench: Bench) 
             await until_up(grid)
 
 
+@pytest.mark.promise("P6")
 async def test_restored_values_win_only_if_newer_and_reach_followers_with_their_event(bench: Bench) -> None:
     grid = await bench.grid()
     publisher = Publisher(grid)
@@ -312,6 +324,7 @@ def test_every_script_says_its_keys_result_and_invariant() -> None:
     assert len({each.sha for each in scripts.SCRIPTS}) == len(scripts.SCRIPTS) == 36
 
 
+@pytest.mark.promise("P6")
 async def test_a_stream_that_was_deleted_starts_a_new_generation(bench: Bench) -> None:
     """Evicted by a wrong memory policy, or by hand: numbers must not be used twice."""
     grid = await bench.grid()
@@ -329,6 +342,7 @@ async def test_a_stream_that_was_deleted_starts_a_new_generation(bench: Bench) -
     assert grid.generation == 3
 
 
+@pytest.mark.promise("P7")
 async def test_all_receipts_have_an_end(bench: Bench) -> None:
     """With replication off, the end of a session does not reach the grid; and it can miss those of other sessions."""
     grid = await bench.grid()

@@ -15,6 +15,8 @@ from pipeline.publish.topics import MARK, Value
 from tests.support.nodes import TestNode, running_node
 from tests.support.times import PATIENCE
 
+pytestmark = pytest.mark.promise("P5")
+
 FIRST: dict[str, Value] = {"ops/objective/n1": {"comebacks": 3}, "ops/incidents/death-a": {"sessions": 7}}
 
 

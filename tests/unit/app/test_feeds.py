@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from gateway.adapters.memory import MemoryMetrics
 from gateway.app.delivery.feeds.feeds import FEED_SECONDS, FEEDS_SECONDS, MOST_FEEDS, Feeds
 from gateway.app.delivery.partition import Partition
@@ -16,6 +18,8 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import PacketId, TopicPath
 from tests.support.machines import PLENTY, POLICY, opened
+
+pytestmark = pytest.mark.promise("P20")
 
 PORTION = 10
 TOPIC_SECONDS = FEED_SECONDS / PORTION
@@ -223,6 +227,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.promise("P9")
 async def test_a_reader_that_takes_nothing_has_one_portion_and_its_feed_stands_still() -> None:
     world = World()
     slow = Reader("slow")
@@ -238,6 +243,7 @@ async def test_a_reader_that_takes_nothing_has_one_portion_and_its_feed_stands_s
     world.close()
 
 
+@pytest.mark.promise("P9")
 async def test_half_of_what_is_kept_for_a_client_is_left_for_updates() -> None:
     """Else the first update would cost it the reattach, if it left now."""
     world = World()

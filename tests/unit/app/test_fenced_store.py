@@ -124,6 +124,7 @@ async def test_what_was_stored_under_a_lease_that_lapsed_is_written_again() -> N
     assert grid.recreated == [False], "nothing was lost: what the grid does not hold has ended"
 
 
+@pytest.mark.promise("P7")
 async def test_a_lease_that_lapses_while_a_session_is_written_again_has_it_written_once_more() -> None:
     """The survivors put on the clock what bears the term of the lease that lapsed, and would end it (P7)."""
     grid, store, session = bench()
@@ -160,6 +161,7 @@ async def test_a_grid_that_is_lost_while_a_session_is_written_has_it_made_anew()
     assert grid.recreated == [False, True]
 
 
+@pytest.mark.promise("P4")
 async def test_a_change_that_meets_a_restore_has_the_session_written_again() -> None:
     """The restore may have been executed behind the change, with what the session was before it (P4)."""
     grid, store, session = bench()
@@ -192,6 +194,7 @@ async def ended(store: FencedStore, grid: Grid, count: int) -> dict[SessionId, E
     return reasons
 
 
+@pytest.mark.promise("P7")
 async def test_many_ends_are_repeated_in_few_steps() -> None:
     """After an outage there may be 4,096 of them, and a round trip for each is seconds in which they are alive (P7)."""
     grid, store, _ = bench()

@@ -157,6 +157,7 @@ async def test_a_refusal_while_it_is_ended_here_is_left_to_whoever_ends_it(refus
     assert (bench.dropped, bench.counted, bench.restores) == ([], [], [])
 
 
+@pytest.mark.promise("P10")
 @REFUSALS
 @pytest.mark.parametrize("why", ["unsaved", "generation", "lease"])
 async def test_a_refusal_by_a_grid_that_is_behind_is_answered_by_writing_again(refusal: Refusal, why: str) -> None:
@@ -175,6 +176,7 @@ async def test_a_refusal_by_a_grid_that_is_behind_is_answered_by_writing_again(r
     assert (bench.dropped, bench.counted) == ([], [])
 
 
+@pytest.mark.promise("P3")
 @REFUSALS
 @pytest.mark.parametrize("result", [Restored.FENCED, Restored.GONE])
 async def test_what_cannot_be_restored_is_lost(refusal: Refusal, result: Restored) -> None:
@@ -186,6 +188,7 @@ async def test_what_cannot_be_restored_is_lost(refusal: Refusal, result: Restore
     assert [type(each) for each in bench.dropped] == [Fenced if result is Restored.FENCED else SessionGone]
 
 
+@pytest.mark.promise("P3")
 async def test_what_another_node_has_is_dropped_and_counted() -> None:
     bench = Bench()
     bench.refusal = FENCED
@@ -202,6 +205,7 @@ async def test_what_has_ended_is_dropped_and_not_counted_as_fenced() -> None:
     assert (bench.dropped, bench.counted) == ([GONE], [])
 
 
+@pytest.mark.promise("P10")
 async def test_what_has_no_answer_is_marked_for_the_recovery() -> None:
     bench = Bench()
     bench.refusal = GridUnavailable("no answer")
@@ -255,6 +259,7 @@ class Watched(Bench):
     def state(self, _: GridState) -> None: ...
 
 
+@pytest.mark.promise("P20")
 async def test_all_who_wait_for_the_grid_share_its_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of an outage each of ten thousand sessions may have a request that waits (P20)."""
     monkeypatch.setattr(fencing, "LOOK_AGAIN", 0.0)
@@ -277,6 +282,7 @@ async def test_nobody_looks_at_the_grid_when_nobody_waits_any_more(monkeypatch: 
     assert bench.looks == 1
 
 
+@pytest.mark.promise("P7")
 async def test_a_window_that_starts_while_the_client_comes_back_is_not_taken_for_one_that_runs() -> None:
     bench = Bench()
     await bench.store.disconnect(bench.session)
@@ -298,6 +304,7 @@ async def test_a_refused_claim_drops_what_has_ended_unless_it_is_ended_here(*, e
     assert bool(bench.dropped) is not ending
 
 
+@pytest.mark.promise("P3")
 async def test_an_end_that_another_node_has_forestalled_drops_the_copy() -> None:
     bench = Bench()
     bench.session.ending = True
@@ -306,6 +313,7 @@ async def test_an_end_that_another_node_has_forestalled_drops_the_copy() -> None
     assert len(bench.dropped) == len(bench.counted) == 1
 
 
+@pytest.mark.promise("P7")
 async def test_an_end_goes_on_after_a_claim_by_this_node() -> None:
     bench = Bench()
     bench.refusal = FENCED
@@ -322,6 +330,7 @@ async def test_an_end_goes_on_after_a_claim_by_this_node() -> None:
     assert (bench.dropped, bench.counted) == ([], [])
 
 
+@pytest.mark.promise("P3")
 @pytest.mark.parametrize(("epoch", "drops"), [(2, False), (3, False), (4, True)])
 def test_the_word_of_another_node_counts_if_its_claim_is_newer(epoch: int, *, drops: bool) -> None:
     bench = Bench()
@@ -389,6 +398,7 @@ def test_the_search_finds_what_it_looks_for() -> None:
     assert all(offences((APPLICATION / each).read_text()) for each in THE_PLACE)
 
 
+@pytest.mark.promise("P3")
 def test_no_other_code_judges_a_refusal_or_writes_past_the_store() -> None:
     found = {
         name: offences(path.read_text())

@@ -21,6 +21,8 @@ from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.ports import StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 from tests.support.clock import eventually
 
+pytestmark = pytest.mark.promise("P20")
+
 PORTION = 5
 """Topics that are looked up until others get their turn, if each takes as long as here."""
 

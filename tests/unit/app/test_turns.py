@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from gateway.app.requests.turns import Turns
 from gateway.app.session.request_lane import RequestLane, Workforce
 from gateway.app.session.session import Session
@@ -16,6 +18,8 @@ from gateway.core.types import RequestNumber
 from gateway.core.wire.packets import Subscribe
 from tests.support.clock import eventually
 from tests.support.times import time_limit
+
+pytestmark = pytest.mark.promise("P20")
 
 SESSION = cast("Session", SimpleNamespace(id="s"))
 

@@ -15,6 +15,8 @@ from gateway.core.wire.packets import Update
 from tests.support.delivery import POLICY, DeliveryBench, Reader
 from tests.support.machines import PLENTY
 
+pytestmark = pytest.mark.promise("P6")
+
 TOPICS = 2_000
 PATHS = [f"a/{number}" for number in range(TOPICS)]
 
@@ -60,6 +62,7 @@ async def test_all_values_come_once_in_the_order_of_their_places(bench: Delivery
     assert all(update.snapshot for update in came(reader))
 
 
+@pytest.mark.promise("P9")
 async def test_a_slow_reader_of_many_topics_has_one_portion_in_memory(bench: DeliveryBench) -> None:
     session, reader = await stuck(bench)
     await bench.turns(50)
@@ -77,6 +80,7 @@ async def test_a_portion_ends_with_its_bytes(bench: DeliveryBench) -> None:
     assert PORTION_BYTES <= session.machine.waiting_bytes < PORTION_BYTES + 10_200
 
 
+@pytest.mark.promise("P9")
 async def test_a_reader_that_acknowledges_nothing_is_not_sent_more_than_is_kept() -> None:
     bench = DeliveryBench(policy=replace(POLICY, resend_packets=100))
     bench.grid.publish(PATHS)
@@ -297,6 +301,7 @@ async def test_restored_values_wait_for_the_next_turn_if_this_one_has_had_its_sh
 # --- Bounds -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P9")
 async def test_nobody_is_slow_for_a_snapshot_that_waits() -> None:
     """P9: the portion is larger than what may wait, and does not count."""
     bench = DeliveryBench(outbox_packets=100)
@@ -319,6 +324,7 @@ async def test_nobody_is_slow_for_a_snapshot_that_waits() -> None:
     await bench.close()
 
 
+@pytest.mark.promise("P20")
 async def test_encoded_snapshots_are_shared_and_bounded(bench: DeliveryBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_module, "SNAPSHOT_BYTES", 50_000)
     session, reader = await reading(bench)

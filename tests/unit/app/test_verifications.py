@@ -17,6 +17,8 @@ from gateway.ports import Credentials, CredentialsRefused, VerificationRefused
 from tests.support.clock import VirtualClock, eventually
 from tests.support.verifications import verifications
 
+pytestmark = pytest.mark.promise("P20")
+
 
 class Bench:
     """A pool whose works last until they are let go.

@@ -13,6 +13,8 @@ from gateway.adapters.tokens import ItsdangerousTokenSigner, key_id
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from tests.unit.cli.conftest import Run, Stdin
 
+pytestmark = pytest.mark.promise("P8")
+
 KEY, OTHER_KEY = "k" * 32, "o" * 32
 SESSION = SessionId("KJh3x0ZQ2mW8sT5rVbYc1g")
 

@@ -88,6 +88,7 @@ def test_the_range_of_a_code_is_what_the_client_does(code: int | None, expected:
     assert reconnect_for(code) is expected
 
 
+@pytest.mark.promise("P7", "P9")
 @pytest.mark.parametrize(
     ("close", "expected"),
     [

@@ -196,6 +196,7 @@ def test_numbering_stops_at_the_bound_of_unacknowledged_bytes() -> None:
     assert machine.last_numbered == 2
 
 
+@pytest.mark.promise("P9")
 def test_what_waits_counts_against_the_bounds_by_packets_and_by_bytes() -> None:
     machine = opened()
     machine.submit_run(Run.of(update("t", "t1")))
@@ -368,6 +369,7 @@ def test_a_due_acknowledgement_follows_link_packets() -> None:
     assert machine.flush(PLENTY) == [b"[%b,%b]" % (codec.encode_link(Ping()), codec.encode_link(Ack(PacketId(1))))]
 
 
+@pytest.mark.promise("P9")
 def test_answers_wait_for_room_and_do_not_pile_up() -> None:
     """A client that asks and never reads must not make a node write without end (P9)."""
     machine = opened()

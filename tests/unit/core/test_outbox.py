@@ -10,6 +10,8 @@ from gateway.core.stream.runs import FoldedRun, Outgoing, Run, packets_of
 from gateway.core.types import EventId, Version
 from gateway.core.wire import codec
 
+pytestmark = pytest.mark.promise("P9")
+
 PLENTY = 1 << 20
 
 

@@ -28,6 +28,7 @@ WELCOME = Welcome(
 )
 
 
+@pytest.mark.promise("P8")
 @pytest.mark.parametrize(
     "packet",
     [

@@ -85,6 +85,7 @@ def test_sessions_with_the_same_roles_and_values_share_permissions_which_go_with
     assert gone() is None
 
 
+@pytest.mark.promise("P20")
 def test_answers_remembered_are_bounded_in_bytes() -> None:
     """The longest of what clients make up, far more of it than is remembered."""
     some = permissions("a/**", "*/*/*", "*/*/*/*/**", publish=("a/**",))

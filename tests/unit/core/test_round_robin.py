@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.pacing.round_robin import MOST_OWED, RoundRobin
+
+pytestmark = pytest.mark.promise("P20")
 
 QUANTUM = 10.0
 

@@ -192,6 +192,7 @@ def test_topics_that_were_published_once_do_not_pile_up(monkeypatch: pytest.Monk
         assert len(index._merges) <= 10
 
 
+@pytest.mark.promise("P20")
 def test_what_is_remembered_is_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """P20: to forget all of it at once, when it is full, would take a tenth of a second of everybody's time."""
     monkeypatch.setattr(selection_index, "MAX_RESOLVED", 10)
@@ -219,6 +220,7 @@ def test_a_topic_resolved_anew_is_remembered_as_long_as_others(monkeypatch: pyte
         }
 
 
+@pytest.mark.promise("P20")
 def test_who_deselects_is_compared_with_who_selects_and_not_with_every_selector() -> None:
     """P20: many sessions of one account deselect a topic that many selectors of another match."""
 

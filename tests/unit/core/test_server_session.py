@@ -128,6 +128,7 @@ def test_what_was_dropped_while_it_was_executed_is_not_finished_again() -> None:
     assert list(pending) == [subscribe(2)]
 
 
+@pytest.mark.promise("P5")
 def test_what_was_started_is_resubmitted_by_whoever_goes_on_and_the_rest_is_as_it_was() -> None:
     pending = PendingRequests([publish(1), publish(2), subscribe(3)])
     pending.start()
@@ -157,6 +158,7 @@ def test_a_goodbye_has_no_mark_and_no_number() -> None:
     assert PendingRequests([Bye()]).oldest is None
 
 
+@pytest.mark.promise("P5")
 def test_a_number_that_was_used_before_is_refused_unless_it_is_resubmitted() -> None:
     held = session()
     ask(held, subscribe(5))
@@ -176,6 +178,7 @@ def test_a_malformed_request_is_answered_and_nothing_waits() -> None:
     assert len(held.pending) == 0
 
 
+@pytest.mark.promise("P10")
 def test_while_the_grid_is_away_only_what_may_have_been_executed_waits() -> None:
     held = session()
 
@@ -227,6 +230,7 @@ def test_a_pending_request_holds_up_what_is_settled() -> None:
     assert held.settled() == 0
 
 
+@pytest.mark.promise("P2")
 def test_in_a_gap_nothing_counts_as_acknowledged() -> None:
     held = session()
     held.reply(Reply(request=RequestNumber(1)))
@@ -278,6 +282,7 @@ def test_a_resume_without_the_grid_numbers_the_token_above_all_that_are_known(
     assert (held.token_generation, held.confirmed, held.attempt) == (expected, presented, 7)
 
 
+@pytest.mark.promise("P2")
 def test_a_loss_is_known_to_the_client_when_it_has_acknowledged_the_notice() -> None:
     held = session()
     assert held.known_generation == 3
@@ -290,6 +295,7 @@ def test_a_loss_is_known_to_the_client_when_it_has_acknowledged_the_notice() -> 
     assert held.known_generation == 5
 
 
+@pytest.mark.promise("P2")
 def test_a_second_loss_before_the_first_is_known_does_not_hide_it() -> None:
     held = session()
     held.reply(Reply(request=RequestNumber(1)))

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from gateway.core.pacing.failures import FORGIVEN
 from gateway.core.pacing.verification_queue import FailureRanks, VerificationQueue
 
+pytestmark = pytest.mark.promise("P20")
+
 PATIENCE = 2.0
 MOST = 64
 PLACES = 2

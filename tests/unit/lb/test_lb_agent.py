@@ -53,6 +53,7 @@ def test_it_answers_on_uvloop_too() -> None:
         assert runner.run(once()) == b"up 100%\n"
 
 
+@pytest.mark.promise("P10")
 @pytest.mark.parametrize("state", AgentState)
 def test_no_answer_says_what_is_not_the_agents_to_say(state: AgentState) -> None:
     """``down`` would cut clients (P10); ``ready``, ``drain`` and ``maint`` would undo what the operator wants."""
@@ -109,6 +110,7 @@ def test_importing_the_agent_costs_a_node_nothing_else() -> None:
     assert shown.stdout == "[]\n"
 
 
+@pytest.mark.promise("P20")
 async def test_nobody_can_hold_anything_open() -> None:
     """Connections that say nothing, say much, never read and never go: each is answered and closed at once."""
     async with AgentServer(LOOPBACK, 0, lambda: AgentState.READY) as agent:
@@ -124,6 +126,7 @@ async def test_nobody_can_hold_anything_open() -> None:
             each.close()
 
 
+@pytest.mark.promise("P20")
 async def test_a_flood_gets_its_share_of_the_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time that it has answered, the agent leaves the loop to others for as long as its share demands."""
     pauses: list[tuple[float, float]] = []

@@ -82,6 +82,7 @@ def test_haproxy_accepts_it_without_a_warning(variant: str, tmp_path: Path, auth
     assert "WARNING" not in checked.stderr
 
 
+@pytest.mark.promise("P8")
 def test_nothing_secret_can_reach_the_log() -> None:
     (log_format,) = [line for line in lines() if line.startswith("log-format")]
 

@@ -27,6 +27,8 @@ from tests.support.certificates import Authority
 from tests.support.clock import eventually
 from tests.support.times import PATIENCE, scaled, time_limit
 
+pytestmark = pytest.mark.promise("P20")
+
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 MISSING = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -115,6 +115,7 @@ async def test_what_is_asked_for_in_a_turn_has_one_of_its_own(clock: VirtualCloc
     await eventually(lambda: turns == ["accept", "health"])
 
 
+@pytest.mark.promise("P20")
 async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     begun = clock()
@@ -128,6 +129,7 @@ async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClo
     assert clock() - begun >= (work - 0.1) / 0.5 * 0.95
 
 
+@pytest.mark.promise("P20")
 async def test_a_flood_of_one_kind_does_not_hold_up_another(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     for _ in range(1000):
@@ -172,6 +174,7 @@ async def test_kinds_share_the_time_by_their_weights(clock: VirtualClock, pacer:
     assert found["check"] / found["more"] == pytest.approx(WEIGHTS[ServiceClass.HEALTH], rel=0.15)
 
 
+@pytest.mark.promise("P20")
 async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)

@@ -27,6 +27,8 @@ from tests.support.key_updates import KeyUpdates
 from tests.support.times import time_limit
 from tests.unit.adapters.admin.test_crowds import BODY_BYTES, HEALTH, METRICS, MISSING, TOKEN, Site
 
+pytestmark = pytest.mark.promise("P20")
+
 CHANGE_BYTES = 27
 """Of a change of keys."""
 

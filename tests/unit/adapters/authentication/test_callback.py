@@ -142,6 +142,7 @@ async def test_whatever_is_no_clear_answer_lets_nobody_in_and_can_be_asked_again
         assert await bench.ask() is not None
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize(
     "fields",
     [

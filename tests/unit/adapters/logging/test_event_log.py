@@ -96,6 +96,7 @@ def test_an_error_is_its_type_and_message_and_a_bug_has_its_traceback_too() -> N
     assert silent["error"] == "TimeoutError"
 
 
+@pytest.mark.promise("P8")
 @pytest.mark.parametrize(
     "value",
     [TOKEN, f"refused {TOKEN}!", {"deep": [TOKEN]}, ValueError(TOKEN), TOKEN.encode(), f"/v1/connect?token={TOKEN}"],

@@ -22,6 +22,8 @@ from gateway.ports import GridUnavailable
 from gateway.settings import HostPort
 from tests.support.clock import VirtualClock, eventually
 
+pytestmark = pytest.mark.promise("P20")
+
 KIB = 1024
 TURN_BYTES = 1024 * KIB
 """What a turn may pack for all masters together, where no single command is large."""

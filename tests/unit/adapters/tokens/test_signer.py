@@ -21,6 +21,8 @@ from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import TokenClaims, TokenRefused
 
+pytestmark = pytest.mark.promise("P8")
+
 OLD, CURRENT, NEXT = b"old-old-old-old-old", b"current-current-current", b"next-next-next-next"
 NOW = 1_800_000_000.0
 LIFE = 3600.0

@@ -24,6 +24,8 @@ from gateway.catalogue import metrics as catalogue
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import Ear, Peer, Port
 
+pytestmark = pytest.mark.promise("P20")
+
 
 def frame(opcode: int, payload: bytes = b"", *, final: bool = True) -> bytes:
     return Frame(Opcode(opcode), payload, fin=final).serialize(mask=True)

@@ -258,6 +258,7 @@ def test_short_messages_have_a_largest_size_too(most: int) -> None:
     assert error.code == 1009
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize("data", [b"\x81\x00", from_client(1, b"\xed\xa0\x80")], ids=["unmasked", "no text"])
 def test_a_violation_is_held_by_nobody(data: bytes) -> None:
     """Its trace would hold the buffers of its connection until the collector comes round, which is seldom."""

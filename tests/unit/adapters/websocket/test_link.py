@@ -143,6 +143,7 @@ async def test_pongs_mean_nothing(port: Port) -> None:
     await eventually(lambda: ear.heard == [b"x"])
 
 
+@pytest.mark.promise("P9", "P20")
 async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_else(port: Port) -> None:
     link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     flood = frame(9, b"x" * 125) * 500 + text(b"")
@@ -161,6 +162,7 @@ async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_e
     assert PONG_BACKLOG < link.backlog() <= bound
 
 
+@pytest.mark.promise("P20")
 async def test_a_message_that_is_announced_too_long_is_refused_before_it_takes_memory(port: Port) -> None:
     _, ear, peer = await joined(port)
     await peer.send(b"\x81\xff" + (MESSAGE_BYTES + 1).to_bytes(8, "big") + b"mask")
@@ -419,6 +421,7 @@ async def test_a_break_right_behind_the_last_words_is_noticed(port: Port, last: 
         await eventually(lambda ear=ear: ear.over == 1)  # type: ignore[misc]
 
 
+@pytest.mark.promise("P20")
 async def test_a_client_that_never_stops_talking_does_not_hold_up_the_others(port: Port) -> None:
     _, ear, peer = await joined(port)
     _, other_ear, other = await joined(port)
@@ -497,6 +500,7 @@ async def test_a_kernel_that_takes_single_bytes_gets_each_once(port: Port) -> No
     assert await closed_with(peer) == 1000
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize("how", ["closed", "reset", "violation", "refused"])
 async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str) -> None:
     """A collector that comes round seldom would leave it for hours."""

@@ -329,6 +329,7 @@ async def test_who_is_refused_and_stays_is_dropped(port: Port, monkeypatch: pyte
     assert refusals(port) == {"path": 1}, "once"
 
 
+@pytest.mark.promise("P20")
 async def test_those_who_say_nothing_make_room_for_others(port: Port) -> None:
     port.server._requests = PendingRequests(3)
     silent = [await port.dial() for _ in range(5)]
@@ -393,6 +394,7 @@ def no_descriptor_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.promise("P20")
 @pytest.mark.usefixtures("accept_pause")
 async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(
     port: Port, monkeypatch: pytest.MonkeyPatch

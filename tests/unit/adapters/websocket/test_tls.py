@@ -163,6 +163,7 @@ async def test_a_handshake_may_come_in_any_pieces(port: SecurePort) -> None:
     await eventually(lambda: len(port.ears) == 1 and port.ears[0].heard == [b"early"])
 
 
+@pytest.mark.promise("P20")
 async def test_who_begins_tls_and_says_nothing_more_is_dropped(
     port: SecurePort, monkeypatch: pytest.MonkeyPatch
 ) -> None:

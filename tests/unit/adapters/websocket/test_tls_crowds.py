@@ -21,6 +21,8 @@ from tests.unit.adapters.websocket.conftest import REQUEST, Peer
 from tests.unit.adapters.websocket.test_floods import MovedClock, TurnCounter
 from tests.unit.adapters.websocket.test_tls import SecurePeer, SecurePort
 
+pytestmark = pytest.mark.promise("P20")
+
 COST = STRANGERS_TIME * 0.55
 """Seconds that a handshake takes by the clock of these tests: two of them are more than a turn has."""
 

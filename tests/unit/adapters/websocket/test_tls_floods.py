@@ -41,6 +41,8 @@ from tests.unit.adapters.websocket.conftest import Peer
 from tests.unit.adapters.websocket.test_floods import TurnCounter
 from tests.unit.adapters.websocket.test_tls import SecurePeer, SecurePort, joined, text
 
+pytestmark = pytest.mark.promise("P20")
+
 CHANGES = 1_000
 """Changes of keys: 27 KB, for which OpenSSL would compute for some 13 ms within one call."""
 

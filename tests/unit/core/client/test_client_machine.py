@@ -239,6 +239,7 @@ def test_properties_follow_the_replies() -> None:
 # --- Losing and resuming ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("P2")
 def test_a_lost_connection_is_resumed_where_both_sides_were() -> None:
     scene = Scene().open()
     scene.say({"type": "update", "id": 1, "topic": "t", "version": 1, "event": "e", "value": 7})
@@ -261,6 +262,7 @@ def test_a_lost_connection_is_resumed_where_both_sides_were() -> None:
     assert [(each["type"], each.get("id")) for each in scene.sent] == [("ack", None), ("publish", 1)]
 
 
+@pytest.mark.promise("P5")
 def test_after_a_failover_what_is_unanswered_is_asked_again_and_values_follow() -> None:
     scene = Scene().open()
     scene.publish("a", "t", 1)
@@ -274,6 +276,7 @@ def test_after_a_failover_what_is_unanswered_is_asked_again_and_values_follow() 
     assert scene.one(effects.Connect).url == f"{URL}?node=n2"
 
 
+@pytest.mark.promise("P2")
 def test_what_the_grid_forgot_is_asked_for_before_all_else_and_declared() -> None:
     scene = Scene().open()
     scene.subscribe("a", "t/**")
@@ -288,6 +291,7 @@ def test_what_the_grid_forgot_is_asked_for_before_all_else_and_declared() -> Non
     assert notice == SelectionsWithdrawn("permissions_withdrawn", "not any more", ("t/**",), ())
 
 
+@pytest.mark.promise("P2")
 def test_what_cannot_be_restored_is_told() -> None:
     scene = Scene().open()
     scene.subscribe("a", "t/**")
@@ -306,6 +310,7 @@ def test_a_welcome_for_another_session_does_not_fit() -> None:
     assert scene.one(effects.Disconnect).code == 4200
 
 
+@pytest.mark.promise("P2")
 def test_a_numbering_that_nobody_knows_is_given_up_and_another_asked_for() -> None:
     scene = Scene().open()
     scene.disconnected()
