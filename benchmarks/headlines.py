@@ -1,4 +1,4 @@
-"""Writes the tables of our most important figures: the README's, beside the peers', and what each path costs."""
+"""Writes the tables of our most important figures: beside the peers', five of them in the README, and per path."""
 
 from __future__ import annotations
 
@@ -75,7 +75,16 @@ HEADLINES: Final[Mapping[Reference, str]] = {
     _ours("memory", "10,000 idle sessions", "resident"): "10,000 idle sessions: memory each, KiB",
     _ours("memory", "10,000 idle sessions", "idle_total"): "… CPU, pings included, % of a core",
 }
-"""Lines of the README's table, by our figure: each that has a target, and what else one asks first."""
+"""Lines of the table of the reference page, by our figure: each that has a target, and what else one asks first."""
+
+IN_README: Final[Sequence[Reference]] = (
+    _ours("fanout", fanout.SATURATED, "deliveries_per_second"),
+    _ours("steady", "1,000 subscribers, 50 updates/s", "total_cpu_per_delivery"),
+    _ours("failover", _STORM, "total_cpu"),
+    _ours("failover", _STORM, "recovered"),
+    _ours("memory", "10,000 idle sessions", "resident"),
+)
+"""Lines that the README has of it: one for each question that a newcomer asks first. They are not our five best."""
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "total_cpu_per_delivery": ("cpu_per_delivery", "redis_cpu_per_delivery"),
@@ -84,46 +93,92 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Sums over all processes, and the figures of server, Redis and HAProxy that they are made of."""
 
-_README_NOTE: Final = (
+_NOTE: Final = (
     "Medians of rounds in turn; ± is half the way from least to most, and where that is more than 10 % the range "
     "stands in place of the median. CPU is the sum of all processes that a system needs; in brackets what of it is "
-    "the server's, Redis's and HAProxy's. *Updates per read* is how many updates one `recv()` of a subscriber "
-    "brought, which is what a server joins: without it, and without the number of updates under way, a rate of a "
-    "fan-out says nothing. *Bare* is the least that the work costs: a loop in C that keeps nothing, redis-py "
-    "pipelining `XADD`, a WebSocket handshake alone, aiohttp's idle connection. ✓ is a target that is met, ✗ one that "
-    "is missed, both at the worse end of a range. All figures, p50 to p99.9, python-socketio, versions and settings: "
-    "[Benchmark results](docs/reference/benchmarks.md). Where the time goes, and what holds what is missed: [Where "
-    "every microsecond goes](docs/explanation/performance.md)."
+    "the server's, Redis's and HAProxy's."
+)
+
+_BARE: Final = (
+    "*Bare* is the least that the work costs: a loop in C that keeps nothing, redis-py pipelining `XADD`, a WebSocket "
+    "handshake alone, aiohttp's idle connection."
+)
+
+_SUMMARY_NOTE: Final = (
+    f"{_NOTE} *Updates per read* is how many updates one `recv()` of a subscriber brought, which is what a server "
+    "joins: without it, and without the number of updates under way, a rate of a fan-out says nothing. "
+    f"{_BARE} ✓ is a target that is met, ✗ one that is missed, both at the worse end of a range."
 )
 
 
-def readme_block(document: Document) -> str:
-    """Write the part of the README: figures beside the peers', and what became of the targets."""
+_ELSEWHERE: Final = (
+    "[Benchmark results](docs/reference/benchmarks.md) has all figures of all peers, versions and settings. [Where "
+    "every microsecond goes](docs/explanation/performance.md) says why targets are missed."
+)
+
+
+def summary(document: Document) -> str:
+    """Write the summary of the reference page: figures beside the peers', and what became of the targets."""
     lines = [("", *_COLUMNS, "demanded")]
     for reference in dict.fromkeys([*HEADLINES, *(each.subject for each in document.targets)]):
-        demands = [each for each in document.targets if each.subject == reference]
-        cells = [_headline(document, reference, names, demands) for names in _COLUMNS.values()]
+        demands = _demands(document, reference)
+        cells = _cells(document, reference)
         if any(cells) or demands:
             label = HEADLINES.get(reference, f"{reference.case}, {reference.variant}: {reference.figure}")
             lines.append((label, *cells, "; ".join(map(_demand, demands))))
-    # A peer that this run knows nothing of has no column.
-    kept = [place for place in range(len(lines[0])) if any(line[place] for line in lines[1:]) or not lines[1:]]
-    text = table([[line[place] for place in kept] for line in lines])
-    if OVERLOADED_MARK in text:
-        text += f"\n\n{OVERLOADED_MARK} It could not keep up with what was asked for, in one round or more."
-    if GENERATOR_MARK in text:
-        text += (
-            f"\n\n{GENERATOR_MARK} The generator's core was more than 85 % busy, in one round or more: the system may "
-            "be faster."
-        )
+    return "\n\n".join((f"{_score(document)}.", *_with_marks(lines, text=(0, len(lines[0]) - 1)), _SUMMARY_NOTE))
+
+
+def readme_block(document: Document) -> str:
+    """Write the part of the README: five figures beside the peers', and where the others are."""
+    lines = [("", *_COLUMNS)]
+    for reference in IN_README:
+        cells = _cells(document, reference)
+        if any(cells):
+            lines.append((HEADLINES[reference].replace("… ", "the same: "), *cells))
     return "\n\n".join(
-        (stamp(document), _score([each.met for each in document.targets]), text, _README_NOTE),
+        (
+            stamp(document),
+            *_with_marks(lines, text=(0,)),
+            f"{_NOTE} {_BARE}",
+            f"{_score(document)}: {_ELSEWHERE}",
+        )
     )
 
 
-def _score(met: Sequence[bool | None]) -> str:
+def _demands(document: Document, reference: Reference) -> list[Judged]:
+    return [each for each in document.targets if each.subject == reference]
+
+
+def _cells(document: Document, reference: Reference) -> list[str]:
+    demands = _demands(document, reference)
+    return [_headline(document, reference, names, demands) for names in _COLUMNS.values()]
+
+
+def _with_marks(lines: Sequence[Sequence[str]], *, text: Sequence[int]) -> list[str]:
+    """Write a table without empty columns, as of peers that a run knows nothing of, and explain the marks in it.
+
+    Args:
+        lines: the headings first.
+        text: columns that hold no figures.
+    """
+    kept = [place for place in range(len(lines[0])) if any(line[place] for line in lines[1:]) or not lines[1:]]
+    places = [kept.index(each) for each in text if each in kept]
+    blocks = [table([[line[place] for place in kept] for line in lines], text=places)]
+    if OVERLOADED_MARK in blocks[0]:
+        blocks.append(f"{OVERLOADED_MARK} It could not keep up with what was asked for, in one round or more.")
+    if GENERATOR_MARK in blocks[0]:
+        blocks.append(
+            f"{GENERATOR_MARK} The generator's core was more than 85 % busy, in one round or more: the system may be "
+            "faster."
+        )
+    return blocks
+
+
+def _score(document: Document) -> str:
+    met = [each.met for each in document.targets]
     text = f"{met.count(True)} of {len(met)} targets are met, {met.count(False)} missed"
-    return text + (f", {met.count(None)} not judged." if None in met else ".")
+    return text + (f", {met.count(None)} not judged" if None in met else "")
 
 
 def _demand(target: Judged) -> str:

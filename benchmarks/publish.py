@@ -20,7 +20,7 @@ import click
 from benchmarks import plots
 from benchmarks.catalogue import cases_by_default
 from benchmarks.document import BadResults, Document
-from benchmarks.headlines import path_costs, readme_block
+from benchmarks.headlines import path_costs, readme_block, summary
 from benchmarks.hostile import page as hostile_page
 from benchmarks.hostile.case import NAME as HOSTILE
 from benchmarks.markdown import drawn, missed, pictures, reference_page
@@ -131,7 +131,7 @@ def pages(document: Document, root: Path = ROOT) -> dict[Path, str]:
                 "growth": pictures(document, PICTURES.name),
             },
         ),
-        REFERENCE: reference_page(document),
+        REFERENCE: reference_page(document, summary(document)),
     }
 
 

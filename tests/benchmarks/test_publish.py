@@ -17,7 +17,7 @@ from benchmarks.cases import fanout, own_topic
 from benchmarks.cases.base import OURS, Reference, Results, Row
 from benchmarks.catalogue import cases_by_default, cases_by_name, systems_by_name
 from benchmarks.document import FORMAT, BadResults, Document
-from benchmarks.headlines import HEADLINES, PARTS, readme_block
+from benchmarks.headlines import HEADLINES, IN_README, PARTS, readme_block, summary
 from benchmarks.markdown import missed, plain, reference_page
 from benchmarks.publish import (
     BAD_USE,
@@ -165,9 +165,9 @@ def test_paths_of_the_machine_are_not_kept() -> None:
     assert "nchan: …/nginx.log says no; see http://a/b/c, 5/s and a/b" in text
 
 
-def test_every_target_is_in_the_readme_with_its_verdict() -> None:
+def test_every_target_is_in_the_summary_with_its_verdict() -> None:
     document = made()
-    text = readme_block(document)
+    text = summary(document)
 
     assert f"{len(document.targets) - 1} of {len(document.targets)} targets are met, 1 missed." in text
     assert text.count("✓ ") + text.count("✓;") == len(document.targets) - 1 + 1  # and once where it is explained
@@ -175,7 +175,20 @@ def test_every_target_is_in_the_readme_with_its_verdict() -> None:
     assert "≤ 16 ✗" in text
 
 
-def test_the_lines_of_the_readme_are_what_the_cases_measure() -> None:
+def test_the_readme_has_five_of_the_lines_and_says_where_the_others_are() -> None:
+    document = made()
+    text = readme_block(document)
+
+    assert len(IN_README) == 5
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")][2:] == [
+        "| " + HEADLINES[each].replace("… ", "the same: ") for each in IN_README
+    ]
+    assert "demanded" not in text
+    assert f"{len(document.targets) - 1} of {len(document.targets)} targets are met, 1 missed: [" in text
+    assert "docs/reference/benchmarks.md" in text
+
+
+def test_the_lines_of_the_summary_are_what_the_cases_measure() -> None:
     cases = cases_by_name()
     known = {(name, figure.name) for name, case in cases.items() for figure in case.figures}
     subjects = {target.subject for case in cases.values() for target in case.targets}
@@ -196,7 +209,7 @@ def test_failures_and_overload_are_shown() -> None:
     )
     document = made(rows=[row], failed=True)
 
-    assert "| 1 \\* **failed** |" in readme_block(document)
+    assert "| 1 \\* **failed** |" in summary(document)
     assert "something failed" in readme_block(document)
     assert "FAILED 1 x lost; overloaded: 1 of 2" in reference_page(document)
 
@@ -224,7 +237,7 @@ def row_of(reference: Reference, total: float, *flags: str, **parts: float) -> R
 
 def test_sums_are_shown_with_what_they_are_made_of() -> None:
     ours = row_of(CPU, 65.4, cpu_per_delivery=49.4, redis_cpu_per_delivery=16.0)
-    text = readme_block(judged(ours, row_of(PEER, 63.6)))
+    text = summary(judged(ours, row_of(PEER, 63.6)))
 
     assert "| 65.4 (49.4 + 16) |" in text
     assert "1.03 × Socket.IO (≤ 0.5) ✗" in text  # noqa: RUF001 - the sign that is printed
@@ -232,7 +245,7 @@ def test_sums_are_shown_with_what_they_are_made_of() -> None:
 
 def test_nothing_is_divided_by_what_could_not_keep_up() -> None:
     document = judged(row_of(CPU, 65.0), row_of(PEER, 60.0, "overloaded: 1 of 2 deliveries/s"))
-    text = readme_block(document)
+    text = summary(document)
 
     assert "≤ 0.5: no ratio, Socket.IO could not keep up: not judged" in text
     assert "| 60 \\* |" in text
@@ -244,20 +257,20 @@ def test_nothing_is_divided_by_what_could_not_keep_up() -> None:
 def test_rounds_far_apart_are_shown_as_a_range_and_so_are_their_ratios() -> None:
     document = judged(row_of(CPU, 10.0), *(row_of(PEER, each) for each in (25.0, 40.0, 16.0)))
 
-    assert "| 16 … 40 |" in readme_block(document)
+    assert "| 16 … 40 |" in summary(document)
     # The worse end decides: 10 / 16 is more than half.
-    assert "0.25 … 0.625 × Socket.IO (≤ 0.5) ✗" in readme_block(document)  # noqa: RUF001
+    assert "0.25 … 0.625 × Socket.IO (≤ 0.5) ✗" in summary(document)  # noqa: RUF001
     assert "16.00 … 40.00" in reference_page(document)
     assert "0.25 … 0.62" in reference_page(document)
     assert "0.25 … 0.625, where at most 0.5 was demanded" in missed(document)
 
 
 def test_a_peer_that_was_not_measured_has_no_column() -> None:
-    assert "|  | this gateway | Socket.IO | demanded |" in readme_block(judged(row_of(CPU, 10.0), row_of(PEER, 30.0)))
+    assert "|  | this gateway | Socket.IO | demanded |" in summary(judged(row_of(CPU, 10.0), row_of(PEER, 30.0)))
 
 
 def test_a_full_generator_is_marked() -> None:
-    text = readme_block(judged(row_of(CPU, 10.0, "the generator was the limit: 91 % of its core"), row_of(PEER, 30.0)))
+    text = summary(judged(row_of(CPU, 10.0, "the generator was the limit: 91 % of its core"), row_of(PEER, 30.0)))
 
     assert "| 10 † |" in text
     assert "† The generator's core" in text
@@ -265,7 +278,7 @@ def test_a_full_generator_is_marked() -> None:
 
 def test_the_saturated_rate_stands_beside_its_window_and_what_was_joined() -> None:
     rate = Reference("fanout", fanout.SATURATED, OURS, "deliveries_per_second")
-    text = readme_block(made(rows=[row_of(rate, 2.8e6, deliveries_per_read=145.0)], targets=[]))
+    text = summary(made(rows=[row_of(rate, 2.8e6, deliveries_per_read=145.0)], targets=[]))
 
     assert "256 updates under way: deliveries/s (updates per read) | 2.8 M (145) |" in text
 
