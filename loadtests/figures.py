@@ -101,11 +101,11 @@ class Figure:
 
 FIGURES: Final[Mapping[str, Figure]] = {
     "deliver_p50_ms": Figure("ms", "from when a value was due to when a subscriber had it: the median"),
-    "deliver_p99_ms": Figure("ms", "from when a value was due to when a subscriber had it: 99 of 100"),
+    "deliver_p99_ms": Figure("ms", "from when a value was due to when a subscriber had it: the p99"),
     "publish_p50_ms": Figure("ms", "from when a value was due to when its receipt was there: the median"),
-    "publish_p99_ms": Figure("ms", "from when a value was due to when its receipt was there: 99 of 100"),
-    "connect_p99_ms": Figure("ms", "from the first attempt to the welcome of a new session: 99 of 100"),
-    "resume_p99_ms": Figure("ms", "from the loss of a connection to the welcome on the next one: 99 of 100"),
+    "publish_p99_ms": Figure("ms", "from when a value was due to when its receipt was there: the p99"),
+    "connect_p99_ms": Figure("ms", "from the first attempt to the welcome of a new session: the p99"),
+    "resume_p99_ms": Figure("ms", "from the loss of a connection to the welcome on the next one: the p99"),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
     "publish_share": Figure("", "publishes confirmed, of those planned for the time"),
