@@ -49,7 +49,7 @@ def draw(prometheus: str, minutes: float, folder: Path) -> None:
     """Ask a running Prometheus what the panels ask, and draw the answers."""
     folder.mkdir(parents=True, exist_ok=True)
     for dashboard in DASHBOARDS:
-        drawing.draw(dashboard, prometheus, minutes * 60, folder / f"dashboard-{dashboard.name}.svg")
+        drawing.draw(dashboard, prometheus, minutes * 60, folder / f"dashboard-{dashboard.name}.png")
 
 
 if __name__ == "__main__":

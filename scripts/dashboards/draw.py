@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -23,6 +24,12 @@ RATE_INTERVAL: Final = "30s"
 
 TIMEOUT: Final = 10.0
 """Seconds for one answer."""
+
+DOTS_PER_INCH: Final = 144
+"""Two dots for each point of the page, so that small print stays sharp on good screens."""
+
+COLOURS: Final = 128
+"""Of a picture: more than curves, their shades and letters need, and few enough for one byte a dot."""
 
 _COLUMN_INCHES: Final = 0.55
 _ROW_INCHES: Final = 0.32
@@ -73,13 +80,13 @@ def ask(prometheus: str, expression: str, *, over: float) -> list[Series]:
 
 
 def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path) -> None:
-    """Draw a dashboard of the last *over* seconds into an SVG file."""
+    """Draw a dashboard of the last *over* seconds into a PNG file."""
     import matplotlib as mpl  # noqa: PLC0415 - a second to import, and only needed here
 
-    mpl.use("svg")
+    mpl.use("agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    mpl.rcParams.update({"svg.hashsalt": dashboard.name, "font.size": 7, "axes.titlesize": 8, "path.simplify": True})
+    mpl.rcParams.update({"font.size": 7, "axes.titlesize": 8})
     panels = _places(dashboard)
     width = WIDTH * _COLUMN_INCHES
     height = max(top + panel.height for panel, _, top in panels) * _ROW_INCHES + _TITLE_INCHES
@@ -100,8 +107,23 @@ def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path) -> None
             _draw_figure(axes, panel, answers)
         else:
             _draw_curves(axes, panel, answers, over)
-    sheet.savefig(file, metadata={"Date": None})
+    drawn = io.BytesIO()
+    sheet.savefig(drawn, format="png", dpi=DOTS_PER_INCH)
     plt.close(sheet)
+    write_small(drawn.getvalue(), file)
+
+
+def write_small(picture: bytes, file: Path) -> None:
+    """Write a picture as a PNG file of few colours: a quarter of the bytes, and no difference to be seen.
+
+    Args:
+        picture: in any format that Pillow reads.
+        file: where it is written.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with matplotlib, and is only needed here
+
+    with Image.open(io.BytesIO(picture)) as full:
+        full.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
 
 
 def _places(dashboard: Dashboard) -> list[tuple[Panel, int, int]]:
