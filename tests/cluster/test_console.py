@@ -66,7 +66,7 @@ async def test_a_session_is_found_watched_through_a_failover_and_closed(tmp_path
 
         await page.get_by_role("link", name="Overview").click()
         row = page.locator("tbody tr").filter(has=page.locator("th", has_text="n2"))
-        await expect(row.locator(".badge")).to_have_text("expired")
+        await expect(row.locator(".badge")).to_have_text("lease expired")
         label = await page.locator("svg.chart").get_attribute("aria-label")
         assert label is not None
         assert " 0 failed over" not in label

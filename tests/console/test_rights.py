@@ -135,7 +135,7 @@ async def test_a_topic_is_set_and_deleted(pair: Pair, browser: Browser, people: 
         await page.get_by_label("Topic", exact=True).fill("desk/note")
         await page.get_by_label("Value, as JSON").fill("{until: 5}")
         await dialog.get_by_role("button", name="Publish").click()
-        await expect(dialog.get_by_role("alert")).to_contain_text("no JSON")
+        await expect(dialog.get_by_role("alert")).to_contain_text("not JSON")
         await page.get_by_label("Value, as JSON").fill('{"until": 5}')
         await dialog.get_by_role("button", name="Publish").click()
         async with time_limit(10):
@@ -165,7 +165,7 @@ async def test_who_may_not_look_any_more_is_out(pair: Pair, browser: Browser) ->
         await sign_in(page, console(pair), pair.admins.tokens["operator"])
         await expect(page.get_by_role("link", name="Topics")).to_be_visible()
         give(pair, "nothing", to="operator")
-        await expect(page.locator("#sign-in-problem")).to_contain_text("session is over")
+        await expect(page.locator("#sign-in-problem")).to_contain_text("session has ended")
         assert not [each for each in pair.n1.gateway.node.sessions if each.principal.startswith("admin:")]
 
 

@@ -1,5 +1,5 @@
 /**
- * Recoveries by rung over time: stacked columns, drawn by hand, with a table for those who cannot see them.
+ * Recoveries by outcome over time: stacked columns, drawn by hand, with a table for those who cannot see them.
  *
  * @module
  */
@@ -22,8 +22,8 @@ const SPAN = 900;
 /** In the order of the columns' numbers. */
 const RUNGS = /** @type {const} */ ([
   { name: "reattached", meaning: "nothing was lost" },
-  { name: "failed over", meaning: "state from the grid, current values followed" },
-  { name: "refused", meaning: "the session was over, or its token was not accepted" },
+  { name: "failed over", meaning: "another node took the session over from the grid, and current values were sent" },
+  { name: "refused", meaning: "the session had ended, or its token was not accepted" },
 ]);
 
 /** The chart and its legend; `draw` shows the present. */

@@ -78,11 +78,11 @@ export function showHelp() {
   const rows = [
     ["1 2 3 4", "Overview, sessions, topics, revocations"],
     ["/", "Filter sessions, topics or revocations"],
-    ["↑ ↓ or k j", "Move in a list; Page Up, Page Down, Home, End, too"],
-    ["Enter", "Open what the focus is at"],
-    ["→ ←", "In the tree: open and close a branch"],
+    ["↑ ↓ or k j", "Move in a list; also Page Up, Page Down, Home and End"],
+    ["Enter", "Open the focused entry"],
+    ["→ ←", "Open and close a branch of the tree"],
     ["Esc", "Close a panel or a dialog"],
-    ["?", "This list"],
+    ["?", "Show this list"],
   ];
   const dialog = el(
     "dialog",

@@ -166,7 +166,7 @@ async function enter(token, keep) {
   const live = new Live(token, keep);
   await live.start();
   const rights = new Rights(api, (error) => {
-    if (error instanceof Refused && error.status === 401) void leave("The token is not accepted any more.");
+    if (error instanceof Refused && error.status === 401) void leave("The token is not accepted.");
   });
   await rights.look();
   if (keep) sessionStorage.setItem(STORED, token);
@@ -185,7 +185,7 @@ async function enter(token, keep) {
  * @param {{message: string, code: string | null} | null} reason
  */
 async function again(token, keep, reason) {
-  const why = `The console's session is over: ${reason?.message}`;
+  const why = `The console's session has ended: ${reason?.message}`;
   if (reason?.code !== "revoked") {
     await leave(why);
     return;
@@ -249,10 +249,10 @@ function showSignIn(problem = "") {
         },
       },
       el("h1", {}, "Sign in"),
-      el("p", { id: "sign-in-hint", class: "quiet" }, "With the token of an administrator, as ", el("code", {}, "gateway admin token create"), " made it."),
+      el("p", { id: "sign-in-hint", class: "quiet" }, "Use the token of an administrator, made by ", el("code", {}, "gateway admin token create"), "."),
       el("label", { for: "token" }, "Token"),
       token,
-      el("label", { class: "check" }, keep, "Keep it for this tab, over reloads"),
+      el("label", { class: "check" }, keep, "Keep it for this tab, also after a reload"),
       said,
       button,
     ),

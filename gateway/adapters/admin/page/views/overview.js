@@ -12,15 +12,23 @@ import { bytes, clock, count, duration, plain } from "../format.js";
 /** Happenings shown. */
 const SHOWN = 60;
 
-/** @type {Record<import("../live.js").Standing, "good" | "warn" | "bad" | "quiet">} */
-const STANDINGS = { ready: "good", "not ready": "warn", draining: "warn", "not heard yet": "quiet", silent: "bad", expired: "bad", left: "quiet" };
+/** How a node stands, in words. @type {Record<import("../live.js").Standing, [string, "good" | "warn" | "bad" | "quiet"]>} */
+const STANDINGS = {
+  ready: ["ready", "good"],
+  "not ready": ["not ready", "warn"],
+  draining: ["draining", "warn"],
+  "not heard yet": ["no report yet", "quiet"],
+  silent: ["not reporting", "bad"],
+  expired: ["lease expired", "bad"],
+  left: ["stopped", "quiet"],
+};
 
 /** What happened to a session, in words. @type {Record<string, [string, "good" | "warn" | "bad" | "quiet" | "info"]>} */
 const WORDS = {
   opened: ["opened", "info"],
   disconnected: ["disconnected", "quiet"],
   ended: ["ended", "quiet"],
-  fenced: ["went to another node", "quiet"],
+  fenced: ["moved to another node", "quiet"],
   too_slow: ["closed: too slow", "bad"],
   "resumed reattached": ["reattached", "good"],
   "resumed failed_over": ["failed over", "warn"],
@@ -31,7 +39,7 @@ export class Overview {
   #live;
   #context;
   #tiles = new Map(
-    ["Nodes ready", "Sessions connected", "Sessions disconnected", "Recoveries, 15 min", "Refused, 15 min", "Slow now"].map((name) => [
+    ["Nodes ready", "Sessions connected", "Sessions disconnected", "Recoveries, 15 min", "Refused, 15 min", "Slow consumers"].map((name) => [
       name,
       el("dd", {}, "–"),
     ]),
@@ -43,7 +51,7 @@ export class Overview {
   #slow = el("tbody");
   #slowBox;
   #feed = el("ol", { class: "feed" });
-  #empty = el("p", { class: "quiet" }, "Nothing has happened since this page was opened.");
+  #empty = el("p", { class: "quiet" }, "No events since this page was opened.");
   #stop = new AbortController();
 
   /**
@@ -132,7 +140,7 @@ export class Overview {
     this.#tile("Sessions disconnected", count(add(serving, (each) => each.sessions.disconnected)));
     this.#tile("Recoveries, 15 min", count(sum(([reattached, failedOver]) => (reattached ?? 0) + (failedOver ?? 0))));
     this.#tile("Refused, 15 min", count(sum(([, , refused]) => refused ?? 0)));
-    this.#tile("Slow now", count(add(serving, (each) => each.slow.blocked)));
+    this.#tile("Slow consumers", count(add(serving, (each) => each.slow.blocked)));
     this.#showNodes(nodes);
     this.#chart.draw(history, Date.now() / 1000);
     this.#showSlow();
@@ -224,7 +232,7 @@ class NodeRow {
   show(state, standing) {
     if (standing !== this.#standing) {
       this.#standing = standing;
-      this.#state.replaceChildren(badge(standing, STANDINGS[standing]));
+      this.#state.replaceChildren(badge(...STANDINGS[standing]));
     }
     this.#state.title = (state.reasons ?? []).join("; ");
     const gone = state.state !== "serving";
@@ -254,8 +262,8 @@ class NodeRow {
     void confirm({
       title: `${this.#draining ? "Undrain" : "Drain"} ${plain(this.#name)}?`,
       text: this.#draining
-        ? "The node accepts new sessions again. Moves that have begun are finished."
-        : "The clients of the node are moved to other nodes with their sessions. The node accepts no new sessions until its drain is ended or it is started again.",
+        ? "The node takes new sessions again. Moves that have begun are completed."
+        : "The node's clients move to other nodes and keep their sessions. The node takes no new sessions until it is undrained or started again.",
       action: this.#draining ? "Undrain" : "Drain",
       act: () => this.#context.api.nodeAction(this.#name, what),
       done: `${plain(this.#name)}: ${what} has begun`,

@@ -1,5 +1,5 @@
 /**
- * Who is locked out: looked at, added to, and let in again.
+ * The revocations: listed, added and lifted.
  *
  * @module
  */
@@ -20,14 +20,14 @@ const LOOK = 2000;
 
 /** @type {Record<string, string>} What a value is, and what its revocation does. */
 const KINDS = {
-  principal: "Every session of the principal ends at once, on every node. The principal can open no new one.",
-  session: "This session ends at once and cannot be resumed. Its principal may open another.",
-  credential: "Every session that was opened with this credential (the jti of a JSON Web Token) ends at once. The credential can open no new one.",
+  principal: "Every session of the principal ends at once on every node, and the principal cannot open a new one.",
+  session: "Only this session ends at once and cannot be resumed. Its principal may open another one.",
+  credential: "Every session that was opened with this credential (the jti of a JSON Web Token) ends at once, and the credential cannot open a new one.",
 };
 
 /** How long one may last. @type {[string, number | null][]} In seconds; null for ever. */
 const LASTS = [
-  ["until it is lifted", null],
+  ["until it is unblocked", null],
   ["one hour", 3600],
   ["one day", 86400],
   ["seven days", 7 * 86400],
@@ -183,7 +183,7 @@ export class Revocations {
       el("span", {}, badge(plain(item.kind), item.kind === "principal" ? "bad" : item.kind === "session" ? "info" : "warn")),
       el("span", { class: "mono cut" }, plain(item.value)),
       el("span", { class: "cut" }, moment(item.made)),
-      el("span", { class: "cut" }, item.until === null ? "it is lifted" : moment(item.until)),
+      el("span", { class: "cut" }, item.until === null ? "it is unblocked" : moment(item.until)),
       el("span", { class: "cut quiet" }, plain(item.reason) || "–"),
     );
   }
@@ -207,7 +207,7 @@ export class Revocations {
     const facts = [
       ["What", item.kind],
       ["Since", moment(item.made)],
-      ["Until", item.until === null ? "it is lifted" : moment(item.until)],
+      ["Until", item.until === null ? "it is unblocked" : moment(item.until)],
       ["Reason", plain(item.reason) || "–"],
     ];
     this.#side.replaceChildren(
@@ -225,7 +225,7 @@ export class Revocations {
   #lift(item) {
     void confirm({
       title: "Unblock it?",
-      text: `The ${item.kind} ${plain(item.value)} is unblocked on every node. Sessions that were ended stay ended.`,
+      text: `The ${item.kind} ${plain(item.value)} is unblocked on every node. Sessions that have ended stay ended.`,
       action: "Unblock",
       act: () => this.#context.api.lift(item.kind, item.value),
       done: "Unblocked on every node",
@@ -242,7 +242,7 @@ export class Revocations {
     const reason = el("input", { id: "revoke-reason", type: "text", maxlength: "200", autocomplete: "off" });
     void confirm({
       title: "Revoke?",
-      text: "Values are compared letter by letter. Clients learn that they are revoked, but not the reason.",
+      text: "The value must match exactly. Clients are told that they are revoked, but not why.",
       action: "Revoke",
       danger: true,
       field: el(

@@ -22,8 +22,8 @@ const STEPS = 12;
 const STEP_WORDS = {
   reattached: ["reattached", "good"],
   failed_over: ["failed over", "warn"],
-  disconnected: ["lost its client", "quiet"],
-  fenced: ["went to another node", "quiet"],
+  disconnected: ["disconnected", "quiet"],
+  fenced: ["moved to another node", "quiet"],
   too_slow: ["closed: too slow", "bad"],
   ended: ["ended", "bad"],
   opened: ["opened", "good"],
@@ -142,7 +142,7 @@ export class SessionPanel {
       ["Window", duration(window)],
       ["Claims", count(epoch)],
       ["Address", plain(live?.address ?? "–")],
-      ["Link", live ? `${live.link}${live.throttled ? ", throttled" : ""}${live.moving ? ", moving" : ""}` : "–"],
+      ["Connection", live ? `${live.link}${live.throttled ? ", throttled" : ""}${live.moving ? ", moving" : ""}` : "–"],
       ["Resend buffer", live ? `${count(live.resend_packets)} packets, ${bytes(live.resend_bytes)}` : "–"],
       ["Queue", live ? `${count(live.waiting_packets)} packets, ${bytes(live.waiting_bytes)}` : "–"],
       ["Requests open", count(live?.requests)],
@@ -177,7 +177,7 @@ export class SessionPanel {
   #end() {
     void confirm({
       title: "Close this session?",
-      text: `The ${this.#who} ends now, everywhere. Its client cannot resume it, but may open a new one.`,
+      text: `The ${this.#who} ends now on every node. Its client cannot resume it, but may open a new one.`,
       action: "Close session",
       danger: true,
       act: () => this.#context.api.closeSession(this.id),
@@ -195,7 +195,7 @@ export class SessionPanel {
     );
     void confirm({
       title: "Move this session?",
-      text: `The client of the ${this.#who} moves to another node with its session.`,
+      text: `The client of the ${this.#who} is asked to move to another node. It keeps its session.`,
       action: "Move",
       field: el("p", { class: "field" }, el("label", { for: "move-to" }, "To"), select),
       act: () => this.#context.api.moveSession(this.id, select.value || null),
@@ -221,11 +221,11 @@ export class SessionPanel {
       "select",
       { id: "revoke-kind" },
       el("option", { value: "session" }, "this session only"),
-      el("option", { value: "principal" }, `everything of ${plain(principal)}`),
+      el("option", { value: "principal" }, `all sessions of ${plain(principal)}`),
     );
     void confirm({
       title: "Revoke?",
-      text: `The ${this.#who} is closed at once on every node and cannot be resumed. If the principal is revoked, all of its sessions end, and it can open no new one.`,
+      text: `The ${this.#who} ends at once on every node and cannot be resumed. If you revoke the principal, all of its sessions end, and it cannot open a new one.`,
       action: "Revoke",
       danger: true,
       field: el("p", { class: "field" }, el("label", { for: "revoke-kind" }, "What"), kind),

@@ -372,7 +372,7 @@ export class Topics {
     const value = el("textarea", { id: "set-value", class: "mono", rows: "8", required: true, spellcheck: "false" }, known);
     void confirm({
       title: "Set this topic?",
-      text: "The value is published on behalf of the system: every session that subscribes to the topic receives it.",
+      text: "The value is published on behalf of the system. Every subscriber of the topic gets it. The next publish replaces it.",
       action: "Publish",
       field: el("div", { class: "fields" }, el("label", { for: "set-topic" }, "Topic"), topic, el("label", { for: "set-value" }, "Value, as JSON"), value),
       act: async () => {
@@ -388,7 +388,7 @@ export class Topics {
   #delete(branch) {
     void confirm({
       title: "Delete this topic?",
-      text: `The topic ${plain(branch.path)} and its value are removed, and every session that subscribes to it is notified. The next publish creates it again.`,
+      text: `The topic ${plain(branch.path)} and its value are removed, and its subscribers are told. The next publish creates the topic again.`,
       action: "Delete topic",
       danger: true,
       act: () => this.#context.api.deleteTopic(branch.path),
@@ -402,7 +402,7 @@ export class Topics {
     try {
       const { items, cursor } = await this.#context.api.subscribers(branch.path);
       box?.replaceChildren(
-        el("h3", {}, `Subscribed (${count(items.length)}${cursor === null ? "" : " and more"})`),
+        el("h3", {}, `Subscribers (${count(items.length)}${cursor === null ? "" : " and more"})`),
         el(
           "ul",
           { class: "plain-list" },
@@ -425,7 +425,7 @@ function read(text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`This is no JSON: ${error instanceof Error ? error.message : String(error)}`);
+    throw new Error(`This is not JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
