@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from pathlib import Path
@@ -14,6 +15,11 @@ from scripts.dashboards.draw import COLOURS, Series
 from scripts.dashboards.fleet import FLEET
 
 PNG: Final = b"\x89PNG\r\n\x1a\n"
+RED: Final = (255, 0, 0)
+
+CLOSE: Final = 32
+"""Of 255: how far a channel of a colour may be off. Where colours are chosen by how many dots have them, it is 54."""
+
 LABELS: Final = {
     label
     for section in FLEET.sections
@@ -45,6 +51,23 @@ def test_a_dashboard_is_drawn_as_a_small_png(tmp_path: Path, monkeypatch: pytest
         colours = picture.getcolors()
         assert colours is not None
         assert 2 < len(colours) <= COLOURS
+
+
+def test_a_colour_of_few_dots_is_kept(tmp_path: Path) -> None:
+    from PIL import Image  # noqa: PLC0415 - see above
+
+    picture = Image.new("RGB", (256, 256))
+    picture.putdata([(down, across, down * across // 7 % 256) for down in range(256) for across in range(256)])
+    picture.putpixel((3, 3), RED)
+    full = io.BytesIO()
+    picture.save(full, "PNG")
+
+    drawing.write_small(full.getvalue(), tmp_path / "few.png")
+
+    with Image.open(tmp_path / "few.png") as few:
+        seen = few.convert("RGB").getpixel((3, 3))
+    assert isinstance(seen, tuple)
+    assert max(abs(one - other) for one, other in zip(seen, RED, strict=True)) < CLOSE
 
 
 def test_the_pictures_of_the_documentation_are_small() -> None:
