@@ -104,10 +104,13 @@ _BARE: Final = (
     "handshake alone, aiohttp's idle connection."
 )
 
+_JOINED: Final = (
+    "*Updates per read* is how many updates one `recv()` of a subscriber brought, which is what a server joins: "
+    "without it, and without the number of updates under way, a rate of a fan-out says nothing."
+)
+
 _SUMMARY_NOTE: Final = (
-    f"{_NOTE} *Updates per read* is how many updates one `recv()` of a subscriber brought, which is what a server "
-    "joins: without it, and without the number of updates under way, a rate of a fan-out says nothing. "
-    f"{_BARE} ✓ is a target that is met, ✗ one that is missed, both at the worse end of a range."
+    f"{_NOTE} {_JOINED} {_BARE} ✓ is a target that is met, ✗ one that is missed, both at the worse end of a range."
 )
 
 
@@ -140,7 +143,7 @@ def readme_block(document: Document) -> str:
         (
             stamp(document),
             *_with_marks(lines, text=(0,)),
-            f"{_NOTE} {_BARE}",
+            f"{_NOTE} {_JOINED} {_BARE}",
             f"{_score(document)}: {_ELSEWHERE}",
         )
     )
