@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Final
 
@@ -48,8 +49,9 @@ def write() -> None:
 def draw(prometheus: str, minutes: float, folder: Path) -> None:
     """Ask a running Prometheus what the panels ask, and draw the answers."""
     folder.mkdir(parents=True, exist_ok=True)
+    end = time.time()
     for dashboard in DASHBOARDS:
-        drawing.draw(dashboard, prometheus, minutes * 60, folder / f"dashboard-{dashboard.name}.png")
+        drawing.draw(dashboard, prometheus, minutes * 60, folder / f"dashboard-{dashboard.name}.png", end=end)
 
 
 if __name__ == "__main__":

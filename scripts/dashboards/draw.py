@@ -6,7 +6,6 @@ import io
 import json
 import math
 import re
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from scripts.dashboards.model import WIDTH, Dashboard, Look, Panel, Query, Unit
+from scripts.dashboards.model import ROW_HEIGHT, WIDTH, Dashboard, Look, Panel, Query, Unit
 
 POINTS: Final = 150
 """Points of a curve: about one for two pixels of a panel."""
@@ -37,7 +36,13 @@ _TITLE_INCHES: Final = 0.45
 _LEFT_INCHES, _BELOW_INCHES, _ABOVE_INCHES, _RIGHT_INCHES = 0.65, 0.25, 0.3, 0.15
 """Around each panel, for what is written at its axes."""
 _MOST_LEGENDS: Final = 6
-"""Curves that are named; more names would hide the curves."""
+"""Curves that are named in one column; twice as many are named at all, because more names would leave no room."""
+_LEGEND_ROW: Final = 0.065
+"""Height of a row of the legend, as a share of the usual panel's: 6 points of print in 145."""
+_LEGEND_FRAME: Final = 0.06
+"""Height of what is round the rows."""
+_TICKS: Final = 5
+"""Marks at the axis of bytes, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +63,18 @@ def filled_in(expression: str) -> str:
     return expression.replace("$__rate_interval", RATE_INTERVAL).replace("$cluster", ".*").replace("$node", ".*")
 
 
-def ask(prometheus: str, expression: str, *, over: float) -> list[Series]:
-    """Ask Prometheus for the last *over* seconds.
+def ask(prometheus: str, expression: str, *, over: float, end: float) -> list[Series]:
+    """Ask Prometheus for the *over* seconds before *end*.
 
     Args:
         prometheus: its URL, without a path.
         expression: without variables.
         over: seconds.
+        end: seconds since 1970.
 
     Raises:
         OSError: it cannot be reached, or it does not accept the expression.
     """
-    end = time.time()
     step = max(1.0, over / POINTS)
     form = urllib.parse.urlencode({"query": expression, "start": end - over, "end": end, "step": step})
     with urllib.request.urlopen(f"{prometheus}/api/v1/query_range", form.encode(), timeout=TIMEOUT) as answer:  # noqa: S310 - an operator's own Prometheus
@@ -79,19 +84,33 @@ def ask(prometheus: str, expression: str, *, over: float) -> list[Series]:
     ]
 
 
-def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path) -> None:
-    """Draw a dashboard of the last *over* seconds into a PNG file."""
+def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path, *, end: float) -> None:
+    """Draw what a dashboard shows of the *over* seconds before *end* into a PNG file.
+
+    Args:
+        dashboard: which one.
+        prometheus: its URL, without a path.
+        over: seconds.
+        file: where it is written.
+        end: seconds since 1970; pictures with the same end show the same time.
+
+    Raises:
+        OSError: Prometheus cannot be reached, or the file cannot be written.
+    """
     import matplotlib as mpl  # noqa: PLC0415 - a second to import, and only needed here
 
     mpl.use("agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
     mpl.rcParams.update({"font.size": 7, "axes.titlesize": 8})
-    panels = _places(dashboard)
+    headings, panels = _places(dashboard)
     width = WIDTH * _COLUMN_INCHES
     height = max(top + panel.height for panel, _, top in panels) * _ROW_INCHES + _TITLE_INCHES
     sheet = plt.figure(figsize=(width, height))
     sheet.text(0.01, 1 - 0.3 / height, dashboard.title, fontsize=11)
+    for heading, top in headings:
+        at = height - _TITLE_INCHES - (top + ROW_HEIGHT / 2) * _ROW_INCHES
+        sheet.text(0.01, at / height, heading, fontsize=9, va="center", color="dimgrey")
     for panel, left, top in panels:
         bottom = height - _TITLE_INCHES - (top + panel.height) * _ROW_INCHES + _BELOW_INCHES
         axes = sheet.add_axes(
@@ -102,11 +121,11 @@ def draw(dashboard: Dashboard, prometheus: str, over: float, file: Path) -> None
                 (panel.height * _ROW_INCHES - _BELOW_INCHES - _ABOVE_INCHES) / height,
             )
         )
-        answers = [(query, ask(prometheus, filled_in(query.expression), over=over)) for query in panel.queries]
+        answers = [(query, ask(prometheus, filled_in(query.expression), over=over, end=end)) for query in panel.queries]
         if panel.look is Look.FIGURE:
             _draw_figure(axes, panel, answers)
         else:
-            _draw_curves(axes, panel, answers, over)
+            _draw_curves(axes, panel, answers, over, end)
     drawn = io.BytesIO()
     sheet.savefig(drawn, format="png", dpi=DOTS_PER_INCH)
     plt.close(sheet)
@@ -130,10 +149,14 @@ def write_small(picture: bytes, file: Path) -> None:
     few.save(file, "PNG", optimize=True)
 
 
-def _places(dashboard: Dashboard) -> list[tuple[Panel, int, int]]:
+def _places(dashboard: Dashboard) -> tuple[list[tuple[str, int]], list[tuple[Panel, int, int]]]:
+    """Place the sections' headings (rows from the top) and the panels (columns from the left, rows from the top)."""
+    headings: list[tuple[str, int]] = []
     places: list[tuple[Panel, int, int]] = []
     top = 0
     for section in dashboard.sections:
+        headings.append((section.title, top))
+        top += ROW_HEIGHT
         left = height = 0
         for panel in section.panels:
             if left + panel.width > WIDTH:
@@ -141,7 +164,7 @@ def _places(dashboard: Dashboard) -> list[tuple[Panel, int, int]]:
             places.append((panel, left, top))
             left, height = left + panel.width, max(height, panel.height)
         top += height
-    return places
+    return headings, places
 
 
 def _draw_figure(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series]]]) -> None:
@@ -163,8 +186,7 @@ def _colour(panel: Panel, newest: list[float]) -> str:
     return "tab:green"
 
 
-def _draw_curves(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series]]], over: float) -> None:
-    end = time.time()
+def _draw_curves(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series]]], over: float, end: float) -> None:
     curves = [(_legend(query, series), series) for query, found in answers for series in found]
     curves.sort(key=lambda each: each[0])
     if len(curves) > _MOST_LEGENDS:
@@ -178,15 +200,32 @@ def _draw_curves(axes: Any, panel: Panel, answers: list[tuple[Query, list[Series
             axes.plot([at - end for at, _ in series.points], [value for _, value in series.points], lw=1, label=name)
     axes.set_title(panel.title, loc="left")
     axes.set_xlim(-over, 0)
-    axes.set_ylim(bottom=0)
+    named = len(curves) if len(curves) <= 2 * _MOST_LEGENDS else 0
+    columns = 1 + named // _MOST_LEGENDS
+    highest = _highest([series for _, series in curves], stacked=panel.stacked)
+    top = highest / (1 - _LEGEND_FRAME - math.ceil(named / columns) * _LEGEND_ROW)
+    axes.set_ylim(0, top)
+    if panel.unit in (Unit.BYTES, Unit.BYTES_PER_SECOND):
+        step = 2.0 ** math.ceil(math.log2(top / _TICKS))
+        axes.set_yticks([step * mark for mark in range(_TICKS + 1) if step * mark <= top])
     axes.grid(alpha=0.3)
     axes.set_xticks([-over + over * part / 4 for part in range(5)])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f} s" if value else "now")
     axes.yaxis.set_major_formatter(lambda value, _: write(value, panel.unit))
-    if curves and len(curves) <= 2 * _MOST_LEGENDS:
-        axes.legend(loc="upper left", fontsize=6, ncols=1 + len(curves) // _MOST_LEGENDS, framealpha=0.6)
+    if named:
+        axes.legend(loc="upper left", fontsize=6, ncols=columns, labelspacing=0.3, framealpha=0.6)
     elif not curves:
         axes.text(0.5, 0.5, panel.empty or "no data", ha="center", transform=axes.transAxes, color="grey")
+
+
+def _highest(curves: Sequence[Series], *, stacked: bool) -> float:
+    """Tell the highest value that is drawn; 1 if there is none above zero."""
+    sums: dict[float, float] = {}
+    for series in curves:
+        for at, value in series.points:
+            if not math.isnan(value):
+                sums[at] = sums.get(at, 0.0) + value if stacked else max(sums.get(at, 0.0), value)
+    return max(sums.values(), default=0.0) or 1.0
 
 
 def _legend(query: Query, series: Series) -> str:

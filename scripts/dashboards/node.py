@@ -33,8 +33,8 @@ NODE_DASHBOARD: Final = Dashboard(
                     title="Event loop",
                     meaning="How late a timer fires: p50 and p99.",
                     queries=(
-                        Query(quantile(0.5, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} half"),
-                        Query(quantile(0.99, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} 99 %"),
+                        Query(quantile(0.5, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} p50"),
+                        Query(quantile(0.99, "gateway_event_loop_lag_seconds", NODE, by="node"), "{{node}} p99"),
                     ),
                     unit=Unit.SECONDS,
                     warn=0.1,
@@ -119,8 +119,8 @@ NODE_DASHBOARD: Final = Dashboard(
                     title="Through the node",
                     meaning="From an update's arrival to its last write.",
                     queries=(
-                        Query(quantile(0.5, "gateway_delivery_seconds", NODE, by="node"), "{{node}} half"),
-                        Query(quantile(0.99, "gateway_delivery_seconds", NODE, by="node"), "{{node}} 99 %"),
+                        Query(quantile(0.5, "gateway_delivery_seconds", NODE, by="node"), "{{node}} p50"),
+                        Query(quantile(0.99, "gateway_delivery_seconds", NODE, by="node"), "{{node}} p99"),
                     ),
                     unit=Unit.SECONDS,
                     warn=0.25,

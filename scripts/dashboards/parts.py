@@ -27,8 +27,8 @@ def quantile(share: float, histogram: str, matchers: str = CLUSTER, *, by: str =
 def spread(histogram: str, matchers: str = CLUSTER) -> tuple[Query, ...]:
     """Ask for p50 and p99 of a histogram."""
     return (
-        Query(quantile(0.5, histogram, matchers), "half"),
-        Query(quantile(0.99, histogram, matchers), "99 %"),
+        Query(quantile(0.5, histogram, matchers), "p50"),
+        Query(quantile(0.99, histogram, matchers), "p99"),
     )
 
 

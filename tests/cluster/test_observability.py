@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator, Callable
@@ -63,7 +64,7 @@ class Prometheus:
 
     async def series(self, expression: str) -> list[Any]:
         """Evaluate an expression over the last seconds, as a panel does."""
-        return await asyncio.to_thread(ask, self.url, filled_in(expression), over=WINDOW)
+        return await asyncio.to_thread(ask, self.url, filled_in(expression), over=WINDOW, end=time.time())
 
 
 @asynccontextmanager
