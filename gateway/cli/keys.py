@@ -56,7 +56,7 @@ def create(file: Path | None, **given: str | None) -> None:
     made = files.create(now=time.time())
     click.echo(made.id)
     if made.use is KeyUse.SIGNS:
-        _advise(f"{made.file} holds the first key; bring it to all nodes")
+        _advise(f"{made.file} holds the first key; bring it to all nodes, and start them with it")
     else:
         _advise(f"bring {made.file} to all nodes and reload each (SIGHUP); then: gateway keys promote {made.id}")
     _warn(files)
@@ -98,7 +98,10 @@ def promote(key: str, file: Path | None, **given: str | None) -> None:
     """
     files = _open(file, given)
     promoted = files.promote(key, now=time.time())
-    _advise(f"key {promoted.id} signs; bring the files to all nodes and reload each (SIGHUP), in any order")
+    _advise(
+        f"key {promoted.id} is to sign; a node signs with it once it has these files: bring them to all nodes and "
+        "reload each (SIGHUP), in any order"
+    )
     for each in files.list():
         if each.use is KeyUse.FORMER and each.retirable is not None:
             _advise(f"from {when(each.retirable)} on: gateway keys retire {each.id}")
@@ -116,7 +119,10 @@ def retire(key: str, file: Path | None, *, force: bool, **given: str | None) -> 
     """
     files = _open(file, given)
     files.retire(key, now=time.time(), force=force)
-    _advise(f"key {key} is gone; bring the files to all nodes and reload each (SIGHUP), in any order")
+    _advise(
+        f"key {key} is out of the files; a node accepts its tokens until it has them: bring them to all nodes and "
+        "reload each (SIGHUP), in any order"
+    )
     _warn(files)
 
 

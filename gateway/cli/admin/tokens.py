@@ -50,6 +50,11 @@ def create(name: str, *, roles: tuple[str, ...], target: Path | None) -> None:
         _write(target, secret)
         click.echo(f"The token of {name} is in {target}.", err=True)
     click.echo(line)
+    click.echo(
+        "It is valid at a node whose admin_tokens_file holds this line, once the node has been started or reloaded "
+        "(SIGHUP); all nodes need the same file.",
+        err=True,
+    )
 
 
 def _write(target: Path, secret: str) -> None:

@@ -27,6 +27,7 @@ def test_a_rollover_on_the_command_line(run: Run, config: str, tmp_path: Path) -
     assert "the first key" in first.err
     assert f"gateway keys promote {second_id}" in second.err
     said = [first, second, run("keys", "promote", second_id, *at), run("keys", "list", *at)]
+    assert "a node signs with it once it has these files" in said[-2].err, "no node has them yet"
     lines = said[-1].out.splitlines()
     assert lines[0].split() == ["KEY", "USE", "CREATED", "SIGNS", "SINCE", "UNTIL", "CAN", "BE", "RETIRED"]
     assert lines[1].startswith(f"{first_id}  verifies ")
@@ -38,6 +39,7 @@ def test_a_rollover_on_the_command_line(run: Run, config: str, tmp_path: Path) -
     assert "valid tokens" in early.err
     said += [early, run("keys", "retire", first_id, "--force", *at), run("keys", "list", "--json", *at)]
     assert [each.code for each in said] == [0, 0, 0, 0, 1, 0, 0]
+    assert "a node accepts its tokens until it has them" in said[-2].err
     (left,) = json.loads(said[-1].out)
     assert (left["id"], left["use"], left["retirable_now"]) == (second_id, "signs", False)
     keys = [each.key.reveal() for each in KeyText((tmp_path / "keys").read_text()).entries]
