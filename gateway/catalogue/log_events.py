@@ -73,6 +73,21 @@ DISCONNECTED_GIVEN_UP = LogEvent(
     ("buffers", "copies", "why"),
 )
 SESSION_ENDED = LogEvent("session_ended", Level.INFO, "A session ended. Nothing of it is kept.", ("session", "reason"))
+SESSION_END_PENDING = LogEvent(
+    "session_end_pending",
+    Level.WARNING,
+    "An administrator closed a session while the grid was unreachable. Its client is gone from this node; the grid "
+    "still holds the session. This node ends it there as soon as the grid answers (`session_ended`), unless another "
+    "node has taken the client in by then (`session_not_ended`), or this node stops first.",
+    ("session",),
+)
+SESSION_NOT_ENDED = LogEvent(
+    "session_not_ended",
+    Level.WARNING,
+    "A session that was closed here while the grid was unreachable goes on: its client was taken in again "
+    "before the grid could be told. Close it again.",
+    ("session",),
+)
 SESSION_FENCED = LogEvent(
     "session_fenced", Level.INFO, "Another node has claimed the session. This node dropped its copy.", ("session",)
 )
@@ -270,7 +285,9 @@ LIBRARY_FAILED = LogEvent(
 ADMIN_ACTED = LogEvent(
     "admin_acted",
     Level.INFO,
-    "Audit log: an administrator changed something through the admin API, or tried to. See the field outcome.",
+    "Audit log: an administrator changed something through the admin API, or tried to. The outcome is `done`; "
+    "`accepted` if it was begun and not finished when it was answered (202); the kind of the problem, or its status if "
+    "another node answered; or `unknown`.",
     ("caller", "roles", "action", "operation", "target", "outcome", "address", "forwarded_by"),
 )
 ADMIN_REFUSED = LogEvent(

@@ -1,7 +1,8 @@
 """The program: its commands, and how errors are reported.
 
 Whatever happens, a user gets one line per problem on standard error, ``gateway: error: …``, and an exit code:
-0 done, 1 it failed while running, 2 it was asked for wrongly (a flag, a file, a value).
+0 done, 1 it failed while running, 2 it was asked for wrongly (a flag, a file, a value), 3 it is begun, and whether it
+comes about is not known yet.
 """
 
 from __future__ import annotations

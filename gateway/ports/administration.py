@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.core.policy.revocations import Revocation, RevocationKind
@@ -236,6 +236,19 @@ class SessionView:
     note: str | None = None
 
 
+class CloseResult(Enum):
+    """What became of a session that an administrator closes."""
+
+    ENDED = "ended"
+    """The grid has confirmed its end: nothing of it is left, and it cannot be resumed."""
+    PENDING = "pending"
+    """The grid is unreachable. The session is closed at its node, which ends it in the grid once the grid answers.
+
+    Until then another node that reaches the grid may take the client in again, and if its node stops first, the session
+    survives.
+    """
+
+
 class SessionAdministration(Protocol):
     """The sessions of the cluster; without replication, those of this node."""
 
@@ -271,15 +284,24 @@ class SessionAdministration(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def close(self, session: SessionId) -> None:
+    async def close(self, session: SessionId) -> CloseResult:
         """End a session (P7); its client is closed with the code ``session_closed`` and told by a bye.
 
+        One that is held here loses its client even if the grid is unreachable. Asked again meanwhile, the answer is the
+        same.
+
+        Returns:
+            Whether the grid has confirmed that it has ended.
+
         Raises:
-            NotThere, HeldElsewhere, GridUnavailable: as for ``find``.
+            NotThere, HeldElsewhere, GridUnavailable: as for ``find``; nothing was done.
+            Conflict: another node claimed it meanwhile; ask again.
         """
 
     async def close_in_grid(self, session: SessionId) -> None:
         """End a session whose node cannot be asked: in the grid, and at that node as soon as it hears of it.
+
+        When this returns, the grid has confirmed the end.
 
         Raises:
             NotThere: nobody knows it.

@@ -32,6 +32,8 @@ _CONVENTIONS: Final = """\
   (421).
 - **Problems.** Whatever is no success is `application/problem+json` (RFC 9457); `errors` names each thing that is
   wrong with the request. What cannot be done now (503) has a `Retry-After`.
+- **Begun or done.** 200, 201 and 204 say that the grid, or the node that was asked for, has done it. 202 says that it
+  is begun: it goes on after the answer, and the body tells what is still to come.
 - **Pages.** A list has `items` and a `cursor`; pass that to get the next page, until it is null. A page can be
   short, or empty, though more follow: it also ends after so much work.
 - **Other nodes.** What only one node knows or can do, it is asked for with the same token: all nodes need the same
@@ -93,6 +95,8 @@ def _operation(operation: Operation, told: Mapping[str, Any]) -> Iterator[str]:
     answer = f"{int(operation.status)}" + (
         "" if operation.result is None else f" with {_link(operation.result.__name__)}"
     )
+    if operation.pending is not None:
+        answer += f", or 202 with {_link(operation.pending.__name__)} if it is begun and not confirmed"
     about = f"{operation.summary}. {operation.description}".strip()
     permission = "Any token will do" if operation.action is None else f"Permission {code(operation.action.value)}"
     yield f"{about} {permission}; answers {answer}."

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Route, expect
 
+from gateway.adapters.memory import MemoryGrid
 from gateway.client import Session, connect
 from tests.cluster.crowds import Figures
 from tests.console.browser import console, sign_in, tab_until
@@ -66,6 +67,30 @@ async def test_a_session_is_found_and_closed_by_keyboard(pair: Pair, browser: Br
         await key.press("Escape")
         assert await page.evaluate("document.activeElement.role") == "listbox"
         assert [each for each in watched.complaints if "404" not in each] == []
+
+
+async def test_a_close_that_the_grid_has_not_confirmed_is_shown_as_pending(
+    pair: Pair, browser: Browser, people: list[Session]
+) -> None:
+    alice = people[0]
+    grid = pair.n1.gateway.node._context.grid
+    assert isinstance(grid, MemoryGrid)
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await page.goto(f"{console(pair)}#/sessions/{alice.id}")
+        await expect(page.locator("#panel-node")).to_have_text("n1")
+        grid.cut()
+        await page.get_by_role("button", name="Close…").click()
+        await page.get_by_role("button", name="Close session").click()
+        await expect(page.locator(".toast.warn")).to_contain_text("Closed at n1, and not ended yet")
+        await expect(page.locator(".toast.good")).to_have_count(0)
+        await expect(page.locator(".panel-state .badge")).to_have_text("end pending")
+        await expect(page.locator(".panel-state")).to_contain_text("if n1 stops first, the session survives")
+        async with time_limit(10):
+            await alice.wait_closed()
+        grid.mend()
+        await expect(page.locator(".panel-state .badge")).to_have_text("ended")
 
 
 async def test_topics_are_looked_at_by_keyboard(pair: Pair, browser: Browser, people: list[Session]) -> None:

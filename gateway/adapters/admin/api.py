@@ -123,8 +123,8 @@ class AdminApi:
                 self._tell(operation, request, caller, "unknown")
             raise
         if operation.changes:
-            done = "done" if answer.status < HTTPStatus.BAD_REQUEST else str(answer.status)
-            self._tell(operation, request, caller, done if by is None else f"{done} by {by}")
+            outcome = _outcome(answer.status)
+            self._tell(operation, request, caller, outcome if by is None else f"{outcome} by {by}")
         return answer
 
     async def _do(self, operation: Operation, request: web.Request, caller: Caller) -> tuple[web.Response, str | None]:
@@ -184,10 +184,17 @@ class AdminApi:
 def _answer(operation: Operation, result: Told | Raw | None) -> web.Response:
     if result is None:
         return web.Response(status=operation.status, headers=HEADERS)
+    is_pending = operation.pending is not None and isinstance(result, operation.pending)
+    status = HTTPStatus.ACCEPTED if is_pending else operation.status
     content: Any = result.content if isinstance(result, Raw) else result.model_dump(mode="json", by_alias=True)
-    return web.Response(
-        status=operation.status, body=dumps(content), headers={"Content-Type": "application/json", **HEADERS}
-    )
+    return web.Response(status=status, body=dumps(content), headers={"Content-Type": "application/json", **HEADERS})
+
+
+def _outcome(status: int) -> str:
+    """Tell the audit log what an answer says."""
+    if status >= HTTPStatus.BAD_REQUEST:
+        return str(status)
+    return "accepted" if status == HTTPStatus.ACCEPTED else "done"
 
 
 def _unavailable(error: GridUnavailable) -> Problem:

@@ -181,6 +181,17 @@ class SessionPath(Given):
     session: str = Field(min_length=1, max_length=LONGEST_ID, description="Id of the session.")
 
 
+class PendingClose(Told):
+    """The session is closed at its node, and its end in the grid is still to come."""
+
+    session: str
+    node: str = Field(
+        description="The node that has closed it. It ends the session in the grid as soon as the grid answers; if it "
+        "stops first, the session survives."
+    )
+    detail: str = Field(description="What has happened and what is still to come, for people.")
+
+
 class Move(Given):
     """The node to move to."""
 

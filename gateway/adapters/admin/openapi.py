@@ -131,6 +131,11 @@ def _responses(operation: Operation) -> dict[str, Any]:
     if operation.result is not None:
         success["content"] = {"application/json": {"schema": _reference(operation.result)}}
     made = {str(int(operation.status)): success}
+    if operation.pending is not None:
+        made[str(int(HTTPStatus.ACCEPTED))] = {
+            "description": "It is begun, and not confirmed.",
+            "content": {"application/json": {"schema": _reference(operation.pending)}},
+        }
     by_status: dict[HTTPStatus, list[Kind]] = {}
     body = WITH_BODY if operation.body_model is not None else ()
     for kind in dict.fromkeys((*ALWAYS, *body, *operation.problems)):
@@ -147,8 +152,9 @@ def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
     told: list[type[BaseModel]] = [ProblemDetails]
     given: list[type[BaseModel]] = []
     for each in operations:
-        if each.result is not None and each.result not in told:
-            told.append(each.result)
+        for model in (each.result, each.pending):
+            if model is not None and model not in told:
+                told.append(model)
         if each.body_model is not None and each.body_model not in given:
             given.append(each.body_model)
     _, made = models_json_schema(

@@ -78,6 +78,8 @@ class Operation:
         body_needed: whether there must be one.
         problems: what can go wrong besides what can always.
         fallback: see ``Fallback``; None if nothing can be done.
+        pending: what is answered instead of the result, with 202, if what was asked for is begun and not confirmed;
+            None if that cannot be.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Operation:
     body_needed: bool = True
     problems: tuple[Kind, ...] = ()
     fallback: Fallback | None = None
+    pending: type[Told] | None = None
 
     @property
     def changes(self) -> bool:

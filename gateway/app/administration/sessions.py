@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from gateway.app.administration.listing import SessionListing, alone, live, nobody_knows
@@ -11,14 +12,24 @@ from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionClosed
 from gateway.app.registry.fenced_store import FencedStore
-from gateway.app.registry.sessions import Sessions
+from gateway.app.registry.sessions import EndResult, Sessions
 from gateway.app.session.session import Session
 from gateway.core.policy import filters
 from gateway.core.types import Epoch, NodeId, SessionId
 from gateway.core.wire.codes import SESSION_CLOSED, ErrorCode
 from gateway.core.wire.packets import Notice, NoticeCode
-from gateway.ports import NodeEntry, Ownership, SessionRecord
-from gateway.ports.administration import BadParameter, Conflict, HeldElsewhere, Page, SessionView
+from gateway.ports import GridUnavailable, NodeEntry, Ownership, SessionRecord
+from gateway.ports.administration import (
+    BadParameter,
+    CloseResult,
+    Conflict,
+    HeldElsewhere,
+    Page,
+    SessionView,
+)
+
+_NOT_SERVED: Final = "the grid holds it for this node, which does not serve it at the moment"
+_END_PENDING: Final = "it was closed here while the grid was unreachable, and is being ended in the grid"
 
 
 class ClusterSessions:
@@ -34,6 +45,7 @@ class ClusterSessions:
     def __init__(self, context: Context, store: FencedStore, sessions: Sessions, moves: SessionMover) -> None:
         self._me = context.me
         self._announce = context.announce
+        self._background = context.background
         self._grid = context.grid
         self._store = store
         self._sessions = sessions
@@ -56,7 +68,8 @@ class ClusterSessions:
         """See ``SessionAdministration.find``."""
         held = await self._held(session)
         if isinstance(held, SessionRecord):
-            return alone(held, note="the grid holds it for this node, which does not serve it at the moment")
+            pending = self._sessions.is_end_pending(session)
+            return alone(held, note=_END_PENDING if pending else _NOT_SERVED)
         return alone(held.record(), live=live(held))
 
     async def in_grid(self, session: SessionId, *, note: str) -> SessionView:
@@ -65,13 +78,26 @@ class ClusterSessions:
 
     # --- Steering -----------------------------------------------------------------------------------------------------
 
-    async def close(self, session: SessionId) -> None:
+    async def close(self, session: SessionId) -> CloseResult:
         """See ``SessionAdministration.close``."""
-        held = await self._held(session)
+        try:
+            held = await self._held(session)
+        except GridUnavailable:
+            if self._sessions.is_end_pending(session):
+                return CloseResult.PENDING
+            raise
         if isinstance(held, SessionRecord):
+            if self._sessions.is_end_pending(session):
+                return CloseResult.PENDING
             await self._end(held)
-        elif not await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED):
-            raise Conflict("another node has claimed the session; ask again")
+            return CloseResult.ENDED
+        match await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED):
+            case EndResult.CONFIRMED:
+                return CloseResult.ENDED
+            case EndResult.PENDING:
+                return CloseResult.PENDING
+            case EndResult.ELSEWHERE:
+                raise Conflict("another node has claimed the session; ask again")
 
     async def close_in_grid(self, session: SessionId) -> None:
         """See ``SessionAdministration.close_in_grid``."""
@@ -125,7 +151,13 @@ class ClusterSessions:
             raise Conflict("another node has claimed the session just now; ask again")
         self._announce(SessionClosed(record.id, record.epoch, ErrorCode.SESSION_CLOSED, record.roles))
         # The message of a claim: a session with a lower epoch than that is not the node's any more.
-        await self._grid.nodes.tell_claimed(record.owner, Ownership(record.id, record.owner, Epoch(record.epoch + 1)))
+        claim = Ownership(record.id, record.owner, Epoch(record.epoch + 1))
+        try:
+            await self._grid.nodes.tell_claimed(record.owner, claim)
+        except GridUnavailable:
+            # The session has ended all the same; its owner must hear of it, so that it closes the client.
+            again = partial(self._grid.nodes.tell_claimed, record.owner, claim)
+            self._background.once(self._store.until_known(again), "tell-owner-of-end")
 
     def _target(self, entries: Sequence[NodeEntry], to: str | None) -> NodeId:
         if to is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -66,6 +67,17 @@ _CLOSES: Final = {ErrorCode.SESSION_CLOSED: SESSION_CLOSED, ErrorCode.REVOKED: R
 """How the socket is closed of a session that is gone, by the reason; one that is not here has expired."""
 
 
+class EndResult(Enum):
+    """What became of the end of a session that this node was asked for."""
+
+    CONFIRMED = "confirmed"
+    """The grid holds nothing of it any more."""
+    PENDING = "pending"
+    """It is closed at this node, and its end in the grid is still to come; see ``Sessions.end``."""
+    ELSEWHERE = "elsewhere"
+    """It is another node's, and goes on there; only its copy here is dropped."""
+
+
 class Sessions:
     """Registry and life cycle of the sessions this node owns.
 
@@ -100,6 +112,7 @@ class Sessions:
         self._gone: Batched[Session, None] = Batched(
             context.background, "save-disconnects", delay=LINGER, work=self._save_disconnects
         )
+        self._pending_ends: dict[SessionId, Session] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self.flusher = Flusher(context, self._too_slow, self.fail)
@@ -244,21 +257,26 @@ class Sessions:
             if self._store.replicated:
                 self._save_disconnect(session)
 
-    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
-        """End the session everywhere (P7); while the grid is away it ends here now, and there as soon as possible.
+    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> EndResult:
+        """End the session everywhere (P7); while the grid is away it is closed here now, and ended there afterwards.
 
-        Until then another node that reaches the grid may be shown its token, and serve it on. So whoever has to be told
-        that it has ended for good calls ``end_for_good``.
-
-        Returns:
-            False if it is another node's, and only its copy here is dropped.
+        Until then its end is *pending*: another node that reaches the grid may be shown its token, and serve it on; and
+        if this node dies first, nobody ends it. So it is announced as ended when the grid has confirmed it, and not
+        before. Whoever can wait for that calls ``end_for_good``.
         """
         try:
-            return await self.end_for_good(session, reason, code)
+            ended = await self.end_for_good(session, reason, code)
         except GridUnavailable:
-            self._background.once(self._end_later(session, reason), "end-session")
-            self._ended(session, reason, code)
-            return True
+            if self._pending_ends.get(session.id) is not session:
+                if not session.dropped:
+                    self._close_until_confirmed(session, reason, code)
+                self._background.once(self._end_later(session, reason, code), "end-session")
+            return EndResult.PENDING
+        return EndResult.CONFIRMED if ended else EndResult.ELSEWHERE
+
+    def is_end_pending(self, session: SessionId) -> bool:
+        """Tell whether a session was closed here whose end the grid has not confirmed yet."""
+        return session in self._pending_ends
 
     async def end_for_good(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
         """End the session everywhere (P7), or not yet.
@@ -276,11 +294,24 @@ class Sessions:
         return True
 
     def _ended(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
-        if session.dropped:
-            return  # told by whoever ended it at the same time
+        """The grid has confirmed the end of a session; this is told once, however many have asked for it."""
+        was_pending = self._pending_ends.get(session.id) is session
+        if session.dropped and not was_pending:
+            return
+        if was_pending:
+            del self._pending_ends[session.id]
         self._announce(ended(session, reason))
-        name = "expired" if reason is ErrorCode.SESSION_EXPIRED else "closed"
-        self.drop(session, code, farewell=Bye(name))
+        self.drop(session, code, farewell=_farewell(reason))
+
+    def _close_until_confirmed(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
+        """Close a session here, whose end the grid has yet to be told of."""
+        self._pending_ends[session.id] = session
+        if session.connected:
+            self._announce(SessionDisconnected(session, code.code))
+        if reason is not ErrorCode.SESSION_EXPIRED:
+            # The grid, or whoever takes over from this node, ends an expired one in any case.
+            self._log.emit(events.SESSION_END_PENDING, session=session.id)
+        self.drop(session, code, farewell=_farewell(reason))
 
     def revoke(self, session: Session) -> bool:
         """Give a session up that was revoked: its socket is closed here and now, whatever the grid does (P8).
@@ -295,10 +326,17 @@ class Sessions:
         self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
         return True
 
-    async def _end_later(self, session: Session, reason: ErrorCode) -> None:
-        await self._store.until_available()
-        # Should another node have claimed it meanwhile, it did not end after all.
-        await self._store.until_known(lambda: self._store.end(session, reason))
+    async def _end_later(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
+        try:
+            await self._store.until_available()
+            if await self._store.until_known(lambda: self._store.end(session, reason)):
+                self._ended(session, reason, code)
+            elif self._pending_ends.get(session.id) is session:
+                # It was claimed meanwhile, and did not end after all.
+                self._log.emit(events.SESSION_NOT_ENDED, session=session.id)
+        finally:
+            if self._pending_ends.get(session.id) is session:
+                del self._pending_ends[session.id]
 
     async def _expire(self, session: Session) -> None:
         async with session.resuming:
@@ -443,3 +481,8 @@ class Sessions:
                 told += 1
                 if told % ADVISED_AT_ONCE == 0:
                     await asyncio.sleep(ADVISED_AT_ONCE / ADVISED_PER_SECOND)
+
+
+def _farewell(reason: ErrorCode) -> Bye:
+    """Make what the client of a session is told when it ends."""
+    return Bye("expired" if reason is ErrorCode.SESSION_EXPIRED else "closed")

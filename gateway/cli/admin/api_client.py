@@ -32,6 +32,12 @@ LARGEST_PAGE: Final = 1000
 LARGEST_TOKEN_FILE: Final = 4096
 """Characters of a file above which it holds no token, whatever it is."""
 
+EXIT_FAILED: Final = 1
+"""Exit code of a command that has failed for some of what it was given, and has told so."""
+
+EXIT_PENDING: Final = 3
+"""Exit code for what is begun and not confirmed: no failure, and nothing that a script may take for done."""
+
 _CORRECT_FIRST: Final = {400, 401, 403, 413, 421}
 """Statuses that will be the same until something is corrected: exit code 2."""
 

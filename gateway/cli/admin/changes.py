@@ -10,10 +10,18 @@ from typing import Any
 import click
 import orjson
 
-from gateway.cli.admin.api_client import ApiClient, api_client_options, confirm
+from gateway.cli.admin.api_client import (
+    EXIT_FAILED,
+    EXIT_PENDING,
+    AnswerProblem,
+    ApiClient,
+    api_client_options,
+    confirm,
+)
 from gateway.cli.admin.lists import as_json_option, moment, plain, print_json
 from gateway.cli.options import SessionCommand
 from gateway.core.policy.revocations import RevocationKind
+from gateway.core.wire.errors import GatewayError
 from gateway.settings.errors import Unfit
 from gateway.settings.quantities import Seconds
 
@@ -48,13 +56,52 @@ def undrain(node: str, *, client: ApiClient, as_json: bool) -> None:
 @click.command(cls=SessionCommand)
 @click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
 @yes_option
+@as_json_option
 @api_client_options
-def close(sessions: tuple[str, ...], *, client: ApiClient, yes: bool) -> None:
-    """End SESSION for good; its client cannot resume it."""
+def close(sessions: tuple[str, ...], *, client: ApiClient, yes: bool, as_json: bool) -> int:
+    """End SESSION for good; its client cannot resume it.
+
+    Of several, each is tried, whatever becomes of the others. The exit code is 1 if one could not be closed, else 3 if
+    one is closed at its node while the grid is unreachable, so that its end is still to come.
+    """
     confirm(f"End {_number(sessions, 'session')}?", yes=yes)
-    for session in sessions:
-        client.ask("DELETE", "sessions", session)
-        click.echo(f"{plain(session)} closed")
+    failed = False
+    pending: list[str] = []
+    try:
+        for number, session in enumerate(sessions, start=1):
+            try:
+                found = client.ask("DELETE", "sessions", session)
+            except AnswerProblem as problem:
+                if len(sessions) == 1:
+                    raise
+                failed = True
+                click.echo(f"gateway: error: {plain(session)}: {plain(str(problem))}", err=True)
+                continue
+            except (GatewayError, click.UsageError):
+                # The node does not answer, or takes no request of this caller: the others would fare no better.
+                if len(sessions) > 1:
+                    left = f"{len(sessions) - number} left that were not tried"
+                    click.echo(f"gateway: error: stopped at {plain(session)}, with {left}", err=True)
+                raise
+            if found is not None:
+                pending.append(f"{plain(session)}: {plain(found['detail'])}")
+            _told_of_close(session, found, as_json=as_json)
+    finally:
+        if pending:
+            more = f" (and {len(pending) - 1} more)" if len(pending) > 1 else ""
+            click.echo(f"gateway: warning: not ended yet: {pending[0]}{more}", err=True)
+    if failed:
+        return EXIT_FAILED
+    return EXIT_PENDING if pending else 0
+
+
+def _told_of_close(session: str, pending: dict[str, Any] | None, *, as_json: bool) -> None:
+    if pending is None:
+        shown = {"session": session, "state": "ended", "node": None, "detail": None}
+        _told(shown, as_json=as_json, text=f"{plain(session)} closed")
+    else:
+        text = f"{plain(session)} closed at {plain(pending['node'])}, its end in the grid is pending"
+        _told({**pending, "state": "pending"}, as_json=as_json, text=text)
 
 
 @click.command(cls=SessionCommand)

@@ -11,6 +11,7 @@ import pytest
 from gateway.adapters.admin import AdminTokens
 from gateway.cli.program import run
 from gateway.client import connect
+from gateway.core.types import SessionId
 from gateway.local.ports import free_port
 from tests.integration.admin.support import Pair
 from tests.support.nodes import eventually
@@ -69,6 +70,57 @@ async def test_sessions_are_found_shown_told_moved_and_closed(pair: Pair, termin
         await eventually(lambda: session.node == "n2")
         assert (await terminal.type("close", session.id, "--yes"))[:2] == (0, f"{session.id} closed\n")
         assert await terminal.lines("sessions") == []
+
+
+async def opened(pair: Pair, *principals: str) -> list[str]:
+    """Open sessions at the first node, whose clients are away then."""
+    sessions = []
+    for principal in principals:
+        async with RawClient(pair.n1.url) as client:
+            sessions.append(str((await client.hello(principal, window=60))["session"]))
+    await eventually(lambda: not pair.n1.gateway.node.sessions.connected())
+    return sessions
+
+
+async def test_a_close_that_the_grid_has_not_confirmed_is_not_called_done(pair: Pair, terminal: Terminal) -> None:
+    first, second = await opened(pair, "alice", "bob")
+    pair.memory.go_away()
+
+    code, out, err = await terminal.type("close", first, second, "--yes")
+
+    assert (code, out.splitlines()) == (
+        3,
+        [f"{each} closed at n1, its end in the grid is pending" for each in (first, second)],
+    )
+    assert err.startswith(f"gateway: warning: not ended yet: {first}: n1 has closed the session"), err
+    assert err.rstrip().endswith("(and 1 more)")
+    code, out, _ = await terminal.type("close", first, "--yes", "--json")
+    assert (code, json.loads(out)["state"], json.loads(out)["node"]) == (3, "pending", "n1")
+
+    pair.memory.come_back()
+    await eventually(lambda: not pair.n1.gateway.node.sessions.is_end_pending(SessionId(first)))
+    code, _, err = await terminal.type("sessions", first)
+    assert (code, "there is no session" in err) == (1, True)
+
+
+async def test_of_several_sessions_each_is_closed_whatever_becomes_of_the_others(
+    pair: Pair, terminal: Terminal
+) -> None:
+    first, last = await opened(pair, "alice", "bob")
+
+    code, out, err = await terminal.type("close", first, "nobody", last, "--yes")
+
+    assert (code, out) == (1, f"{first} closed\n{last} closed\n")
+    assert err.startswith("gateway: error: nobody: there is no session"), err
+
+
+async def test_it_is_told_where_closing_has_stopped(pair: Pair, terminal: Terminal) -> None:
+    terminal.environment.setenv("GATEWAY_ADMIN_TOKEN", pair.admins.tokens["viewer"])
+
+    code, out, err = await terminal.type("close", "a", "b", "c", "--yes")
+
+    assert (code, out) == (2, "")
+    assert err.splitlines()[0] == "gateway: error: stopped at a, with 2 left that were not tried"
 
 
 async def test_what_clients_wrote_cannot_steer_a_terminal(pair: Pair, terminal: Terminal) -> None:

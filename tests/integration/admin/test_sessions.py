@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.catalogue.log_events import SESSION_ENDED
+from gateway.adapters.memory import MemoryGrid
+from gateway.catalogue.log_events import ADMIN_ACTED, SESSION_ENDED
 from gateway.client import connect
+from gateway.core.types import NodeRef
 from gateway.core.wire.codes import ErrorCode
 from gateway.local.ports import free_port
+from gateway.ports import GridState, GridUnavailable, Ownership
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.nodes import TestNode, eventually
@@ -185,6 +188,85 @@ async def test_a_session_is_closed_though_its_node_cannot_be_asked(pair: Pair) -
     assert await client.closed() == 4004
     assert pair.n2.log.of(SESSION_ENDED) == [{"session": session, "reason": "closed"}], "counted and logged, too"
     assert (await pair.asker.ask(pair.n2, "GET", f"/v1/sessions/{session}")).status == 404
+
+
+async def cut_off(node: TestNode) -> MemoryGrid:
+    """Take the grid away from one node alone."""
+    grid = node.gateway.node._context.grid
+    assert isinstance(grid, MemoryGrid)
+    grid.cut()
+    return grid
+
+
+@pytest.mark.parametrize("at", ["n1", "n2"])
+async def test_a_close_that_the_grid_has_not_confirmed_says_what_is_still_to_come(pair: Pair, at: str) -> None:
+    client, session = await opened(pair.n1)
+    asked = getattr(pair, at)
+    grid = await cut_off(pair.n1)
+
+    answer = await pair.asker.ask(asked, "DELETE", f"/v1/sessions/{session}", role="operator")
+
+    assert await client.closed() == 4205, "operators need the client gone, now"
+    assert answer.status == 202
+    assert (answer.body["session"], answer.body["node"]) == (session, "n1")
+    assert "n1 ends it there as soon as the grid answers" in answer.body["detail"]
+    assert "if n1 stops first, the session survives" in answer.body["detail"]
+    own = "accepted" if at == "n1" else "accepted by n1"
+    assert [each["outcome"] for each in asked.log.of(ADMIN_ACTED)] == [own]
+    assert (await pair.asker.ask(pair.n1, "DELETE", f"/v1/sessions/{session}")).status == 202, "asked again"
+    assert pair.n1.log.of(SESSION_ENDED) == []
+
+    grid.mend()
+    await eventually(lambda: bool(pair.n1.log.of(SESSION_ENDED)))
+    for node in (pair.n1, pair.n2):
+        assert (await pair.asker.ask(node, "DELETE", f"/v1/sessions/{session}")).kind == "session-unknown"
+    assert pair.n1.log.of(SESSION_ENDED) == [{"session": session, "reason": "closed"}]
+
+
+async def test_a_pending_end_is_shown_as_such(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the moment between the grid's return and the end that the node tells it of."""
+    _client, session = await opened(pair.n1)
+    grid = await cut_off(pair.n1)
+    assert (await pair.asker.ask(pair.n1, "DELETE", f"/v1/sessions/{session}")).status == 202
+    told = asyncio.Event()
+    end = grid.sessions.end
+
+    async def end_later(ownership: Ownership, *, reason: ErrorCode) -> None:
+        await told.wait()
+        await end(ownership, reason=reason)
+
+    monkeypatch.setattr(grid.sessions, "end", end_later)
+    grid.mend()
+    await eventually(lambda: grid.state is GridState.UP)
+
+    shown = await pair.asker.ask(pair.n2, "GET", f"/v1/sessions/{session}")
+    assert (shown.status, shown.body["live"]) == (200, None)
+    assert "is being ended in the grid" in shown.body["note"]
+    assert (await pair.asker.ask(pair.n2, "DELETE", f"/v1/sessions/{session}")).status == 202
+    told.set()
+    await eventually(lambda: bool(pair.n1.log.of(SESSION_ENDED)))
+    assert (await pair.asker.ask(pair.n2, "GET", f"/v1/sessions/{session}")).status == 404
+
+
+async def test_an_end_that_the_grid_has_confirmed_is_done_though_its_node_could_not_be_told_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, session = await opened(pair.n1)
+    await pair.n1.gateway._admin.close()
+    nodes = pair.n2.gateway.node._context.grid.nodes
+    tell_claimed, failures = nodes.tell_claimed, 1
+
+    async def fail_once(to: NodeRef, *ownerships: Ownership) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise GridUnavailable("it went away just now")
+        await tell_claimed(to, *ownerships)
+
+    monkeypatch.setattr(nodes, "tell_claimed", fail_once)
+
+    assert (await pair.asker.ask(pair.n2, "DELETE", f"/v1/sessions/{session}")).status == 204
+    assert await client.closed() == 4004
 
 
 @pytest.mark.parametrize("target", [{}, {"node": "n2"}])

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.adapters.memory import MemoryGridServer
+from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.catalogue.log_events import SESSION_DISCONNECTED, SESSION_END_PENDING, SESSION_ENDED, SESSION_NOT_ENDED
 from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.types import Attempt, SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import GridState
+from gateway.ports.administration import CloseResult, NotThere
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -100,7 +102,9 @@ async def bye(cluster: Cluster, raw: RawClient, _session: SessionId) -> int:
 
 
 async def closed_by_an_administrator(cluster: Cluster, raw: RawClient, session: SessionId) -> int:
-    await cluster.n1.gateway.node.administration.sessions.close(session)
+    unreachable = cluster.n1.gateway.node._context.grid.state is GridState.AWAY
+    result = await cluster.n1.gateway.node.administration.sessions.close(session)
+    assert result is (CloseResult.PENDING if unreachable else CloseResult.ENDED)
     code = await raw.closed()
     assert code is not None
     return code
@@ -156,6 +160,8 @@ async def test_a_session_that_is_ahead_of_the_grid_ends_for_good(cluster: Cluste
     await eventually(lambda: not cluster.n1.gateway.node.not_ready(), within=PATIENCE)
 
     await eventually_not_held(cluster, session)
+    await eventually(lambda: bool(cluster.n1.log.of(SESSION_ENDED)), within=PATIENCE)
+    assert len(cluster.n1.log.of(SESSION_ENDED)) == 1
     for node in (cluster.n1, cluster.n2):
         async with RawClient(node.url) as late:
             refused = await late.resume(again["token"], attempt=2, received=1, oldest=2)
@@ -239,6 +245,57 @@ async def eventually_not_held(cluster: Cluster, session: SessionId) -> None:
             return
         await cluster.n1.gateway.node._store.until_available()
     raise AssertionError(f"the grid still holds {session}")
+
+
+async def test_a_pending_end_is_announced_when_the_grid_has_confirmed_it(cluster: Cluster) -> None:
+    """Once, and not before: until then nobody may take the session for one of which nothing is left."""
+    async with RawClient(cluster.n1.url) as raw:
+        opened = await raw.hello("alice", window=60)
+        session = SessionId(opened["session"])
+        await cluster.go_away()
+        await cluster.see(GridState.AWAY)
+        sessions = cluster.n1.gateway.node.administration.sessions
+        assert await sessions.close(session) is CloseResult.PENDING
+        assert await raw.closed() == 4205
+        assert await sessions.close(session) is CloseResult.PENDING, "asked again, the answer is the same"
+    log = cluster.n1.log
+    assert log.of(SESSION_END_PENDING) == [{"session": session}]
+    assert log.of(SESSION_DISCONNECTED) == [{"session": session, "code": 4205}]
+    assert log.of(SESSION_ENDED) == []
+
+    await cluster.come_back()
+    await cluster.see(GridState.UP)
+    await eventually(lambda: bool(log.of(SESSION_ENDED)), within=PATIENCE)
+
+    assert not await cluster.held(session)
+    assert not cluster.n1.gateway.node.sessions.is_end_pending(session)
+    with pytest.raises(NotThere):
+        await sessions.close(session)
+    assert log.of(SESSION_ENDED) == [{"session": session, "reason": "closed"}]
+
+
+async def test_a_session_that_another_node_has_taken_in_before_its_end_is_not_called_ended() -> None:
+    """One node alone has lost the grid; the client goes to the other one, as nothing keeps it from."""
+    memory = MemoryGridServer()
+    async with two_nodes(OnMemory(memory), memory=memory) as cluster:
+        async with RawClient(cluster.n1.url) as raw:
+            opened = await raw.hello("alice", window=60)
+            session = SessionId(opened["session"])
+            grid = cluster.n1.gateway.node._context.grid
+            assert isinstance(grid, MemoryGrid)
+            grid.cut()
+            assert await cluster.n1.gateway.node.administration.sessions.close(session) is CloseResult.PENDING
+            assert await raw.closed() == 4205
+        async with RawClient(cluster.n2.url) as back:
+            assert (await back.resume(opened["token"], attempt=1))["outcome"] == "failed_over"
+            grid.mend()
+            await eventually(lambda: bool(cluster.n1.log.of(SESSION_NOT_ENDED)), within=PATIENCE)
+            assert cluster.n1.log.of(SESSION_NOT_ENDED) == [{"session": session}]
+            assert cluster.n1.log.of(SESSION_ENDED) == []
+            assert await cluster.held(session)
+            assert not cluster.n1.gateway.node.sessions.is_end_pending(session)
+            await back.send({"type": "ping"})
+            await back.expect("pong")
 
 
 async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster: Cluster) -> None:

@@ -18,9 +18,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What the admin API is asked for; it answers that it did it."""
     requests: list[tuple[str, ...]] = []
 
-    def ask(_self: ApiClient, method: str, *path: str, **_options: Any) -> dict[str, Any]:
+    def ask(_self: ApiClient, method: str, *path: str, **_options: Any) -> dict[str, Any] | None:
         requests.append((method, *path))
-        return {"session": DASHED, "node": "n2", "live": None, "until": None}
+        return None if method == "DELETE" else {"session": DASHED, "node": "n2", "live": None, "until": None}
 
     monkeypatch.setattr(ApiClient, "ask", ask)
     return requests

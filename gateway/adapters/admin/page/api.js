@@ -95,7 +95,11 @@ export class Api {
     return this.ask("GET", sessionPath(id));
   }
 
-  /** @param {string} id */
+  /**
+   * @param {string} id
+   * @returns {Promise<{session: string, node: string, detail: string} | null>} Null if it has ended; else it is closed at
+   *   its node, and its end in the grid is still to come.
+   */
   closeSession(id) {
     return this.ask("DELETE", sessionPath(id));
   }

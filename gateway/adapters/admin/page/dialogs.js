@@ -7,14 +7,20 @@
 import { el, toast } from "./dom.js";
 
 /**
+ * @typedef {object} Outcome
+ * @property {string} text - What to say.
+ * @property {"good" | "warn"} kind - Whether it is done, or begun and not sure to come about.
+ */
+
+/**
  * @typedef {object} Question
  * @property {string} title
  * @property {string} text - What will happen.
  * @property {string} action - The word on the button that does it.
  * @property {boolean} [danger] - It cannot be taken back.
  * @property {HTMLElement | null} [field] - Something to fill in.
- * @property {() => Promise<unknown>} act
- * @property {string} done - What to say afterwards.
+ * @property {() => Promise<any>} act
+ * @property {string | ((answer: any) => string | Outcome)} done - What to say afterwards, perhaps by the answer.
  */
 
 /**
@@ -41,9 +47,11 @@ export function confirm({ title, text, action, danger = false, field = null, act
             event.preventDefault();
             button.disabled = true;
             try {
-              await act();
+              const answer = await act();
               agreed = true;
-              toast(done);
+              const outcome = typeof done === "string" ? done : done(answer);
+              if (typeof outcome === "string") toast(outcome);
+              else toast(outcome.text, outcome.kind);
               dialog.close();
             } catch (error) {
               problem.textContent = error instanceof Error ? error.message : String(error);

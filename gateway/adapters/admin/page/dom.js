@@ -124,14 +124,18 @@ export function panel({ title, close }, ...content) {
   );
 }
 
+/** Milliseconds for which a good word stays, and one that people have to read to its end. */
+const GLANCE = 5000;
+const READ = 9000;
+
 /**
  * Tell the user something for a moment.
  *
  * @param {string} text
- * @param {"good" | "bad"} [kind]
+ * @param {"good" | "warn" | "bad"} [kind]
  */
 export function toast(text, kind = "good") {
   const box = el("div", { class: `toast ${kind}` }, text);
   byId("toasts").append(box);
-  setTimeout(() => box.remove(), kind === "bad" ? 9000 : 5000);
+  setTimeout(() => box.remove(), kind === "good" ? GLANCE : READ);
 }

@@ -10,7 +10,7 @@ from gateway.adapters.admin.access import Action
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
 from gateway.core.types import SessionId
-from gateway.ports.administration import Administration, Page, SessionView
+from gateway.ports.administration import Administration, CloseResult, Page, SessionView
 
 
 async def _list(administration: Administration, call: Call) -> models.SessionPage:
@@ -28,8 +28,17 @@ async def _in_grid(administration: Administration, call: Call, why: str) -> mode
     return models.SessionDetail.model_validate(await administration.sessions.in_grid(session, note=why))
 
 
-async def _close(administration: Administration, call: Call) -> None:
-    await administration.sessions.close(SessionId(call.path.session))
+async def _close(administration: Administration, call: Call) -> models.PendingClose | None:
+    session, node = SessionId(call.path.session), administration.node
+    if await administration.sessions.close(session) is CloseResult.ENDED:
+        return None
+    detail = (
+        f"{node} has closed the session and its client, but the grid is unreachable and still holds the session. "
+        f"{node} ends it there as soon as the grid answers. Until then another node that reaches the grid may take the "
+        f"client in again, and if {node} stops first, the session survives. Ask again: once it has ended, there is no "
+        "such session"
+    )
+    return models.PendingClose(session=session, node=node, detail=detail)
 
 
 async def _close_in_grid(administration: Administration, call: Call, _why: str) -> None:
@@ -88,12 +97,15 @@ OPERATIONS: Final = (
         tag=_TAG,
         summary="End a session",
         description="Nothing of it is kept; its client is closed with 4205 and cannot resume it. To keep a principal "
-        "out, revoke it.",
+        "out, revoke it. While the grid is unreachable, the client is closed all the same, and 202 says that the end "
+        "in the grid is still to come; asked again, there is no such session once it has come. If the session's node "
+        "is unreachable, the session ends in the grid, and the node closes the client when it hears of that.",
         action=Action.SESSIONS_CLOSE,
         handle=_close,
         fallback=_close_in_grid,
         result=None,
         status=HTTPStatus.NO_CONTENT,
+        pending=models.PendingClose,
         path_model=models.SessionPath,
         problems=(Kind.SESSION_UNKNOWN, Kind.CONFLICT),
     ),

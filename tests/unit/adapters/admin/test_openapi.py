@@ -72,3 +72,12 @@ def test_names_begin_with_small_letters_and_statuses_are_right() -> None:
         assert re.fullmatch(r"[a-z]+[A-Za-z]*", operation.name)
         assert (operation.result is None) == (operation.status == 204)
         assert operation.method in {"GET", "PUT", "POST", "DELETE"}
+
+
+def test_what_may_be_begun_and_not_confirmed_is_told() -> None:
+    responses = DOCUMENT["paths"]["/v1/sessions/{session}"]["delete"]["responses"]
+
+    assert "content" not in responses["204"]
+    assert references(responses["202"]) == {"#/components/schemas/PendingClose"}
+    for operation in OPERATIONS:
+        assert operation.pending is None or operation.status != 202, "nobody could tell which of the two it is"

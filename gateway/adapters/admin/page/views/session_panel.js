@@ -37,6 +37,8 @@ export class SessionPanel {
   #looking = false;
   /** @type {any} */
   #session = null;
+  /** What there is to say of a close that the grid has not confirmed, until it is known what became of it. */
+  #pending = "";
   #title = el("h2", { class: "mono cut", tabindex: "-1", id: "panel-title" });
   #state = el("p", { class: "panel-state", role: "status", "aria-live": "polite" });
   #facts = el("dl", { class: "facts" });
@@ -112,18 +114,33 @@ export class SessionPanel {
     this.#looking = true;
     try {
       this.#session = await this.#context.api.session(this.id);
+      if (this.#session.live !== null) this.#pending = ""; // a node serves it again
       if (!this.#stop.signal.aborted) this.#show();
     } catch (error) {
       if (this.#stop.signal.aborted) return;
       if (error instanceof Refused && error.status === 404) this.#over();
-      else this.#state.replaceChildren(badge("unknown", "quiet"), el("span", {}, error instanceof Error ? error.message : String(error)));
+      else if (this.#pending !== "") this.#showPending();
+      else this.#showUnknown(error);
     } finally {
       this.#looking = false;
     }
     if (!this.#stop.signal.aborted) this.#lookIn(LOOK);
   }
 
+  /** @param {unknown} error */
+  #showUnknown(error) {
+    delete this.#state.dataset.shown;
+    this.#state.replaceChildren(badge("unknown", "quiet"), el("span", {}, error instanceof Error ? error.message : String(error)));
+  }
+
+  /** It is closed, and has not ended: the grid still holds it. */
+  #showPending() {
+    replaceIfChanged(this.#state, this.#pending, () => [badge("end pending", "warn"), el("span", {}, plain(this.#pending))]);
+  }
+
   #over() {
+    this.#pending = "";
+    delete this.#state.dataset.shown;
     this.#state.replaceChildren(badge("ended", "quiet"), el("span", {}, "There is no such session: it was closed, or its window has ended."));
     // A button that is disabled loses the focus, and with it the keyboard its place.
     if (this.#buttons.some((each) => each === document.activeElement)) this.#title.focus({ preventScroll: true });
@@ -133,7 +150,8 @@ export class SessionPanel {
   #show() {
     const { principal, node, connected, epoch, window, properties, selections, live, note } = this.#session;
     for (const button of this.#buttons) button.disabled = false;
-    replaceIfChanged(this.#state, [connected ? "connected" : "disconnected", node, note ?? ""].join("\n"), () => [
+    if (this.#pending !== "") this.#showPending();
+    else replaceIfChanged(this.#state, [connected ? "connected" : "disconnected", node, note ?? ""].join("\n"), () => [
       connected ? badge("connected", "good") : badge("disconnected", "warn"),
       el("span", {}, "at ", el("strong", { id: "panel-node" }, plain(node)), note ? ` (${plain(note)})` : ""),
     ]);
@@ -177,11 +195,15 @@ export class SessionPanel {
   #end() {
     void confirm({
       title: "Close this session?",
-      text: `The ${this.#who} ends now on every node. Its client cannot resume it, but may open a new one.`,
+      text: `The ${this.#who} ends, and its client is disconnected. The client cannot resume it, but may open a new one.`,
       action: "Close session",
       danger: true,
-      act: () => this.#context.api.closeSession(this.id),
-      done: "The session is closed",
+      act: async () => {
+        const pending = await this.#context.api.closeSession(this.id);
+        this.#pending = pending?.detail ?? "";
+        return pending;
+      },
+      done: (pending) => (pending === null ? "The session has ended" : { text: `Closed at ${plain(pending.node)}, and not ended yet: the grid is unreachable`, kind: "warn" }),
     }).then((done) => done && this.#lookIn(SOON));
   }
 
