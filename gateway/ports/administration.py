@@ -249,6 +249,19 @@ class CloseResult(Enum):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedNotice:
+    """A notice waits for the client of a session.
+
+    Attributes:
+        node: the node at which it waits; it is lost if the client fails over to another one.
+        connected: whether the client is there; if not, it gets the notice when it comes back.
+    """
+
+    node: str
+    connected: bool
+
+
 class SessionAdministration(Protocol):
     """The sessions of the cluster; without replication, those of this node."""
 
@@ -321,15 +334,17 @@ class SessionAdministration(Protocol):
 
         Raises:
             NotThere: of the session or the node.
-            Conflict: it is not connected, that node does not take sessions, or there is no other one.
+            Conflict: it is not connected, it is on its way to another node already, that node does not take sessions,
+                or there is no other one.
             HeldElsewhere, GridUnavailable: as for ``find``.
         """
 
-    async def notify(self, session: SessionId, message: str) -> None:
+    async def notify(self, session: SessionId, message: str) -> QueuedNotice:
         """Queue a notice for a session; an absent client gets it when it comes back to this node.
 
         Raises:
             NotThere, HeldElsewhere, GridUnavailable: as for ``find``.
+            Conflict: no node holds the session at the moment.
         """
 
 

@@ -31,7 +31,8 @@ _CONVENTIONS: Final = """\
 - **Host.** The `Host` of a request must be an address, `localhost`, the name of the machine or one of `admin_hosts`
   (421).
 - **Problems.** Whatever is no success is `application/problem+json` (RFC 9457); `errors` names each thing that is
-  wrong with the request. What cannot be done now (503) has a `Retry-After`.
+  wrong with the request. What cannot be done now (503) has a `Retry-After`. Of a change, 503 and 502 leave open whether
+  it was made if the grid or the node did not answer in time; the detail says so.
 - **Begun or done.** 200, 201 and 204 say that the grid, or the node that was asked for, has done it. 202 says that it
   is begun: it goes on after the answer, and the body tells what is still to come.
 - **Pages.** A list has `items` and a `cursor`; pass that to get the next page, until it is null. A page can be

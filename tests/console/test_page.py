@@ -16,6 +16,7 @@ from tests.console.browser import console, sign_in, tab_until
 from tests.integration.admin.support import Pair
 from tests.support.browser import PATIENCE, page_of
 from tests.support.nodes import eventually
+from tests.support.raw_client import RawClient
 from tests.support.times import time_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -91,6 +92,20 @@ async def test_a_close_that_the_grid_has_not_confirmed_is_shown_as_pending(
             await alice.wait_closed()
         grid.mend()
         await expect(page.locator(".panel-state .badge")).to_have_text("ended")
+
+
+async def test_a_notice_for_a_client_that_is_away_is_not_called_sent(pair: Pair, browser: Browser) -> None:
+    async with RawClient(pair.n2.url) as client:
+        session = (await client.hello("alice", window=60))["session"]
+    await eventually(lambda: not pair.n2.gateway.node.sessions.connected())
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await page.goto(f"{console(pair)}#/sessions/{session}")
+        await page.get_by_role("button", name="Notice…").click()
+        await page.fill("#notice-text", "hello")
+        await page.get_by_role("button", name="Send").click()
+        await expect(page.locator(".toast.warn")).to_contain_text("it gets the notice if it comes back to n2")
 
 
 async def test_topics_are_looked_at_by_keyboard(pair: Pair, browser: Browser, people: list[Session]) -> None:

@@ -139,7 +139,7 @@ class AdminApi:
                 ) from None
             return await self._elsewhere(operation, request, call, elsewhere)
         except GridUnavailable as error:
-            raise _unavailable(error) from None
+            raise _unavailable(error, operation) from None
         except Refused as refused:
             raise _problem(refused, operation) from None
 
@@ -149,16 +149,18 @@ class AdminApi:
         owner = elsewhere.owner.node
         try:
             if elsewhere.admin is None:
-                raise NoAnswer("it has no lease, or has not reported the address of its admin port")
+                raise NoAnswer("it has no lease, or has not reported the address of its admin port", may_be_done=False)
             answer = await self._forwarder.forward(request, elsewhere.admin)
         except NoAnswer as silence:
             why = f"{owner} has to be asked, but {silence}"
             if operation.fallback is None:
+                if operation.changes and silence.may_be_done:
+                    why += "; it may have done what was asked for all the same: look before you ask again"
                 raise Problem(Kind.OWNER_UNREACHABLE, why) from None
             try:
                 return _answer(operation, await operation.fallback(self._administration, call, why)), None
             except GridUnavailable as error:
-                raise _unavailable(error) from None
+                raise _unavailable(error, operation) from None
             except Refused as refused:
                 raise _problem(refused, operation) from None
         headers: Mapping[str, str] = {**HEADERS, **answer.headers}
@@ -197,8 +199,11 @@ def _outcome(status: int) -> str:
     return "accepted" if status == HTTPStatus.ACCEPTED else "done"
 
 
-def _unavailable(error: GridUnavailable) -> Problem:
-    return Problem(Kind.UNAVAILABLE, f"the grid: {error}", headers={"Retry-After": RETRY_AFTER})
+def _unavailable(error: GridUnavailable, operation: Operation) -> Problem:
+    detail = f"the grid: {error}"
+    if operation.changes:
+        detail += "; the change may have been made all the same: look, or ask again"
+    return Problem(Kind.UNAVAILABLE, detail, headers={"Retry-After": RETRY_AFTER})
 
 
 def _problem(refused: Refused, operation: Operation) -> Problem:

@@ -25,7 +25,15 @@ _PASSED_BACK: Final = ("Content-Type", "Retry-After", "WWW-Authenticate", "Allow
 
 
 class NoAnswer(Exception):
-    """The other node did not answer; the text says why. It may have done what it was asked for."""
+    """The other node did not answer; the text says why.
+
+    Attributes:
+        may_be_done: whether it may have done what it was asked for; False if the request never reached it.
+    """
+
+    def __init__(self, why: str, *, may_be_done: bool) -> None:
+        super().__init__(why)
+        self.may_be_done = may_be_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +100,17 @@ class Forwarder:
                 while chunk := await answer.content.read(LARGEST_ANSWER + 1):
                     body += chunk
                     if len(body) > LARGEST_ANSWER:
-                        raise NoAnswer("it answered far too much")
+                        raise NoAnswer("it answered far too much", may_be_done=True)
                 passed_back = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
                 return Forwarded(answer.status, passed_back, body)
         except TimeoutError:
-            raise NoAnswer(f"it did not answer within {PATIENCE:g} s") from None
+            raise NoAnswer(f"it did not answer within {PATIENCE:g} s", may_be_done=True) from None
+        except aiohttp.ClientConnectorError as error:
+            raise NoAnswer(f"it cannot be reached ({type(error).__name__})", may_be_done=False) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
+            raise NoAnswer(f"the connection to it broke ({type(error).__name__})", may_be_done=True) from None
         except ValueError:
-            raise NoAnswer("the address that it reported is none") from None
+            raise NoAnswer("the address that it reported is none", may_be_done=False) from None
 
     async def close(self) -> None:
         """Give up the connections to other nodes."""

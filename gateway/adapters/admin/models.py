@@ -213,10 +213,14 @@ class Notice(Given):
     message: str = Field(min_length=1, max_length=LONGEST_NOTICE, description="For the users of the client.")
 
 
-class Accepted(Told):
-    """The request was accepted and will be executed."""
+class NoticeQueued(Told):
+    """The notice waits for the client."""
 
     session: str
+    node: str = Field(description="The node at which it waits. It is lost if the client fails over to another one.")
+    connected: bool = Field(
+        description="Whether the client is connected. If not, it gets the notice when it comes back to the node."
+    )
 
 
 # --- Topics -----------------------------------------------------------------------------------------------------------

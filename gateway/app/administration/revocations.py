@@ -36,4 +36,9 @@ class ClusterRevocations:
     async def lift(self, kind: RevocationKind, value: str) -> None:
         """See ``RevocationAdministration.lift``."""
         if not await self._revocations.lift(kind, value):
-            raise NotThere("revocation", f"no {kind.value} of that name is revoked")
+            # The grid was asked all the same, and has none from now on.
+            raise NotThere(
+                "revocation",
+                f"this node knows of no {kind.value} of that name that is revoked; if one was just made through "
+                "another node, it is lifted now",
+            )

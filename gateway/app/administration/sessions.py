@@ -25,6 +25,7 @@ from gateway.ports.administration import (
     Conflict,
     HeldElsewhere,
     Page,
+    QueuedNotice,
     SessionView,
 )
 
@@ -111,16 +112,23 @@ class ClusterSessions:
         if not self._store.replicated:
             raise Conflict("sessions are not replicated here: at another node this one would be unknown")
         target = self._target(await self._grid.nodes.entries(), to)
-        if not held.moving:
+        if not held.moving and self._moves.target(held) is None:
             self._moves.send(held, target, reason=f"an administrator moves the session to {target}")
-        return target
+            return target
+        under_way = self._moves.target(held)
+        if under_way is None:
+            raise Conflict(f"{self._me.node} drains, and has begun to move the session; it goes to any other node")
+        if to not in {None, under_way}:
+            raise Conflict(f"the session is being moved to {under_way} already; look where it is, and ask again then")
+        return under_way
 
-    async def notify(self, session: SessionId, message: str) -> None:
+    async def notify(self, session: SessionId, message: str) -> QueuedNotice:
         """See ``SessionAdministration.notify``."""
         held = await self._held(session)
         if isinstance(held, SessionRecord):
             raise Conflict("no node holds the session at the moment; send the notice when its client is back")
         self._sessions.delivery.notify([held], Notice(NoticeCode.ADMINISTRATOR, message))
+        return QueuedNotice(self._me.node, held.connected)
 
     # --- Where a session is -------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ class SessionMover:
         self._reconnect_advice = context.reconnect_advice
         # The event loop forgets a task that nobody else remembers.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._targets: dict[Session, NodeId] = {}
 
     def begin(self, session: Session, *, reason: str, after: float = 0.0) -> asyncio.Task[None]:
         """Begin a move that is finished even if whoever asked for it loses interest.
@@ -48,7 +49,14 @@ class SessionMover:
 
     def send(self, session: Session, node: NodeId, *, reason: str) -> asyncio.Task[None]:
         """Begin to move one client to *node*; should it not leave, it is closed, and comes back wherever it likes."""
-        return self._keep(self._sent(session, node, reason))
+        task = self._keep(self._sent(session, node, reason))
+        self._targets[session] = node
+        task.add_done_callback(lambda _: self._targets.pop(session, None))
+        return task
+
+    def target(self, session: Session) -> NodeId | None:
+        """Tell which node the client of a session is being sent to; None if it is not, or to no certain one."""
+        return self._targets.get(session)
 
     async def finish(self) -> None:
         """Let the moves that have begun come to an end, and close the clients that were told to go and did not."""

@@ -112,17 +112,22 @@ def _told_of_close(session: str, pending: dict[str, Any] | None, *, as_json: boo
 def move(session: str, *, client: ApiClient, node: str | None, as_json: bool) -> None:
     """Move the client of SESSION to another node; the session goes on there."""
     found = client.ask("POST", "sessions", session, "move", body={} if node is None else {"node": node})
-    _told(found, as_json=as_json, text=f"{plain(session)} moves to {plain(found['node'])}")
+    text = f"{plain(session)} moves to {plain(found['node'])}, within seconds or not at all"
+    _told(found, as_json=as_json, text=text)
 
 
 @click.command(cls=SessionCommand)
 @click.argument("session")
 @click.argument("message")
+@as_json_option
 @api_client_options
-def notice(session: str, message: str, *, client: ApiClient) -> None:
-    """Send a MESSAGE to the client of SESSION."""
-    client.ask("POST", "sessions", session, "notice", body={"message": message})
-    click.echo(f"message sent to {plain(session)}")
+def notice(session: str, message: str, *, client: ApiClient, as_json: bool) -> None:
+    """Send a MESSAGE to the client of SESSION; one that is away gets it when it comes back to the same node."""
+    found = client.ask("POST", "sessions", session, "notice", body={"message": message})
+    text = f"message queued for {plain(session)}"
+    if not found.get("connected", True):  # a node of an older version does not tell
+        text += f", whose client is away: it gets the message if it comes back to {plain(found['node'])}"
+    _told(found, as_json=as_json, text=text)
 
 
 @click.command("set")
@@ -164,13 +169,16 @@ def delete(topic: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
 def revoke(
     kind: str, value: str, *, client: ApiClient, reason: str, duration: str | None, yes: bool, as_json: bool
 ) -> None:
-    """Block the session, principal or credential VALUE, on all nodes within a second; its sessions end."""
+    """Block the session, principal or credential VALUE; its sessions end.
+
+    All nodes that reach the grid follow within a second, the others as soon as they reach it again.
+    """
     until = None if duration is None else time.time() + _seconds(duration)
     confirm(f"Block the {kind} {plain(value)}, and end its sessions?", yes=yes)
     body: dict[str, Any] = {"kind": kind, "value": value, "reason": reason}
     found = client.ask("POST", "revocations", body=body if until is None else body | {"until": until})
     end = "without an end" if found["until"] is None else f"until {moment(found['until'])}"
-    _told(found, as_json=as_json, text=f"the {kind} {plain(value)} is blocked {end}")
+    _told(found, as_json=as_json, text=f"the {kind} {plain(value)} is blocked {end}; nodes follow within a second")
 
 
 @click.command(cls=SessionCommand)
@@ -180,7 +188,7 @@ def revoke(
 def lift(kind: str, value: str, *, client: ApiClient) -> None:
     """Unblock the session, principal or credential VALUE. Sessions that were ended stay ended."""
     client.ask("DELETE", "revocations", kind, value)
-    click.echo(f"the {kind} {plain(value)} is unblocked")
+    click.echo(f"the {kind} {plain(value)} is unblocked; nodes follow within a second")
 
 
 def _seconds(duration: str) -> float:

@@ -65,8 +65,10 @@ async def test_sessions_are_found_shown_told_moved_and_closed(pair: Pair, termin
         code, out, _ = await terminal.type("sessions", session.id)
         assert (code, "live.resend_packets" in out) == (0, True)
 
-        assert (await terminal.type("notice", session.id, "hello"))[0] == 0
-        assert (await terminal.type("move", session.id, "--to", "n2"))[:2] == (0, f"{session.id} moves to n2\n")
+        said = await terminal.type("notice", session.id, "hello")
+        assert said[:2] == (0, f"message queued for {session.id}\n")
+        said = await terminal.type("move", session.id, "--to", "n2")
+        assert said[:2] == (0, f"{session.id} moves to n2, within seconds or not at all\n")
         await eventually(lambda: session.node == "n2")
         assert (await terminal.type("close", session.id, "--yes"))[:2] == (0, f"{session.id} closed\n")
         assert await terminal.lines("sessions") == []
@@ -121,6 +123,17 @@ async def test_it_is_told_where_closing_has_stopped(pair: Pair, terminal: Termin
 
     assert (code, out) == (2, "")
     assert err.splitlines()[0] == "gateway: error: stopped at a, with 2 left that were not tried"
+
+
+async def test_a_notice_for_a_client_that_is_away_is_not_called_sent(pair: Pair, terminal: Terminal) -> None:
+    (session,) = await opened(pair, "alice")
+
+    code, out, _ = await terminal.type("notice", session, "hello")
+
+    assert (code, out) == (
+        0,
+        f"message queued for {session}, whose client is away: it gets the message if it comes back to n1\n",
+    )
 
 
 async def test_what_clients_wrote_cannot_steer_a_terminal(pair: Pair, terminal: Terminal) -> None:
@@ -179,7 +192,8 @@ async def test_locking_out_and_letting_in(terminal: Terminal) -> None:
     assert (await terminal.type("revocations"))[0] == 0
     assert (await terminal.type("lift", "principal", "mallory"))[0] == 0
     assert await terminal.lines("revocations") == []
-    assert (await terminal.type("lift", "principal", "mallory"))[0] == 1
+    code, _, err = await terminal.type("lift", "principal", "mallory")
+    assert (code, "if one was just made through another node, it is lifted now" in err) == (1, True)
     assert (await terminal.type("revoke", "principal", "m", "--for", "soon", "--yes"))[0] == 2
 
 

@@ -12,15 +12,16 @@ import pytest
 from gateway.adapters.memory import MemoryGrid
 from gateway.catalogue.log_events import ADMIN_ACTED, SESSION_ENDED
 from gateway.client import connect
-from gateway.core.types import NodeRef
+from gateway.core.types import NodeId, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.local.ports import free_port
 from gateway.ports import GridState, GridUnavailable, Ownership
+from gateway.ports.administration import QueuedNotice
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 
 @pytest.fixture(autouse=True)
@@ -269,6 +270,57 @@ async def test_an_end_that_the_grid_has_confirmed_is_done_though_its_node_could_
     assert await client.closed() == 4004
 
 
+async def test_what_the_grid_may_have_done_without_an_answer_is_told(pair: Pair) -> None:
+    pair.memory.go_away()
+
+    changed = await pair.asker.ask(pair.n1, "DELETE", "/v1/topics/a")
+    looked = await pair.asker.ask(pair.n1, "GET", "/v1/topics/a")
+
+    assert (changed.status, looked.status) == (503, 503)
+    assert "the change may have been made all the same" in changed.body["detail"]
+    assert "change" not in looked.body["detail"]
+
+
+async def test_what_a_node_may_have_done_without_an_answer_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, session = await opened(pair.n1)
+    monkeypatch.setattr("gateway.adapters.admin.forwarder.PATIENCE", scaled(0.5))
+    notify = pair.n1.gateway.node.administration.sessions.notify
+
+    async def notify_late(named: SessionId, message: str) -> QueuedNotice:
+        queued = await notify(named, message)
+        await asyncio.Event().wait()
+        return queued
+
+    monkeypatch.setattr(pair.n1.gateway.node.administration.sessions, "notify", notify_late)
+
+    answer = await pair.asker.ask(pair.n2, "POST", f"/v1/sessions/{session}/notice", json={"message": "hi"})
+
+    assert (answer.status, answer.kind) == (502, "owner-unreachable")
+    assert "it may have done what was asked for all the same" in answer.body["detail"]
+    assert (await client.expect("notice"))["message"] == "hi", "it has"
+
+
+async def test_a_session_on_its_way_is_not_said_to_go_elsewhere(pair: Pair) -> None:
+    _client, session = await opened(pair.n1)
+    path = f"/v1/sessions/{session}/move"
+    held = pair.n1.gateway.node.sessions.get(SessionId(session))
+    assert held is not None
+    moves = pair.n1.gateway.node._moves
+
+    first = await pair.asker.ask(pair.n1, "POST", path, json={"node": "n2"})
+    again = await pair.asker.ask(pair.n1, "POST", path, json={})
+    moves._targets[held] = NodeId("n3")
+    other = await pair.asker.ask(pair.n1, "POST", path, json={"node": "n2"})
+    del moves._targets[held]
+    drained = await pair.asker.ask(pair.n1, "POST", path, json={"node": "n2"})
+
+    assert (first.status, first.body["node"]) == (202, "n2")
+    assert (again.status, again.body["node"]) == (202, "n2")
+    assert (other.status, other.kind) == (409, "conflict")
+    assert "to n3 already" in other.body["detail"]
+    assert (drained.status, drained.kind) == (409, "conflict")
+
+
 @pytest.mark.parametrize("target", [{}, {"node": "n2"}])
 async def test_a_moved_session_goes_to_the_other_node_without_a_gap(pair: Pair, target: dict[str, Any]) -> None:
     urls = [pair.n1.url, pair.n2.url]
@@ -351,7 +403,7 @@ async def test_a_notice_reaches_the_client_that_is_named_alone(pair: Pair, at: s
         getattr(pair, at), "POST", f"/v1/sessions/{session}/notice", json={"message": "restart at 5 ☕"}
     )
 
-    assert answer.status == 202
+    assert (answer.status, answer.body) == (202, {"session": session, "node": "n1", "connected": True})
     notice = await client.expect("notice")
     assert (notice["code"], notice["message"]) == ("administrator", "restart at 5 ☕")
     await bystander.send({"type": "ping"})
@@ -367,6 +419,7 @@ async def test_a_node_that_does_not_answer_is_told(pair: Pair) -> None:
     answer = await pair.asker.ask(pair.n2, "POST", f"/v1/sessions/{session}/notice", json={"message": "hi"})
 
     assert (answer.status, answer.kind) == (502, "owner-unreachable")
+    assert "may have done" not in answer.body["detail"], "it was never reached"
 
 
 async def test_nobody_passes_a_request_on_twice(pair: Pair) -> None:

@@ -115,6 +115,7 @@ export class Api {
   /**
    * @param {string} id
    * @param {string} message
+   * @returns {Promise<{session: string, node: string, connected: boolean}>}
    */
   notifySession(id, message) {
     return this.ask("POST", `${sessionPath(id)}/notice`, { body: { message } });

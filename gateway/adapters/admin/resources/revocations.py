@@ -51,7 +51,8 @@ OPERATIONS: Final = (
         path="/v1/revocations",
         tag=_TAG,
         summary="Block a session, a principal or a credential",
-        description="Within a second every node has ended its sessions, and refuses it from then on. Asked again, "
+        description="The answer comes when the grid holds it. Within a second every node that reaches the grid ends "
+        "its sessions, and refuses it from then on; a node that does not, as soon as it does again. Asked again, "
         "reason and end are replaced.",
         action=Action.REVOCATIONS_WRITE,
         handle=_add,
@@ -66,7 +67,8 @@ OPERATIONS: Final = (
         path="/v1/revocations/{kind}/{value}",
         tag=_TAG,
         summary="Unblock a session, a principal or a credential",
-        description="Sessions that were ended stay ended.",
+        description="The answer comes when the grid has it. Every node that reaches the grid follows within a second. "
+        "Sessions that were ended stay ended.",
         action=Action.REVOCATIONS_WRITE,
         handle=_lift,
         result=None,

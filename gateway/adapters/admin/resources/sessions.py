@@ -51,10 +51,11 @@ async def _move(administration: Administration, call: Call) -> models.Moving:
     return models.Moving(session=session, node=await administration.sessions.move(SessionId(session), body.node))
 
 
-async def _notify(administration: Administration, call: Call) -> models.Accepted:
+async def _notify(administration: Administration, call: Call) -> models.NoticeQueued:
     body: models.Notice = call.body
-    await administration.sessions.notify(SessionId(call.path.session), body.message)
-    return models.Accepted(session=call.path.session)
+    session = SessionId(call.path.session)
+    queued = await administration.sessions.notify(session, body.message)
+    return models.NoticeQueued(session=session, node=queued.node, connected=queued.connected)
 
 
 def session_page(page: Page[SessionView]) -> models.SessionPage:
@@ -116,7 +117,7 @@ OPERATIONS: Final = (
         tag=_TAG,
         summary="Move the client of a session to another node",
         description="As in a drain: requests under way are finished first; the other node begins with the current "
-        "values.",
+        "values. The answer comes at once; `node` of the session shows where its client is.",
         action=Action.SESSIONS_MOVE,
         handle=_move,
         result=models.Moving,
@@ -132,10 +133,11 @@ OPERATIONS: Final = (
         path="/v1/sessions/{session}/notice",
         tag=_TAG,
         summary="Send a notice to a session's client",
-        description="It arrives as a notice with the code `administrator`, also at a client that is disconnected now.",
+        description="It arrives as a notice with the code `administrator`; at a client that is disconnected now, when "
+        "it comes back to the same node.",
         action=Action.SESSIONS_NOTIFY,
         handle=_notify,
-        result=models.Accepted,
+        result=models.NoticeQueued,
         status=HTTPStatus.ACCEPTED,
         path_model=models.SessionPath,
         body_model=models.Notice,

@@ -266,7 +266,7 @@ class NodeRow {
         : "The node's clients move to other nodes and keep their sessions. The node takes no new sessions until it is undrained or started again.",
       action: this.#draining ? "Undrain" : "Drain",
       act: () => this.#context.api.nodeAction(this.#name, what),
-      done: `${plain(this.#name)}: ${what} has begun`,
+      done: what === "drain" ? `${plain(this.#name)}: the drain has begun` : `${plain(this.#name)}: the drain has ended`,
     });
   }
 }

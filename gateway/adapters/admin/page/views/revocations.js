@@ -20,9 +20,9 @@ const LOOK = 2000;
 
 /** @type {Record<string, string>} What a value is, and what its revocation does. */
 const KINDS = {
-  principal: "Every session of the principal ends at once on every node, and the principal cannot open a new one.",
-  session: "Only this session ends at once and cannot be resumed. Its principal may open another one.",
-  credential: "Every session that was opened with this credential (the jti of a JSON Web Token) ends at once, and the credential cannot open a new one.",
+  principal: "Every session of the principal ends within a second on every node that reaches the grid, and the principal cannot open a new one.",
+  session: "Only this session ends, within a second, and it cannot be resumed. Its principal may open another one.",
+  credential: "Every session that was opened with this credential (the jti of a JSON Web Token) ends within a second, and the credential cannot open a new one.",
 };
 
 /** How long one may last. @type {[string, number | null][]} In seconds; null for ever. */
@@ -225,10 +225,10 @@ export class Revocations {
   #lift(item) {
     void confirm({
       title: "Unblock it?",
-      text: `The ${item.kind} ${plain(item.value)} is unblocked on every node. Sessions that have ended stay ended.`,
+      text: `The ${item.kind} ${plain(item.value)} is unblocked. Sessions that have ended stay ended.`,
       action: "Unblock",
       act: () => this.#context.api.lift(item.kind, item.value),
-      done: "Unblocked on every node",
+      done: "Unblocked; every node that reaches the grid follows within a second",
     }).then((done) => {
       if (done) void this.#load();
     });
@@ -263,7 +263,7 @@ export class Revocations {
         const until = seconds === null ? {} : { until: Math.round(Date.now() / 1000) + seconds };
         return this.#context.api.revoke({ kind: kind.value, value: value.value, reason: reason.value, ...until });
       },
-      done: "Revoked on every node",
+      done: "Revoked; every node that reaches the grid follows within a second",
     }).then((done) => {
       if (done) void this.#load();
     });

@@ -233,7 +233,8 @@ export class SessionPanel {
       action: "Send",
       field: el("p", { class: "field" }, el("label", { for: "notice-text" }, "Text"), message),
       act: () => this.#context.api.notifySession(this.id, message.value),
-      done: "The notice is sent",
+      done: ({ connected, node }) =>
+        connected !== false ? "The notice is queued for the client" : { text: `The client is away: it gets the notice if it comes back to ${plain(node)}`, kind: "warn" },
     });
   }
 
@@ -247,12 +248,12 @@ export class SessionPanel {
     );
     void confirm({
       title: "Revoke?",
-      text: `The ${this.#who} ends at once on every node and cannot be resumed. If you revoke the principal, all of its sessions end, and it cannot open a new one.`,
+      text: `The ${this.#who} is closed within a second and cannot be resumed. If you revoke the principal, all of its sessions end, and it cannot open a new one.`,
       action: "Revoke",
       danger: true,
       field: el("p", { class: "field" }, el("label", { for: "revoke-kind" }, "What"), kind),
       act: () => this.#context.api.revoke({ kind: kind.value, value: kind.value === "session" ? this.id : principal }),
-      done: "Revoked on every node",
+      done: "Revoked; every node that reaches the grid follows within a second",
     }).then((done) => done && this.#lookIn(SOON));
   }
 }
