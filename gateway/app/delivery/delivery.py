@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
@@ -88,6 +89,7 @@ class Delivery:
             RootCounts(context.metrics, context.policy.counted_roots) if context.policy.counted_roots else None
         )
         self._index: SelectionIndex[Session] = SelectionIndex()
+        self._is_tidying = False
         self._feeds = flusher.feeds
         self.replicas = Replicas(
             context.grid.topics,
@@ -156,6 +158,7 @@ class Delivery:
         if session.moving or session.dropped:
             return
         self._index.set(session, selections)
+        self._tidy_later()
         self.watchers.selects(session, selections)
 
     def in_force(self, session: Session) -> Selections:
@@ -172,15 +175,28 @@ class Delivery:
     def mute(self, session: Session) -> None:
         """Send the session no more updates and values, but keep what it would need."""
         self._index.remove(session)
+        self._tidy_later()
         self._feeds.drop(session)
 
     def forget(self, session: Session) -> None:
         """The session is not this node's any more."""
         self.watchers.forget(session)
         self._index.remove(session)
+        self._tidy_later()
         self._feeds.drop(session)
         self.replicas.release(session.retained)
         session.retained = frozenset()
+
+    def _tidy_later(self) -> None:
+        """Give up what a change has left outdated in the index, a portion in each turn of the loop (P20)."""
+        if self._index.outdated and not self._is_tidying:
+            self._is_tidying = True
+            asyncio.get_running_loop().call_soon(self._tidy)
+
+    def _tidy(self) -> None:
+        self._is_tidying = False
+        self._index.tidy()
+        self._tidy_later()
 
     def restore(self, session: Session) -> bool:
         """Put restored selections in force and send the full values (P6), if that takes neither waiting nor long.

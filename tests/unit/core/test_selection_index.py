@@ -221,6 +221,47 @@ def test_a_topic_resolved_anew_is_remembered_as_long_as_others(monkeypatch: pyte
 
 
 @pytest.mark.promise("P20")
+def test_a_change_takes_bounded_work_however_many_topics_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P20: a monitor joins who shares an answer with the subscriber of each topic; all others wait meanwhile."""
+    monkeypatch.setattr(selection_index, "TIDIED_AT_ONCE", 10)
+    given_up: list[int] = []
+
+    class CountedIndex(SelectionIndex[str]):
+        def _unmake(self, merge: selection_index._Merge[str]) -> None:
+            given_up[-1] += 1
+            super()._unmake(merge)
+
+    index = CountedIndex()
+    index.set("ann", wire("+prices/**"))
+    for n in range(100):
+        index.set(f"s{n}", wire(f"+prices/{n}"))
+        assert matched(index, f"prices/{n}") == ["ann", f"s{n}"]
+    for comes in (True, False):
+        given_up.append(0)
+        if comes:
+            index.set("bob", wire("+prices/**"))
+        else:
+            index.remove("bob")
+        assert given_up.pop() == 10
+        assert index.outdated == 90
+        here = ["ann", "bob"] if comes else ["ann"]
+        for n in range(0, 100, 2):
+            topic = parse_topic(f"prices/{n}")
+            # Outdated or given up, it is not at hand, and never the answer.
+            assert not index.knows(topic)
+            assert matched(index, topic) == sorted([*here, f"s{n}"])
+            assert index.knows(topic)
+        while index.outdated:
+            given_up.append(0)
+            index.tidy()
+            assert given_up.pop() <= 10
+        for n in range(100):
+            assert index.knows(parse_topic(f"prices/{n}")) is not bool(n % 2)
+            assert matched(index, f"prices/{n}") == sorted([*here, f"s{n}"])
+        assert index._made_members == sum(index._made.values()) == 100 * (1 + len(here))
+
+
+@pytest.mark.promise("P20")
 def test_who_deselects_is_compared_with_who_selects_and_not_with_every_selector() -> None:
     """P20: many sessions of one account deselect a topic that many selectors of another match."""
 
