@@ -7,6 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from gateway.app.delivery import flusher
+from gateway.app.delivery.flusher import Numbered
+from gateway.app.session.session import Session
 from gateway.core.topics import selection_index
 from tests.support.clock import eventually
 from tests.support.delivery import DeliveryBench, Reader
@@ -33,4 +36,45 @@ async def test_what_a_change_of_selections_makes_outdated_is_given_up_in_turns(m
     assert left[0] == MANY - 5
     assert all(before - after <= 5 for before, after in pairwise(left))
     assert not index._made
+    await bench.close()
+
+
+async def test_of_those_who_do_not_read_some_are_looked_at_each_time_and_all_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A crowd that takes nothing must not be what the node spends its time on; who reads again is served soon."""
+    monkeypatch.setattr(flusher, "LOOKED_AT_ONCE", 5)
+    monkeypatch.setattr(flusher, "POLL_BLOCKED", 0.0)
+    bench = DeliveryBench()
+    readers = [Reader() for _ in range(MANY)]
+    sessions = [bench.session(reader) for reader in readers]
+    for session, reader in zip(sessions, readers, strict=True):
+        await bench.subscribe(session, "a/**")
+        reader.room = False
+    bench.publish("a/1")
+    await eventually(lambda: bench.flusher.blocked == MANY)
+    looks: list[list[Session]] = [[]]  # by the timer that is set already
+    look, number = bench.flusher._poll_blocked, bench.flusher._number
+
+    def counted_look() -> None:
+        looks.append([])
+        look()
+        assert bench.flusher.blocked == MANY
+
+    def counted_number(session: Session) -> Numbered | None:
+        looks[-1].append(session)
+        return number(session)
+
+    monkeypatch.setattr(bench.flusher, "_poll_blocked", counted_look)
+    monkeypatch.setattr(bench.flusher, "_number", counted_number)
+    await eventually(lambda: len(looks) > 2 * MANY)
+    assert all(len(each) == 5 for each in looks)
+    rounds = looks[1 : 1 + MANY // 5]
+    assert {session for each in rounds for session in each} == set(sessions)
+    monkeypatch.undo()
+    readers[3].room = True
+    await eventually(lambda: len(readers[3].updates) == 1)
+    assert bench.flusher.blocked == MANY - 1
+    assert not bench.too_slow
+    assert not bench.failures
     await bench.close()
