@@ -73,7 +73,9 @@ class Recovery:
                 # before the token (P6).
                 self._sessions.renew_tokens()
                 # Whoever has been welcomed since then has been told then.
-                self._delivery.declare_loss(each for each in self._sessions if each.declared < change.grid_generation)
+                await self._delivery.declare_loss_to_all(
+                    each for each in self._sessions if each.declared < change.grid_generation and not each.dropped
+                )
                 self._background.once(self._store.end_again(), "end-again")
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 
-from gateway.app.delivery import flusher
+from gateway.app.delivery import delivery, flusher
 from gateway.app.delivery.flusher import Numbered
 from gateway.app.session.session import Session
+from gateway.catalogue import metrics as catalogue
 from gateway.core.topics import selection_index
+from gateway.core.wire.packets import Notice
 from tests.support.clock import eventually
 from tests.support.delivery import DeliveryBench, Reader
 
@@ -77,4 +80,57 @@ async def test_of_those_who_do_not_read_some_are_looked_at_each_time_and_all_in_
     assert bench.flusher.blocked == MANY - 1
     assert not bench.too_slow
     assert not bench.failures
+    await bench.close()
+
+
+async def test_a_loss_is_told_to_some_at_a_time_and_to_who_comes_meanwhile_before_values_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P2: everybody who has seen what went before is told; P20: ten thousand are not told in one turn of the loop."""
+    monkeypatch.setattr(delivery, "TOLD_AT_ONCE", 5)
+    bench = DeliveryBench()
+    sessions = [bench.session(Reader()) for _ in range(MANY)]
+    for session in sessions:
+        await bench.subscribe(session, "a/**")
+    left, late = sessions[-1], bench.session(Reader())
+    told: list[list[Session]] = []
+    followed = len(bench.grid.follows)
+    notify = bench.delivery.notify
+
+    def counted(some: Iterable[Session], notice: Notice) -> None:
+        told.append(list(some))
+        assert len(bench.grid.follows) == followed, "values come behind the notice"
+        notify(told[-1], notice)
+
+    monkeypatch.setattr(bench.delivery, "notify", counted)
+    telling = asyncio.create_task(bench.delivery._positions_lost({bench.partition("a/1").number: None}))
+    later = asyncio.create_task(bench.delivery.declare_loss_to_all(sessions))
+    turns = 0
+    while not telling.done():
+        await asyncio.sleep(0)
+        turns += 1
+        if turns == 2:
+            bench.delivery.forget(left)
+            await bench.subscribe(late, "a/**")
+    assert max(map(len, told)) == 5
+    assert sorted(each.id for some in told for each in some) == sorted(each.id for each in [*sessions[:-1], late])
+    assert turns >= MANY // 5
+    monkeypatch.undo()
+    await later
+    await eventually(lambda: len(bench.grid.follows) == followed + 1)
+    await bench.close()
+
+
+async def test_that_the_grid_lost_writes_is_told_to_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "TOLD_AT_ONCE", 5)
+    bench = DeliveryBench()
+    sessions = [bench.session(Reader()) for _ in range(MANY)]
+    telling = asyncio.create_task(bench.delivery.declare_loss_to_all(each for each in sessions if not each.dropped))
+    sessions[-1].dropped = True
+    counts = [0]
+    while not telling.done():
+        await asyncio.sleep(0)
+        counts.append(int(bench.metrics.counts(catalogue.LOSSES_DECLARED).get("grid", 0)))
+    assert all(after - before <= 5 for before, after in pairwise(counts))
+    assert counts[-1] == MANY - 1
     await bench.close()
