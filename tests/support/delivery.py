@@ -127,6 +127,16 @@ class Published:
     async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
         yield list(self.values_of[partition].values())
 
+    async def restore(self, values: Sequence[TopicValue]) -> int:
+        for value in values:
+            number = topic_partition(value.topic, 1)
+            if value.topic not in self.values_of[number]:
+                self.values_of[number][value.topic] = value._replace(version=Version(value.version + 2))
+        return len(values)
+
+    async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        return [self.values_of[topic_partition(topic, 1)].get(topic) for topic in topics]
+
     def follow(self, partition: int, _: StreamPosition) -> None:
         self.follows.append(partition)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from sys import getsizeof
@@ -177,6 +178,8 @@ class RedisTopics:
         # The newest request of each session and partition that is on its way to the grid: the next one names it as its
         # predecessor, so that a request which Redis refused cannot be overtaken and then look like an executed one.
         self._on_the_way: dict[tuple[int, SessionId], RequestNumber] = {}
+        # Held by whoever reads a page of values, until others have had their turn: it takes most of a millisecond.
+        self._reading = asyncio.Lock()
         # Bytes sent for each stream that the grid has not been told of.
         self._untold = [0] * TOPIC_PARTITIONS
 
@@ -227,9 +230,13 @@ class RedisTopics:
             cursor, found = await self._batcher.call(scan)
             if self._grid.attachment != attachment:
                 raise GridUnavailable("the grid was unreachable while values were read")
-            page = self._stored_values(partition, found)
-            if page:
-                yield page
+            if found:
+                async with self._reading:
+                    # When a node has lost its place in all streams, a page of each partition comes at the same time.
+                    page = self._stored_values(partition, found)
+                    await asyncio.sleep(0)
+                if page:
+                    yield page
             if cursor == b"0":
                 cursor = None
 

@@ -72,10 +72,6 @@ class TopicValues:
         value = self.newest[place]
         return value if self.places.get(value.topic) == place else None
 
-    def all(self) -> list[TopicValue]:
-        """List the newest values."""
-        return [self.newest[place] for place in self.places.values()]
-
     def add(self, value: TopicValue) -> None:
         """Take in the value of a topic that is not here yet."""
         self.places[value.topic] = len(self.newest)
