@@ -15,7 +15,6 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.core.policy.system_roles import is_of_system
-from gateway.core.wire.codes import GOING_AWAY
 
 
 class Drain:
@@ -71,11 +70,7 @@ class Drain:
             await asyncio.sleep(self._until_next(batch, end) * (0.5 + self._clock.random()) if batch else POLL)
         left = self._connected()
         moved = len(moves.keys() - set(left))
-        for session in left:
-            connection = session.connection
-            if connection is not None:
-                self._sessions.close_connection(connection, GOING_AWAY)
-                self._sessions.detach(session, connection)
+        await self._moves.hang_up(left)
         await asyncio.gather(*moves.values())
         known = await self._start_windows()
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
@@ -96,11 +91,7 @@ class Drain:
         Returns:
             True if the grid knows of it.
         """
-        for session in self._sessions:
-            connection = session.connection
-            if connection is not None:
-                self._sessions.close_connection(connection, GOING_AWAY)
-                self._sessions.detach(session, connection)
+        await self._moves.hang_up(self._sessions)
         return await self._start_windows()
 
     def _connected(self) -> list[Session]:

@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
@@ -55,6 +55,9 @@ SLICE: Final = 5_000
 
 SESSIONS_SLICE: Final = 1_000
 """Sessions whose buffers are summed up before others get their turn: one or two milliseconds."""
+
+BUFFERS_SLICE: Final = 100
+"""Sessions whose buffers are given up before others get their turn: some milliseconds, if each keeps a thousand."""
 
 COPIES_SLICE: Final = 50
 """Copies that are given up before others get their turn: two or three milliseconds."""
@@ -93,6 +96,10 @@ class _Absence:
 
     own: int
     account: Account | None
+
+
+_Away: TypeAlias = list[tuple[Session, _Absence]]
+"""Sessions without a client, in the order in which their clients went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +191,22 @@ class Absences:
     async def look(self) -> None:
         """Give up what is above the bounds."""
         now = self._clock.monotonic()
-        for session in self._returned_to_grid.due(now):
-            self._forget_returned(session)
-        sums = await self._sums()
+        while ended := self._returned_to_grid.due(now, most=SESSIONS_SLICE):
+            for session in ended:
+                self._forget_returned(session)
+            await asyncio.sleep(0)
+        sums, away = await self._sums()
         self._node.buffered_bytes = sums.get(self._node, 0)
         buffers = copies = 0
         # Principals first: who exceeds its own bound must not cost others theirs.
         for account in sorted(sums, key=lambda each: each is self._node):
             most = account.limits.absent_bytes
             if most and account.absent_bytes + sums[account] > most and self._may_exceed(account, sums[account], most):
-                buffers += await self._give_up_buffers(account, sums[account], most)
+                buffers += await self._give_up_buffers(account, away[account], sums[account], most)
+                await asyncio.sleep(0)
             if most and account.absent_bytes > most:
-                copies += await self._give_up_copies(account, round(KEPT * most))
+                copies += await self._give_up_copies(account, away[account], round(KEPT * most))
+                await asyncio.sleep(0)
         if buffers or copies:
             self._log.emit(events.DISCONNECTED_GIVEN_UP, buffers=buffers, copies=copies, why="limit")
 
@@ -221,17 +232,22 @@ class Absences:
                 buffers += self._give_up_buffer(session)
         return buffers, copies
 
-    async def _sums(self) -> dict[Account, int]:
-        """Sum up for each account what the buffers of its sessions refer to."""
+    async def _sums(self) -> tuple[dict[Account, int], dict[Account, _Away]]:
+        """Sum up for each account what the buffers of its sessions refer to, and list these.
+
+        So nobody looks through all sessions for each account: as many may exceed their bounds as there are sessions.
+        """
         sums: dict[Account, int] = {}
+        away: dict[Account, _Away] = {}
         for place, (session, absence) in enumerate(list(self._away.items()), 1):
             size = buffered_bytes(session)
             for account in self._concerned(absence.account):
                 sums[account] = sums.get(account, 0) + size
+                away.setdefault(account, []).append((session, absence))
             if not place % SESSIONS_SLICE:
                 await asyncio.sleep(0)
         self._found = {account: found for account, found in self._found.items() if account in sums}
-        return sums
+        return sums, away
 
     def _may_exceed(self, account: Account, counted: int, most: int) -> bool:
         """Tell whether an account can have exceeded its bound since its sessions were last looked through."""
@@ -240,7 +256,7 @@ class Absences:
             return True
         return account.absent_bytes + found.taken + max(0, counted - found.counted) > most
 
-    async def _give_up_buffers(self, account: Account, counted: int, most: int) -> int:
+    async def _give_up_buffers(self, account: Account, away: _Away, counted: int, most: int) -> int:
         """Give up the buffers of those that have been away for longest; returns of how many.
 
         The latest are kept first, as far as the bound reaches, and whatever they share with older ones is counted once.
@@ -251,11 +267,10 @@ class Absences:
         seen: set[int] = set()
         taken = given_up = looked_at = 0
         chosen: list[Session] = []
-        for session, absence in reversed(list(self._away.items())):
-            if account is not self._node and absence.account is not account:
-                continue
+        for session, absence in reversed(away):
             if session not in self._away:
                 continue  # back meanwhile
+            looked_at += 1
             taken += absence.own if is_crowded else 0
             taken += buffered_bytes(session) - session.machine.resend_bytes - session.machine.waiting_bytes
             for run in session.machine.kept():
@@ -271,8 +286,10 @@ class Absences:
         if not is_crowded and account.absent_bytes + taken <= most:
             self._found[account] = _LookedThrough(self._clock.monotonic(), counted, taken)
             return 0
-        for session in chosen:
+        for place, session in enumerate(chosen, 1):
             given_up += self._give_up_buffer(session)
+            if not place % BUFFERS_SLICE:
+                await asyncio.sleep(0)
         self._found.pop(account, None)
         self._limits.exceeded(self._name(account), self._who(chosen, account))
         return given_up
@@ -289,14 +306,14 @@ class Absences:
         self._metrics.add(catalogue.DISCONNECTED_GIVEN_UP, label="buffers")
         return True
 
-    async def _give_up_copies(self, account: Account, most: int) -> int:
+    async def _give_up_copies(self, account: Account, away: _Away, most: int) -> int:
         """Give up the copies of those that have been away for longest, until what is left takes *most* bytes."""
         given_up = 0
-        for session, absence in list(self._away.items()):
+        for looked_at, (session, absence) in enumerate(away, 1):
             if account.absent_bytes <= most:
                 break
-            if account is not self._node and absence.account is not account:
-                continue
+            if not looked_at % SESSIONS_SLICE:
+                await asyncio.sleep(0)
             if session in self._away and self._is_held_by_grid(session):
                 self._give_back(session, absence)
                 given_up += 1

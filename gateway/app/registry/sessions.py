@@ -63,6 +63,14 @@ and then there is nothing to tell. The window in the grid is that much longer, s
 does not, survivors start the windows of all its sessions (P7)."""
 
 
+TICKED_AT_ONCE: Final = 200
+"""Sessions whose deadlines are seen to in one turn of the loop: some milliseconds. After a pause of the process, those
+of all have come."""
+
+GONE_AT_ONCE: Final = 100
+"""Sessions for which it is begun to tell the grid that their clients have gone, in one turn of the loop: a task each, a
+few milliseconds. When a load balancer restarts, all clients go at the same time."""
+
 _CLOSES: Final = {ErrorCode.SESSION_CLOSED: SESSION_CLOSED, ErrorCode.REVOKED: REVOKED}
 """How the socket is closed of a session that is gone, by the reason; one that is not here has expired."""
 
@@ -182,9 +190,11 @@ class Sessions:
             self._gone.put(session, None)
 
     async def _save_disconnects(self, gone: dict[Session, None]) -> None:
-        for session in gone:
+        for place, session in enumerate(gone, 1):
             if not session.connected and not session.dropped:
                 self._save_disconnect(session)
+            if not place % GONE_AT_ONCE:
+                await asyncio.sleep(0)
 
     def _save_disconnect(self, session: Session) -> None:
         self._background.once(self._store.attempt(partial(self._store.disconnect, session)), "save-disconnect")
@@ -400,7 +410,7 @@ class Sessions:
     def _fire(self) -> None:
         self._timer = self._timer_at = None
         now = self._clock.monotonic()
-        for session in self._deadlines.due(now):
+        for session in self._deadlines.due(now, most=TICKED_AT_ONCE):
             try:
                 self._tick(session, now)
             except Exception as bug:  # noqa: BLE001 - one session must not stop the clock of the others

@@ -66,14 +66,14 @@ class StaleSessionSweeper:
     async def look(self) -> None:
         """Ask for all sessions that are due; if the grid is away, for those that are left in the next round."""
         now = self._clock.monotonic()
-        due = self._looks.due(now)
-        for session in due:
-            self._looks.schedule(session, 2 * now - self._since[session])
-        for start in range(0, len(due), BATCH):
+        while due := self._looks.due(now, most=BATCH):
+            for session in due:
+                # Later than now: nobody is met twice.
+                self._looks.schedule(session, 2 * now - self._since[session])
             try:
-                await self._store.drop_taken(due[start : start + BATCH])
+                await self._store.drop_taken(due)
             except GridUnavailable:
-                for session in due[start:]:
+                for session in due:
                     if session in self._since:
                         self._looks.schedule(session, now)
                 return

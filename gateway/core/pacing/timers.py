@@ -62,14 +62,18 @@ class Deadlines(Generic[K]):
                 return time
         return None
 
-    def due(self, now: float) -> list[K]:
-        """Take out all deadlines that have come.
+    def due(self, now: float, *, most: int | None = None) -> list[K]:
+        """Take out deadlines that have come.
+
+        Args:
+            now: seconds.
+            most: how many to take out at most; None for all. After a pause all may have come.
 
         Returns:
             The keys whose deadline is *now* or before, the earliest first. They have no deadline any more.
         """
         keys: list[K] = []
-        while (earliest := self.next()) is not None and earliest <= now:
+        while len(keys) != most and (earliest := self.next()) is not None and earliest <= now:
             key = heappop(self._heap)[2]
             del self._deadlines[key], self._entries[key]
             keys.append(key)

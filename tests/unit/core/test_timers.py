@@ -26,6 +26,17 @@ def test_deadlines_come_in_order() -> None:
     assert "a" not in deadlines
 
 
+def test_of_many_that_have_come_some_can_be_taken_out() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    for key in range(5):
+        deadlines.schedule(key, float(key))
+    assert deadlines.due(3.0, most=3) == [0, 1, 2]
+    assert deadlines.next() == 3.0
+    assert deadlines.due(3.0, most=3) == [3]
+    assert deadlines.due(3.0, most=3) == []
+    assert len(deadlines) == 1
+
+
 def test_a_key_has_one_deadline() -> None:
     deadlines: Deadlines[str] = Deadlines()
     for deadline in (5.0, 9.0, 7.0, 2.0, 6.0):
