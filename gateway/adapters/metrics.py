@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from gateway import __version__
+from gateway.adapters.process_metrics import ProcessMetrics
 from gateway.catalogue.log_events import LogEvent
 from gateway.catalogue.metrics import BUILD_INFO, EVENTS, METRICS, Kind, Metric
 from gateway.ports import EventLog, Metrics
@@ -65,7 +66,8 @@ class PrometheusMetrics(Collector):
                 else:
                     self._amounts[series] = 0.0
         self._registry.register(self)
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        self._registry.register(ProcessMetrics())
+        for collector in (PlatformCollector, GCCollector):
             collector(registry=self._registry)
         if BUILD_INFO in self._metrics:
             self.watch(BUILD_INFO, lambda: 1, label=__version__)
