@@ -22,8 +22,10 @@ async def measure(context: Context, *, connections: Callable[[], int], sessions:
     """
     clock, journal = context.clock, context.journal
     while journal.traffic is not None:
-        since, before = clock.wall(), clock.cpu()
+        began, before = clock.monotonic(), clock.cpu()
         await asyncio.sleep(INTERVAL)
+        # Not the time of day at which it began: the clock may have been set since, back even to before that.
+        since = clock.wall() - (clock.monotonic() - began)
         everything, roots = journal.traffic.take()
         journal.measured(
             since,
