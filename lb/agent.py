@@ -41,6 +41,10 @@ SHARE: Final = 0.1
 """Of the event loop's time that answers may take in the long run, whoever asks: some 5,000 answers a second. HAProxy
 asks twice a second."""
 
+SHORTEST_PAUSE: Final = 0.001
+"""Seconds that they wait at least. uvloop counts in milliseconds and rounds: a shorter pause is none, and whoever comes
+in a steady flow of single connections would have as much of the time as he likes."""
+
 LONGEST_PAUSE: Final = 0.1
 """Seconds that connections wait at most before the next are answered, however long the last ones took."""
 
@@ -145,11 +149,12 @@ class AgentServer:
         except OSError as error:
             self._complain("no connection can be accepted", error)
             pause = ACCEPT_PAUSE
-        # Who comes meanwhile waits in the kernel: after a single answer for a third of a millisecond.
+        # Who comes meanwhile waits in the kernel: after a single answer for a millisecond.
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener.fileno())
         taken = time.perf_counter() - begun
-        loop.call_later(max(pause, min(LONGEST_PAUSE, taken / SHARE - taken)), self._watch, listener)
+        share_pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, taken / SHARE - taken))
+        loop.call_later(max(pause, share_pause), self._watch, listener)
 
     def _answer(self, connection: socket.socket) -> None:
         try:

@@ -27,6 +27,11 @@ TURN_SECONDS: Final = 0.003
 time on the wall: on a busy machine little is done in that, and what aiohttp does for a request comes after it."""
 
 
+LEAST_WAIT: Final = 0.001
+"""Seconds until it is looked again whether there is time, if there is none. uvloop counts in milliseconds and rounds: a
+shorter wait is none, and the loop would spin as long as somebody waits. What is waited for too long is not lost."""
+
+
 class ServiceClass(Enum):
     """What strangers want; each kind has a queue and a weight of its own."""
 
@@ -212,6 +217,8 @@ class Pacer:
     def _schedule(self) -> None:
         if self._timer is None and not self._closed:
             wait = max(0.0, self._free_at - self._clock())
+            if 0 < wait < LEAST_WAIT:
+                wait = LEAST_WAIT
             self._timer = self._later(wait, self._turns)
 
     def _turns(self) -> None:

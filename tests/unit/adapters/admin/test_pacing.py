@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.adapters.admin.pacing import COSTS, TURN_SECONDS, WEIGHTS, Pacer, ServiceClass
+from gateway.adapters.admin.pacing import COSTS, LEAST_WAIT, TURN_SECONDS, WEIGHTS, Pacer, ServiceClass
 from tests.support.clock import VirtualClock, eventually
 
 
@@ -127,6 +127,39 @@ async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClo
     assert turns == [str(number) for number in range(1000)]
     work = 1000 * (0.001 + COSTS[ServiceClass.METRICS])
     assert clock() - begun >= (work - 0.1) / 0.5 * 0.95
+
+
+@pytest.mark.promise("P20")
+async def test_while_there_is_no_time_the_loop_sleeps_and_does_not_spin(clock: VirtualClock) -> None:
+    """An answer takes less than a tenth of a millisecond; uvloop's timers, which count in whole ones, come at once."""
+    waits: list[float] = []
+    worked = 0.0
+
+    def later(seconds: float, work: Callable[[], None]) -> asyncio.Handle:
+        def come() -> None:
+            waits.append(seconds)
+            clock.advance(round(1000 * seconds) / 1000)
+            work()
+
+        return asyncio.get_running_loop().call_soon(come)
+
+    class Quick(Stranger):
+        def take_turn(self) -> int:
+            nonlocal worked
+            worked += 50e-6
+            return super().take_turn()
+
+    pacer = Pacer(share=0.3, burst=0.01, clock=clock, worked=lambda: worked, later=later)
+    turns: list[str] = []
+    begun = clock()
+    for number in range(1000):
+        pacer.ask(Quick(str(number), clock, 50e-6, turns), ServiceClass.METRICS)
+    await eventually(lambda: len(turns) == 1000)
+    assert all(wait == 0 or wait >= LEAST_WAIT for wait in waits)
+    assert len(waits) <= len(turns), "nobody has looked whether there is time, in vain, more often than it was used"
+    work = 1000 * (50e-6 + COSTS[ServiceClass.METRICS])
+    assert (clock() - begun) * 0.3 == pytest.approx(work, rel=0.25), "what was waited for too long was made up for"
+    pacer.close()
 
 
 @pytest.mark.promise("P20")
