@@ -97,6 +97,7 @@ class Revocations:
         self._grid = context.grid
         self._background = context.background
         self._log = context.log
+        self._started = self._clock.wall() - self._clock.monotonic()
         self._table = RevocationTable()
         self._changing: list[_Changing] = []
         self.loaded = False
@@ -186,7 +187,7 @@ class Revocations:
         """Tell whether any of these is revoked."""
         if self._table.empty:
             return False
-        found = self._table.find(self._clock.wall(), session=session, principal=principal, credential=credential)
+        found = self._table.find(self._now(), session=session, principal=principal, credential=credential)
         return found is not None
 
     def refuses(self, session: Session | SessionRecord) -> bool:
@@ -206,7 +207,7 @@ class Revocations:
         """Delete revocations that are over, for ever."""
         while True:
             await asyncio.sleep(FORGET_INTERVAL * (0.5 + self._clock.random()))
-            over = self._table.due(self._clock.wall() - FORGET_GRACE)
+            over = self._table.due(self._now() - FORGET_GRACE)
             if over:
                 try:
                     await self._grid.revocations.forget(over)
@@ -214,6 +215,14 @@ class Revocations:
                     for each in over:
                         if self._table.get(each.name) is None:
                             self._table.put(each)  # the next look finds it again
+
+    def _now(self) -> float:
+        """Tell the time of day by which revocations end: no clock that is set ahead ends one (P8).
+
+        What this node forgets is forgotten in the grid, for all nodes and for good. Where the clock was set right by
+        that, revocations end later here, and others forget them.
+        """
+        return min(self._clock.wall(), self._started + self._clock.monotonic())
 
     def _count(self, kind: RevocationKind) -> float:
         return float(self._table.count(kind))
