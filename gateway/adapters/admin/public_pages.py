@@ -22,7 +22,7 @@ METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The text format of Prometheus that every version of it reads."""
 
 RENDERINGS_PER_SECOND: Final = 4.0
-"""How often the metrics are written anew, at 5 to 10 ms each, however many ask: whoever asks in between gets what was
+"""How often the metrics are written anew, at 2 to 6 ms each, however many ask: whoever asks in between gets what was
 written last, a quarter of a second ago at most."""
 
 RENDERINGS_AT_ONCE: Final = 20.0
