@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -13,10 +14,15 @@ from gateway.app.journal.node_events import GridLost, GridRegained
 from gateway.app.journal.session_events import SessionStrayed
 from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import SessionId
 from gateway.ports import GridChange, GridState, GridUnavailable, LeaseLost
+
+LOOKED_AT_ONCE: Final = 1_000
+"""Sessions of which it is asked in one turn of the loop whether they have to be written again: less than a millisecond.
+That is asked of all of them with each renewal of the lease."""
 
 RETRY: Final = 0.2
 """Seconds before restoring is tried again after the grid went away in the middle."""
@@ -133,24 +139,46 @@ class Recovery:
 
     async def _write_again(self) -> None:
         written = fenced = 0
-        while self._grid.state is GridState.UP:
-            # Who ends a session writes it again himself, if that has to be; see ``FencedStore.end``.
-            outdated = (each for each in self._sessions if self._store.must_restore(each) and not each.ending)
-            batch = list(islice(outdated, RESTORE_BATCH))
-            if not batch:
-                break
-            try:
-                again = await self._store.write_again(batch)
-            except GridUnavailable:
-                await asyncio.sleep(RETRY)
-                continue
-            written += again.written
-            fenced += again.lost
-            await asyncio.sleep(len(batch) / self._policy.restore_rate)
+        is_done = False
+        while not is_done and self._is_up():
+            is_done = True
+            async for batch in self._outdated():
+                is_done = False
+                if not self._is_up():
+                    break
+                try:
+                    again = await self._store.write_again(batch)
+                except GridUnavailable:
+                    await asyncio.sleep(RETRY)
+                    break
+                written += again.written
+                fenced += again.lost
+                await asyncio.sleep(len(batch) / self._policy.restore_rate)
         if written or fenced:
             self._log.emit(
                 events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored
             )
+
+    async def _outdated(self) -> AsyncIterator[list[Session]]:
+        """Go through all sessions once, some in a turn of the loop (P20); yields those that are to be written again."""
+        sessions = iter(self._sessions)
+        found: list[Session] = []
+        while some := list(islice(sessions, LOOKED_AT_ONCE)):
+            found += filter(self._is_outdated, some)
+            while len(found) >= RESTORE_BATCH:
+                batch, found = found[:RESTORE_BATCH], found[RESTORE_BATCH:]
+                if still := list(filter(self._is_outdated, batch)):  # others had their turn meanwhile
+                    yield still
+            await asyncio.sleep(0)
+        if still := list(filter(self._is_outdated, found)):
+            yield still
+
+    def _is_up(self) -> bool:
+        return self._grid.state is GridState.UP
+
+    def _is_outdated(self, session: Session) -> bool:
+        # Who ends a session writes it again himself, if that has to be; see ``FencedStore.end``.
+        return self._store.must_restore(session) and not session.ending and not session.dropped
 
     async def _put_strays_on_the_clock(self) -> None:
         """Let go of what the grid holds for this node and this node does not serve (P7).

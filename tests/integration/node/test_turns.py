@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.app.cluster import recovery as cluster_recovery
 from gateway.app.cluster import session_mover
 from gateway.app.registry import sessions as registry
 from gateway.app.registry.disconnected import SESSION_BYTES
@@ -96,6 +97,27 @@ async def test_that_all_clients_have_gone_is_told_to_the_grid_for_some_at_a_time
     await eventually(lambda: all(session.on_clock for session in held))
     assert turns.calls.total() == MANY
     assert max(turns.calls.values()) <= AT_ONCE
+
+
+async def test_whether_sessions_have_to_be_written_again_is_asked_of_some_at_a_time(
+    crowd: Crowd, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked of all with each renewal of the lease; and of those that were written, not again for each batch."""
+    node, held, _ = crowd
+    recovery = node.gateway.node._recovery
+    monkeypatch.setattr(cluster_recovery, "LOOKED_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(cluster_recovery, "RESTORE_BATCH", 2)
+    monkeypatch.setattr(recovery._store, "must_restore", turns.counted(recovery._store.must_restore))
+    await recovery.catch_up()
+    assert turns.calls.total() >= MANY
+    assert max(turns.calls.values()) == AT_ONCE
+    turns.calls.clear()
+    for session in held:
+        session.unsaved = True
+    await recovery.catch_up()
+    await eventually(lambda: not any(session.unsaved for session in held))
+    # Besides, it is asked of those that are about to be written, and by whoever writes them.
+    assert max(turns.calls.values()) <= AT_ONCE + 2 * 2
 
 
 async def test_who_has_not_left_when_a_drain_is_over_is_closed_some_at_a_time(
