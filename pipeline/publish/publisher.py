@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from gateway.client import Session, connect
+from gateway.client import Session, Update, connect
 from pipeline.errors import PipelineError
 from pipeline.publish.topics import MARK, ROOT, Value
 
@@ -96,25 +96,32 @@ _NOTHING: Final = b"null"
 async def _known(session: Session) -> dict[str, bytes]:
     """Find out what is there already.
 
-    All that a topic's partition had before is delivered before what is published now, and all topics with one root are
-    in one partition unless the nodes are told otherwise. In that case a value may be missed here and published again,
-    which changes nothing for whoever reads it.
+    The snapshots of a subscribe come before those of the next one (protocol 6.3). So once a topic is known to have a
+    value, it is subscribed to by itself: when that snapshot comes, all others have come. Should the session fail over
+    meanwhile, a value may be missed here and published again, which changes nothing for whoever reads it.
     """
     known: dict[str, bytes] = {}
-    nonce = session.id
+
+    def learn(update: Update) -> None:
+        if update.topic != probe:
+            known[update.topic] = orjson.dumps(update.value, option=orjson.OPT_SORT_KEYS)
+
+    probe, nonce = f"{ROOT}/publishers", session.id
     stream = await session.subscribe(f"{ROOT}/**", queue_size=1_000_000)
-    probe = f"{ROOT}/publishers"
     asked = asyncio.create_task(session.publish(probe, nonce))
     try:
         async for update in stream:
-            if update.topic == probe:
-                if update.value == nonce:
-                    break
-                continue
-            known[update.topic] = orjson.dumps(update.value, option=orjson.OPT_SORT_KEYS)
+            if update.topic == probe and update.value == nonce:
+                break
+            learn(update)
         await asked
     finally:
         asked.cancel()
+    async for update in await session.subscribe(f"{probe}/**"):
+        if update.snapshot:
+            break
+    for _ in range(stream.waiting):
+        learn(await anext(stream))
     await session.unsubscribe(f"{ROOT}/**")
     return known
 

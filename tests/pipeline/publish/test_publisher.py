@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
+from gateway.app.delivery.feeds import feeds
 from gateway.client import connect
 from pipeline.errors import PipelineError
 from pipeline.publish.publisher import Outcome, Target, publish
@@ -70,6 +71,14 @@ async def test_many_values_are_published(node: TestNode) -> None:
     many: dict[str, Value] = {f"ops/incidents/{number}": {"number": number} for number in range(1200)}
     assert (await publish(many, {}, target_of(node))).published == 1200
     assert (await publish(many, {}, target_of(node))).unchanged == 1200
+
+
+async def test_values_that_come_slowly_are_all_known(node: TestNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is published meanwhile may come before values that were there."""
+    monkeypatch.setattr(feeds, "PORTION_PACKETS", 3)
+    many: dict[str, Value] = {f"ops/incidents/{number}": {"number": number} for number in range(300)}
+    await publish(many, {}, target_of(node))
+    assert await publish(many, {}, target_of(node)) == Outcome(published=0, unchanged=300, withdrawn=0)
 
 
 async def test_nobody_there_is_told_with_what_to_do() -> None:
