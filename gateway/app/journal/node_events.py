@@ -21,27 +21,27 @@ class Lapse:
 
     Attributes:
         node: which.
-        since: when it lived for certain, in seconds since 1970.
-        until: when its lease lapsed.
+        since: when it lived for certain, in microseconds since 1970.
+        until: when its lease lapsed, likewise. Between the two is the length of the lease, to the microsecond.
     """
 
     node: NodeRef
-    since: float
-    until: float
+    since: int
+    until: int
 
     @classmethod
     def of(cls, node: NodeRef, lease: LapsedLease, *, now: float) -> Lapse:
         """Reckon it from what the grid says of the lease at *now*, in seconds since 1970."""
-        until = now - lease.ago
-        return cls(node, until - lease.length, until)
+        until = round((now - lease.ago) * MICROSECONDS)
+        return cls(node, until - round(lease.length * MICROSECONDS), until)
 
     def told(self) -> Fields:
         """What the journal tells of it."""
         return {
             "peer": self.node.node,
             "peer_incarnation": self.node.incarnation,
-            "since": round(self.since * MICROSECONDS),
-            "until": round(self.until * MICROSECONDS),
+            "since": self.since,
+            "until": self.until,
         }
 
 
