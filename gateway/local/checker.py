@@ -1,4 +1,4 @@
-"""Judges what clients saw against the promises (design, section 3). Knows no network and no clock.
+"""Judges what clients saw against the promises of docs/explanation/architecture.md. Knows no network and no clock.
 
 Each publisher counts 1, 2, 3, … on a topic of its own, one publish after the other. That makes every fault visible,
 because three counts must agree: the values are contiguous by construction, versions grow by one per publish within a
@@ -36,7 +36,7 @@ class Violation:
     """A promise that was broken.
 
     Attributes:
-        promise: its number in the design, for example ``P6``.
+        promise: its number, for example ``P6``.
         what: what was seen and what should have been.
     """
 

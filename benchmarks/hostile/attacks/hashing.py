@@ -24,7 +24,7 @@ _WAIT: Final = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class WrongHellos(Attack):
-    """HelloHandler with a wrong secret, each on a connection of its own, by a schedule.
+    """Hellos with a wrong secret, each on a connection of its own, by a schedule.
 
     Attributes:
         rate: hellos a second.
@@ -49,7 +49,7 @@ class WrongHellos(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumesOfEnded(Attack):
-    """ResumeHandler with a wrong secret and the token of a session that has ended.
+    """Resumes with a wrong secret and the token of a session that has ended.
 
     Attributes:
         rate: resumes a second.

@@ -18,7 +18,7 @@ from gateway.core.policy.system_roles import is_of_system
 
 
 class Drain:
-    """SessionMover the clients of a node elsewhere.
+    """Moves the clients of a node to other nodes.
 
     Args:
         context: of the node.

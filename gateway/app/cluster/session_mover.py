@@ -25,7 +25,7 @@ CLOSED_AT_ONCE: Final = 100
 
 
 class SessionMover:
-    """SessionMover sessions: all of them in a drain, or one that an administrator names.
+    """Moves sessions: all of them in a drain, or one that an administrator names.
 
     Args:
         context: of the node.

@@ -1,4 +1,4 @@
-"""From the grid's streams to the outboxes of the sessions that selected the topic (design section 9)."""
+"""From the grid's streams to the outboxes of sessions that selected the topic (docs/explanation/architecture.md)."""
 
 from __future__ import annotations
 

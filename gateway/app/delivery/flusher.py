@@ -1,4 +1,4 @@
-"""One write per session and loop tick, and what happens when a transport pushes back (design section 9, P9).
+"""One write per session and loop tick, and what happens when a transport pushes back (P9, ADR 0006).
 
 Two steps:
 

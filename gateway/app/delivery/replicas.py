@@ -1,4 +1,4 @@
-"""A node's copy of the topic partitions its sessions care about (design section 6, "Distribution").
+"""A node's copy of the topic partitions its sessions care about (ADR 0002, docs/explanation/why-not-pubsub.md).
 
 A partition is read once, however many sessions arrive: its position is noted, its stream followed from there, and its
 values read meanwhile. What comes twice is told apart by its version, so there is neither a hole nor a duplicate, and

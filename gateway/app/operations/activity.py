@@ -55,7 +55,7 @@ class Happening(NamedTuple):
 
 
 class Column(NamedTuple):
-    """ResumeHandler within one interval.
+    """Resumes within one interval.
 
     Attributes:
         begins: in seconds since 1970; a multiple of the interval, so that those of several nodes can be added up.

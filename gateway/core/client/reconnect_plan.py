@@ -1,9 +1,9 @@
 """Where and when a client connects next, and when it gives up: decisions only, without I/O, clock or randomness.
 
 ```text
-                 next ──► Attempt(delay, url) ──► tried ──► connected ──► … ──► lost ─┐
-                  ▲                                  └────► failed ─┐                 │
-                  └─────────────────────────────────────────────────┴─────────────────┘
+                 next ──► NextAttempt(delay, url) ──► tried ──► connected ──► … ──► lost ─┐
+                  ▲                                      └────► failed ─┐                 │
+                  └─────────────────────────────────────────────────────┴─────────────────┘
                  next ──► an error: the session, or the opening of one, has failed for good
 ```
 

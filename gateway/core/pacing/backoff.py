@@ -63,7 +63,6 @@ class ReconnectBackoff:
         now: float,
         reconnect: Reconnect = Reconnect.AT_ONCE,
         *,
-        spread: float | None = None,
         retry_after: float | None = None,
     ) -> ReconnectBackoff:
         """The connection ended, or an attempt at one was refused.
@@ -72,7 +71,6 @@ class ReconnectBackoff:
             now: seconds.
             reconnect: what the close code's range asks for. LATER makes the bound the longest, unless the server gave
                 a time itself.
-            spread: seconds of a go-away over which the server wants its clients to spread: the next bound.
             retry_after: seconds of an error packet before which trying again is useless: the next delay's least.
 
         Raises:
@@ -82,9 +80,7 @@ class ReconnectBackoff:
             raise LocalProtocolError("a session that may not come back has no backoff")
         was_stable = self.connected_at is not None and now - self.connected_at >= self.advice.stable_after
         bound = None if was_stable else self.bound
-        if spread is not None:
-            bound = spread
-        elif reconnect is Reconnect.LATER and retry_after is None:
+        if reconnect is Reconnect.LATER and retry_after is None:
             bound = self.advice.maximum
         return replace(self, bound=bound, connected_at=None, earliest=retry_after or 0.0)
 

@@ -1,4 +1,4 @@
-"""Bodies that wait for their packet id (design section 9, promise P9).
+"""Bodies that wait for their packet id (P9).
 
 ```text
             push                         take

@@ -1,4 +1,4 @@
-"""What is sent to sessions, in the form in which a thousand of them can share it (design section 9).
+"""What is sent to sessions, in the form in which a thousand of them can share it (ADR 0013).
 
 ```text
 run:      body 41            body 42            body 43

@@ -8,7 +8,7 @@ submit ─▶ outbox ──number──▶ resend buffer ──▶ messages
 Packets get their ids in ``ResendBuffer.number`` and nowhere else: by ``flush`` and ``send_now``, and for a peer that is
 away as soon as they are submitted. There a listener can be told of each run and of the ids that it got.
 
-``session.SessionMachine`` adds the half that hears the peer and the timer.
+``machine.SessionMachine`` adds the half that hears the peer and the timer.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ it.
 * ``close`` leads to CLOSED from everywhere, and nothing leads out of it.
 
 A pair that is not in the table raises ``LocalProtocolError``: a bug of this side, because no packet of a peer is an
-input by itself. Which packets have a place on an attached connection is decided in ``session.SessionMachine.receive``.
+input by itself. Which packets have a place on an attached connection is decided in ``machine.SessionMachine.receive``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class Violation:
     """A promise that was broken.
 
     Attributes:
-        promise: its number in the design, for example ``P6``.
+        promise: its number, for example ``P6``.
         at: when it was seen, in seconds since the beginning of the run.
         who: the session or node that it happened to, or the topic.
         what: what was seen and what should have been.

@@ -1,4 +1,4 @@
-"""Where HAProxy sends an upgrade: by hint, by cookie, past draining, hung and dead nodes (design section 8)."""
+"""Where HAProxy sends an upgrade: by hint, by cookie, past draining, hung and dead nodes."""
 
 from __future__ import annotations
 

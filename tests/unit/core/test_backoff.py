@@ -71,17 +71,10 @@ def test_a_new_connection_makes_a_given_time_void() -> None:
     assert state.disconnected(2.0).delay(0.0)[0] == 0.0
 
 
-def test_a_go_away_spreads_the_clients_as_the_server_wants() -> None:
-    state = ReconnectBackoff(ADVICE).connected(0.0, ADVICE).disconnected(1.0, spread=7.0)
-    assert state.delay(0.5)[0] == 3.5
-    assert bounds(state, 2) == [7.0, 10.0]
-
-
 def test_no_advice_makes_a_client_spin() -> None:
     zero = Backoff(initial=0.0, maximum=0.0, stable_after=0.0)
     state = ReconnectBackoff().connected(0.0, zero).disconnected(0.0)
     assert bounds(state, 3) == [LEAST_BOUND] * 3
-    assert bounds(ReconnectBackoff(ADVICE).disconnected(0.0, spread=0.0), 1) == [LEAST_BOUND]
 
 
 def test_a_maximum_below_the_first_bound_is_raised_to_it() -> None:

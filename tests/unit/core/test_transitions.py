@@ -68,7 +68,7 @@ def test_nothing_leads_out_of_closed() -> None:
 
 
 def test_no_path_leads_from_a_gap_to_reattaching() -> None:
-    """A gap is declared by a restart, or the session ends; it is never skipped over (design section 4)."""
+    """A gap is declared by a restart, or the session ends; it is never skipped over (P2)."""
     without_restart = {
         state: {to for event, to in row.items() if event is not Input.RESTART} for state, row in TRANSITIONS.items()
     }
