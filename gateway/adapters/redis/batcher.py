@@ -39,8 +39,8 @@ from redis.exceptions import (
 )
 
 from gateway.adapters.redis.dialer import pack_one, receive, send
-from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.scripts import Command
+from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import GridRefused, GridUnavailable, LeaseUnverified, Metrics
@@ -269,7 +269,7 @@ class Batcher(Executor):
 
     Args:
         timeout: seconds within which a pipeline must be answered, and a command be sent.
-        leases: gate for commands that are not to be sent by a node whose lease may have lapsed.
+        write_gate: gate for commands that are not to be sent by a node whose lease may have lapsed.
         metrics: where pipelines are measured.
         broken: called once when the connection is of no more use; expected to call ``shut``.
         refused: called with each reply by which Redis refuses a single write.
@@ -282,7 +282,7 @@ class Batcher(Executor):
         self,
         *,
         timeout: float,
-        leases: Leases,
+        write_gate: WriteGate,
         metrics: Metrics,
         broken: Callable[[Exception], None],
         refused: Callable[[str], None],
@@ -292,7 +292,7 @@ class Batcher(Executor):
     ) -> None:
         self._pipeline_bytes = pipeline_bytes
         self._timeout = timeout
-        self._leases = leases
+        self._write_gate = write_gate
         self._metrics = metrics
         self._broken = broken
         self._refused = refused
@@ -429,7 +429,7 @@ class Batcher(Executor):
             The groups they belong to, and whether the bytes of a pipeline are used up.
         """
         groups: list[Group] = []
-        permitted = self._leases.permits_writes()
+        permitted = self._write_gate.permits_writes()
         arguments = 0
         room = self._pipeline_bytes
         while self._pending and arguments < PIPELINE_ARGUMENTS and room > 0:

@@ -12,13 +12,13 @@ from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
-from gateway.adapters.redis.lease import Leases, boot_clock
 from gateway.adapters.redis.nodes import RedisNodes
 from gateway.adapters.redis.revocations import RedisRevocations
 from gateway.adapters.redis.sessions import RedisSessions
 from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.topics import RedisTopics
 from gateway.adapters.redis.topology import Finder, SentinelFinder, SingleFinder
+from gateway.adapters.redis.write_gate import WriteGate, boot_clock
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import EventLog, GridChange, GridState, Metrics
 from gateway.settings.errors import Unfit
@@ -82,7 +82,7 @@ class RedisGrid:
         remap: Remap | None = None,
     ) -> None:
         keys = Keys(prefix)
-        leases = Leases(clock)
+        write_gate = WriteGate(clock)
         try:
             place = read_grid_url(url)
         except Unfit as unfit:
@@ -96,7 +96,7 @@ class RedisGrid:
             stream_length=stream_length,
             stream_bytes=stream_bytes,
             timeout=timeout,
-            leases=leases,
+            write_gate=write_gate,
             clock=GridClock(clock),
             foreign=foreign,
             metrics=metrics,
@@ -112,12 +112,12 @@ class RedisGrid:
             log=log,
         )
         self._gauges = ServerGauges(self._connection, metrics)
-        self._sessions = RedisSessions(self._connection, keys, leases, foreign)
+        self._sessions = RedisSessions(self._connection, keys, write_gate, foreign)
         self._nodes = RedisNodes(
             node=node,
             grid=self._connection,
             keys=keys,
-            leases=leases,
+            write_gate=write_gate,
             tail=self._tail,
             foreign=foreign,
             metrics=metrics,

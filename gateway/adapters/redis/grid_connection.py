@@ -28,9 +28,9 @@ from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.router import Router
 from gateway.adapters.redis.topology import Finder, NobodyKnows, Topology
+from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue import log_events, metrics
 from gateway.core.types import GridGeneration
 from gateway.ports import EventLog, GridChange, GridState, GridUnavailable, Metrics
@@ -95,7 +95,7 @@ class GridConnection:
         stream_length: entries that streams keep, about.
         stream_bytes: bytes that each stream keeps, about; 0 for no limit.
         timeout: seconds for each step, connecting included.
-        leases: gate of the batchers.
+        write_gate: gate of the batchers.
         clock: what this node knows of the time of the grid.
         foreign: told of what is not the gateway's.
         metrics: where it is measured.
@@ -117,7 +117,7 @@ class GridConnection:
         stream_length: int,
         stream_bytes: int,
         timeout: float,
-        leases: Leases,
+        write_gate: WriteGate,
         clock: GridClock,
         foreign: ForeignData,
         metrics: Metrics,
@@ -130,7 +130,7 @@ class GridConnection:
         self._stream_length = stream_length
         self.stream_bytes = stream_bytes
         self._timeout = timeout
-        self._leases = leases
+        self._write_gate = write_gate
         self._metrics = metrics
         self._log = log
         self._foreign = foreign
@@ -506,7 +506,7 @@ class GridConnection:
 
         batcher = Batcher(
             timeout=self._timeout,
-            leases=self._leases,
+            write_gate=self._write_gate,
             metrics=self._metrics,
             broken=broken,
             refused=self._write_refused,

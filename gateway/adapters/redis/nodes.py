@@ -13,8 +13,8 @@ from gateway.adapters.redis.clock import TOLERANCE_MS
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.tail import RedisTail
+from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
 from gateway.core.types import NodeRef
@@ -50,7 +50,7 @@ class RedisNodes:
         node: the node this process is.
         grid: for commands, and to be told of a grid that does not fit.
         keys: names of all keys.
-        leases: the lease of *node*, as the gate sees it.
+        write_gate: the lease of *node*, as the gate sees it.
         tail: reads the inbox.
         foreign: told of what is not the gateway's.
         metrics: where it is counted that the clock of Redis was set.
@@ -63,7 +63,7 @@ class RedisNodes:
         node: NodeRef,
         grid: GridConnection,
         keys: Keys,
-        leases: Leases,
+        write_gate: WriteGate,
         tail: RedisTail,
         foreign: ForeignData,
         metrics: Metrics,
@@ -77,14 +77,14 @@ class RedisNodes:
         self._grid = grid
         self._batcher = grid.batcher
         self._keys = keys
-        self._leases = leases
+        self._write_gate = write_gate
         self._tail = tail
         self._foreign = foreign
 
     async def join(self, node: NodeRef, *, lease: float) -> None:
         """See ``NodeDirectory.join``."""
         keys = self._keys
-        asked = self._leases.now()
+        asked = self._write_gate.now()
         term = await self._batcher.call(
             scripts.NODE_JOIN(
                 *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed),
@@ -94,12 +94,12 @@ class RedisNodes:
         if term == b"stale":
             raise self._grid.stale()
         if node == self._node:
-            self._leases.hold(until=asked + lease, term=term)
+            self._write_gate.hold(until=asked + lease, term=term)
 
     async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
         keys, clock = self._keys, self._clock
-        asked, asked_locally = self._leases.now(), clock.local()
+        asked, asked_locally = self._write_gate.now(), clock.local()
         reply = await self._batcher.call(
             scripts.NODE_RENEW(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers),
@@ -114,9 +114,9 @@ class RedisNodes:
             raise self._grid.stale()
         if node == self._node:
             if looked:
-                self._leases.hold(until=asked + lease, term=looked[2])
+                self._write_gate.hold(until=asked + lease, term=looked[2])
             else:
-                self._leases.lose()
+                self._write_gate.lose()
             await self._see_to_clock(said, shift, asked_locally, answered_locally)
         if not looked:
             raise LeaseLost(f"the lease of {node} has expired")
@@ -127,7 +127,7 @@ class RedisNodes:
         """See ``NodeDirectory.leave``."""
         keys = self._keys
         if node == self._node:
-            self._leases.lose()
+            self._write_gate.lose()
         await self._batcher.call(
             scripts.NODE_LEAVE(
                 *(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports, keys.clocks), str(node)
@@ -146,7 +146,7 @@ class RedisNodes:
         if not won:
             return None
         term, length, ago = won
-        self._leases.lapsed[lapsed] = term
+        self._write_gate.lapsed[lapsed] = term
         return LapsedLease(length / 1000, ago / 1000)
 
     async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
@@ -158,7 +158,7 @@ class RedisNodes:
                 *(str(lapsed), str(by)),
             )
         )
-        self._leases.lapsed.pop(lapsed, None)
+        self._write_gate.lapsed.pop(lapsed, None)
 
     async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> list[NodeRef]:
         """See ``NodeDirectory.grant``."""

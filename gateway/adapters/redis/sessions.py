@@ -12,8 +12,8 @@ from gateway.adapters.redis.batcher import ScriptFailed, fresh
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
-from gateway.adapters.redis.lease import ANY_TERM, Leases
 from gateway.adapters.redis.scripts import Argument, Command
+from gateway.adapters.redis.write_gate import ANY_TERM, WriteGate
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
@@ -57,16 +57,16 @@ class RedisSessions:
     Args:
         grid: executes commands, and is told of a grid that lost sessions.
         keys: names of all keys.
-        leases: this node's lease, and what it knows of those it takes over.
+        write_gate: this node's lease, and what it knows of those it takes over.
         foreign: told of what is not the gateway's.
     """
 
-    def __init__(self, grid: GridConnection, keys: Keys, leases: Leases, foreign: ForeignData) -> None:
+    def __init__(self, grid: GridConnection, keys: Keys, write_gate: WriteGate, foreign: ForeignData) -> None:
         self._foreign = foreign
         self._grid = grid
         self._batcher = grid.batcher
         self._keys = keys
-        self._leases = leases
+        self._write_gate = write_gate
 
     async def create(self, record: SessionRecord) -> None:
         """See ``SessionStore.create``."""
@@ -103,7 +103,7 @@ class RedisSessions:
             scripts.SESSION_CLAIM(
                 *(*self._all_keys(session), self._opened(session), *self._timed()),
                 *(session, str(by), token_generation, attempt, short_hash(session)),
-                *(self._leases.term, repr(float(now)), *shown),
+                *(self._write_gate.term, repr(float(now)), *shown),
             ),
             gated=True,
             patient=True,
@@ -307,7 +307,7 @@ class RedisSessions:
 
     async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
-        term, clock = self._leases.lapsed.get(lapsed, ANY_TERM), self._grid.clock.argument()
+        term, clock = self._write_gate.lapsed.get(lapsed, ANY_TERM), self._grid.clock.argument()
         epochs = await self._batcher.call_all(
             [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], clock, each, str(lapsed), term) for each in sessions],
             gated=True,
@@ -416,7 +416,7 @@ class RedisSessions:
         return (
             *("principal", record.principal, "properties", orjson.dumps(dict(record.properties))),
             *("generation", record.token_generation, "confirmed", record.confirmed, "attempt", record.attempt),
-            *("partitions", _join(record.publish_partitions), "term", self._leases.term),
+            *("partitions", _join(record.publish_partitions), "term", self._write_gate.term),
             *_credentials(record.roles, record.principal_properties, record.credential_expires, record.credential),
         )
 

@@ -174,7 +174,7 @@ def shut_the_gate(node: TestNode) -> None:
     """As it is when a node wakes up: the grid is there, and the lease may have lapsed."""
     grid = node.gateway.node._context.grid
     assert isinstance(grid, RedisGrid)
-    grid._nodes._leases.lose()
+    grid._nodes._write_gate.lose()
     assert grid.state is GridState.UP
 
 

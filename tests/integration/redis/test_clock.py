@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from gateway.adapters.redis import RedisGrid
-from gateway.adapters.redis.lease import boot_clock
+from gateway.adapters.redis.write_gate import boot_clock
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration

@@ -18,7 +18,7 @@ from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.redis import batcher as module
 from gateway.adapters.redis.batcher import Batcher, ScriptFailed, abandon
 from gateway.adapters.redis.dialer import pack
-from gateway.adapters.redis.lease import Leases
+from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import GridUnavailable
@@ -56,14 +56,14 @@ class Connection:
 class Bench:
     def __init__(self, timeout: float = 5.0) -> None:
         self.clock = VirtualClock()
-        self.leases = Leases(self.clock)
+        self.write_gate = WriteGate(self.clock)
         self.metrics = MemoryMetrics()
         self.broken: list[Exception] = []
         self.refused: list[str] = []
         self.connection = Connection()
         self.batcher = Batcher(
             timeout=timeout,
-            leases=self.leases,
+            write_gate=self.write_gate,
             metrics=self.metrics,
             broken=self._break,
             refused=self.refused.append,
@@ -315,7 +315,7 @@ async def test_a_closed_connection_is_never_opened_by_sending() -> None:
 
 async def test_the_gate_is_looked_at_when_sending() -> None:
     bench = await ready()
-    bench.leases.hold(until=bench.leases.now() + 1, term=1)
+    bench.write_gate.hold(until=bench.write_gate.now() + 1, term=1)
     gated = bench.batcher.submit([("A",)], gated=True)
     free = bench.batcher.submit([("B",)])
     bench.clock.advance(1)  # between being asked and being sent

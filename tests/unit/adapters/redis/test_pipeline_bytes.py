@@ -14,10 +14,10 @@ from redis.asyncio.connection import AbstractConnection
 from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.redis.batcher import Batcher, Executor, Group, Redirected, bytes_for_each
 from gateway.adapters.redis.dialer import pack
-from gateway.adapters.redis.lease import Leases
 from gateway.adapters.redis.router import Router
 from gateway.adapters.redis.scripts import Command
 from gateway.adapters.redis.topology import Topology
+from gateway.adapters.redis.write_gate import WriteGate
 from gateway.ports import GridUnavailable
 from gateway.settings import HostPort
 from tests.support.clock import VirtualClock, eventually
@@ -79,7 +79,7 @@ class Redis:
 def batcher_for(connection: Redis, masters: int = 1, **options: Any) -> Batcher:
     batcher = Batcher(
         timeout=60.0,
-        leases=options.pop("leases", None) or Leases(VirtualClock()),
+        write_gate=options.pop("write_gate", None) or WriteGate(VirtualClock()),
         metrics=MemoryMetrics(),
         broken=lambda error: pytest.fail(f"broken: {error!r}"),
         refused=lambda _: None,
@@ -159,9 +159,9 @@ async def test_a_lease_that_is_lost_between_two_parts_ends_the_rest_and_tells_th
     turns, packed = Turns(), Counter[int]()
     connection = Redis(turns, packed)
     clock = VirtualClock()
-    leases = Leases(clock)
-    leases.hold(until=leases.now() + 1, term=1)
-    batcher = batcher_for(connection, leases=leases)
+    write_gate = WriteGate(clock)
+    write_gate.hold(until=write_gate.now() + 1, term=1)
+    batcher = batcher_for(connection, write_gate=write_gate)
     try:
         asked = batcher.submit(commands_of(0, 100, "t"), gated=True)
         await eventually(lambda: bool(connection.pipelines), message="the first part is sent")

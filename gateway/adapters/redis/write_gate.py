@@ -1,4 +1,7 @@
-"""What this process knows of leases without asking the grid."""
+"""Whether this node may write, by what it knows of its lease without asking the grid (P3).
+
+``gateway.app.cluster.lease`` takes and renews the lease, ``nodes`` asks the grid for it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ def boot_clock() -> float:
     return time.monotonic()  # pragma: no cover - not on Linux
 
 
-class Leases:
-    """The lease of this node, and the terms of the lapsed leases that it takes over.
+class WriteGate:
+    """Permits writes while the lease of this node holds; knows the terms of the lapsed leases that it takes over.
 
     The gate: once the node has taken a lease, it writes for sessions only while the lease certainly holds. A process
     that was suspended beyond it finds the gate shut when it wakes, before anything else could tell it (P3).
