@@ -10,7 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.micro.test_session import OUTGOING, ROOM, attached
 from gateway.core.session.export import export, restore
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.topics.selections import Selections
 from gateway.core.types import GridGeneration, RequestNumber, SessionId
 from gateway.core.wire import codec

@@ -14,9 +14,9 @@ from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
 from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.cluster.drain import Drain
+from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.presence import Presence
-from gateway.app.cluster.recovery import Recovery
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
@@ -151,11 +151,11 @@ class Node:
         self._store = FencedStore(context)
         self.sessions = Sessions(context, self._store, signer)
         context.memory.shed = self.sessions.absences.shed
-        self._recovery = Recovery(context, self.sessions, self._store)
+        self._grid_recovery = GridRecovery(context, self.sessions, self._store)
         self.enforcement = Enforcement(context, self.sessions, self._store, directory, administrators)
         self.revocations = Revocations(context, self.enforcement)
         self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
-        self._membership = Membership(context, self.sessions, self._recovery, self.presence)
+        self._membership = Membership(context, self.sessions, self._grid_recovery, self.presence)
         self.authorisation = Authorisation(
             context,
             store=self._store,
@@ -196,7 +196,7 @@ class Node:
             authorisation=self.authorisation,
             revocations=self.revocations,
             enforcement=self.enforcement,
-            recovery=self._recovery,
+            grid_recovery=self._grid_recovery,
             handshake_limiter=self._handshake_limiter,
             draining=lambda: self.draining,
         )
@@ -230,7 +230,7 @@ class Node:
     async def start(self) -> None:
         """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""
         # The listeners must be there before the grid says its first word.
-        self._background.forever(self._recovery.watch, "grid-changes")
+        self._background.forever(self._grid_recovery.watch, "grid-changes")
         self._background.forever(self.sessions.delivery.run, "grid-tail")
         self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
         self._background.forever(self.revocations.follow, "revocations")

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from gateway.core.session.export import export, restore
 from gateway.core.session.pending import Work
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.machine import SessionMachine, SessionPolicy
 from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Outgoing, Run

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.presence import Presence
-from gateway.app.cluster.recovery import Recovery
 from gateway.app.context import Context
 from gateway.app.journal.node_events import Lapse, NodeLapsed, TakeoverFinished
 from gateway.app.journal.session_events import SessionExpired, SessionOrphaned
@@ -53,11 +53,11 @@ class Membership:
     Args:
         context: of the node.
         sessions: the sessions held here.
-        recovery: verifies them after the lease was lost.
+        grid_recovery: verifies them after the lease was lost.
         presence: reports the node with each renewal.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, recovery: Recovery, presence: Presence) -> None:
+    def __init__(self, context: Context, sessions: Sessions, grid_recovery: GridRecovery, presence: Presence) -> None:
         self._me = context.me
         self._grid = context.grid
         self._policy = context.policy
@@ -67,7 +67,7 @@ class Membership:
         self._log = context.log
         self._announce = context.announce
         self._sessions = sessions
-        self._recovery = recovery
+        self._grid_recovery = grid_recovery
         self._presence = presence
         self._table = LeaseTable((), ())
         self._takeovers: dict[NodeRef, _Takeover] = {}
@@ -90,7 +90,7 @@ class Membership:
         Raises:
             GridUnavailable: the grid is away.
         """
-        await self._recovery.lease.take()
+        await self._grid_recovery.lease.take()
 
     async def keep_lease(self) -> None:
         """Renew for ever, and look after those whose lease lapsed."""
@@ -104,15 +104,15 @@ class Membership:
                     await self._take_over(lapsed)
                 # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
                 # to write many sessions again takes longer than a lease lasts.
-                self._background.once(self._recovery.catch_up(), "catch-up")
+                self._background.once(self._grid_recovery.catch_up(), "catch-up")
             except (GridUnavailable, LeaseLost):
                 continue
 
     async def _renew(self) -> None:
         watch = 0.0 if self._reports is None else self._reports.watch
-        kept = await self._recovery.lease.keep(watch=watch)
+        kept = await self._grid_recovery.lease.keep(watch=watch)
         if kept.lapsed:
-            self._background.once(self._recovery.verify(), "verify-sessions")
+            self._background.once(self._grid_recovery.verify(), "verify-sessions")
         self._table = kept.table
         self._watchers.told(watched=self._table.watched)
         # Of those that are not listed any more, another survivor has finished, or they are back.
@@ -182,7 +182,7 @@ class Membership:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
         while True:
             await asyncio.sleep(self._policy.reap * (0.5 + self._clock.random()))
-            if self._recovery.is_recovering():
+            if self._grid_recovery.is_recovering():
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.
                 continue

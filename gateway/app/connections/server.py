@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused
-from gateway.app.cluster.recovery import Recovery
+from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.conversation import Conversation, Conversations, FailureHandler
 from gateway.app.connections.first_packet import FirstPackets
@@ -42,7 +42,7 @@ class Connections:
         authorisation: what they may do.
         revocations: who is refused, whatever they show.
         enforcement: ends the sessions of those who are.
-        recovery: knows whether the grid has lost writes.
+        grid_recovery: knows whether the grid has lost writes.
         handshake_limiter: says when the grid may be asked for a session.
         draining: whether connections that were accepted earlier come too late for a session.
     """
@@ -59,7 +59,7 @@ class Connections:
         authorisation: Authorisation,
         revocations: Revocations,
         enforcement: Enforcement,
-        recovery: Recovery,
+        grid_recovery: GridRecovery,
         handshake_limiter: HandshakeLimiter,
         draining: Callable[[], bool],
     ) -> None:
@@ -81,7 +81,7 @@ class Connections:
             authorisation=authorisation,
             revocations=revocations,
             enforcement=enforcement,
-            is_recovering=recovery.is_recovering,
+            is_recovering=grid_recovery.is_recovering,
         )
         self._first_packets = FirstPackets(
             context,
@@ -110,7 +110,7 @@ class Connections:
                     sessions=sessions,
                     requests=requests,
                     session_factory=session_factory,
-                    has_lost=recovery.has_lost,
+                    has_lost=grid_recovery.has_lost,
                 ),
                 handshake_limiter=handshake_limiter,
             ),

@@ -20,7 +20,7 @@ The epoch grows with each claim, also with one that is made without the grid. So
 means another ownership, and nobody needs to ask besides whether the client is there.
 
 A write without an answer (``GridUnavailable``) may have been executed. The session is marked as unsaved, and
-``Recovery`` writes it again when the grid is back.
+``GridRecovery`` writes it again when the grid is back.
 
 A writer says what to write (``FencedStore``), and how it takes a failure:
 

@@ -14,7 +14,7 @@ from gateway.app.requests.receipts import Receipts
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
-from gateway.core.session.session import number_used
+from gateway.core.session.server_session import number_used
 from gateway.core.topics.remembered import PLACE_BYTES, Remembered
 from gateway.core.topics.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.types import RequestNumber, TopicPath

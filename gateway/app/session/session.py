@@ -1,4 +1,4 @@
-"""A session as its node holds it: its pure half, and what is of this node only."""
+"""A session as its node holds it: its pure half (``gateway.core.session.server_session``), and what is of this node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.app.session.request_lane import RequestLane
 from gateway.core.pacing.accounts import Account
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.policy.permissions import Permissions
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration

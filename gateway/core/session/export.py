@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TypeVar, overload
 
 from gateway.core.session.pending import PendingRequests, Work
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import Bodies, Record, join, part, seal, unseal, write_record
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections

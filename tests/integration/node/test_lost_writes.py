@@ -217,7 +217,7 @@ async def test_a_token_of_the_first_release_counts_as_from_before_this_node(
         memory.go_away()
         memory.come_back(restarted=True)
         await adopted(n2, 2)
-        await eventually(n2.gateway.node._recovery.has_lost)
+        await eventually(n2.gateway.node._grid_recovery.has_lost)
     token = old_token(n2, welcome["session"])
     async with RawClient(n2.url) as back:
         again = await back.resume(token, attempt=1)

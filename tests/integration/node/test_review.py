@@ -187,7 +187,7 @@ async def test_a_resume_while_sessions_are_written_again_is_not_fenced(
 
     monkeypatch.setattr(store, "restore", late)
     session.unsaved = True
-    writing = asyncio.create_task(n1.gateway.node._recovery.catch_up())
+    writing = asyncio.create_task(n1.gateway.node._grid_recovery.catch_up())
     await asked.wait()
     session.unsaved = False  # the claim must not write it again, too
     async with RawClient(n1.url) as back:

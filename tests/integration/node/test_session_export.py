@@ -10,7 +10,7 @@ import pytest
 
 from gateway.app.session.session import Session
 from gateway.core.session.export import export, restore
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.types import PacketId, SessionId, TokenGeneration
 from gateway.core.wire.packets import Publish, Subscribe
 from gateway.ports import PublishCommand

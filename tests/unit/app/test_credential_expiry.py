@@ -12,7 +12,7 @@ from gateway.app.context import Context
 from gateway.app.registry.credential_expiry import LONGEST_STEP, Expiry
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.types import FIRST_GENERATION, SessionId
 from tests.support.clock import VirtualClock
 from tests.support.machines import opened

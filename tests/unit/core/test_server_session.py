@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.pacing.workload import REQUEST_BYTES, weight
 from gateway.core.session.pending import RUN_BYTES, PendingRequests, Work, maybe_executed
-from gateway.core.session.session import RETRY_AFTER, ServerSession
+from gateway.core.session.server_session import RETRY_AFTER, ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.types import Attempt, GridGeneration, PacketId, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire.packets import (

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.session.answers import Answers
 from gateway.core.session.export import export, restore
 from gateway.core.session.pending import PendingRequests
-from gateway.core.session.session import ServerSession
+from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import MAGIC, VERSION, Bodies, Record, join, part, seal, unseal, write_record
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.types import GridGeneration, RequestNumber, SessionId

@@ -1,4 +1,7 @@
-"""What a node does when the grid was away, or when the node itself was (P10)."""
+"""What a node does when the grid was away, or when the node itself was: its sessions are written again (P10).
+
+How a client gets its session back is told in ``gateway.app.connections.ladder``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ RETRY: Final = 0.2
 """Seconds before restoring is tried again after the grid went away in the middle."""
 
 
-class Recovery:
+class GridRecovery:
     """Brings the grid and this node's sessions together again.
 
     Args:

@@ -9,7 +9,8 @@ Nothing here knows of a connection, of a clock or of the grid. What is to be sen
 be executed out of ``pending``; times go in as arguments. So a history of inputs can be repeated, and the session can be
 exported at any point of it (see ``export``).
 
-Whose the session is, and by which epoch, is not here: the grid alone decides that (P3).
+Whose the session is, and by which epoch, is not here: the grid alone decides that (P3). What a session has besides on
+its node, such as the connection, is in ``gateway.app.session.session``, whose ``Session`` is derived from this one.
 """
 
 from __future__ import annotations
