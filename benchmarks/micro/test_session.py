@@ -11,7 +11,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.outbox import Outbox
-from gateway.core.stream.policy import SessionPolicy
+from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import Role
@@ -19,7 +19,7 @@ from gateway.core.types import EventId, PacketId, Version
 from gateway.core.wire import codec
 from gateway.core.wire.packets import Ack
 
-POLICY: Final = SessionPolicy(
+PARAMETERS: Final = StreamParameters(
     resend_packets=1_024,
     resend_bytes=1_048_576,
     message_bytes=65_536,
@@ -38,7 +38,7 @@ ROOM: Final = 65_536
 
 
 def attached() -> SessionMachine:
-    machine = SessionMachine(Role.SERVER, POLICY)
+    machine = SessionMachine(Role.SERVER, PARAMETERS)
     machine.open(0.0)
     return machine
 
@@ -55,7 +55,7 @@ def test_outbox_push_and_take(benchmark: BenchmarkFixture) -> None:
 
 
 def test_resend_append_and_acknowledge(benchmark: BenchmarkFixture) -> None:
-    buffer = ResendBuffer(packets=POLICY.resend_packets, size=POLICY.resend_bytes)
+    buffer = ResendBuffer(packets=PARAMETERS.resend_packets, size=PARAMETERS.resend_bytes)
 
     def append_and_acknowledge() -> None:
         buffer.append(RUN)

@@ -10,7 +10,7 @@ from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.journal import Announcer, Journal
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import NodePolicy
+from gateway.app.runtime.parameters import NodeParameters
 from gateway.core.types import NodeRef
 from gateway.ports import NO_TRACER, EventLog, Grid, Metrics, Tracer
 
@@ -21,7 +21,7 @@ class Context:
 
     Attributes:
         me: this run of this node.
-        policy: its numbers.
+        parameters: its numbers.
         clock: time and chance.
         grid: its connection to the grid.
         background: tasks nobody waits for.
@@ -36,7 +36,7 @@ class Context:
     """
 
     me: NodeRef
-    policy: NodePolicy
+    parameters: NodeParameters
     clock: Clock
     grid: Grid
     background: Background

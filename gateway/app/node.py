@@ -30,7 +30,7 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import NodePolicy
+from gateway.app.runtime.parameters import NodeParameters
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.enforcement import Enforcement
@@ -69,7 +69,7 @@ class Node:
 
     Args:
         me: its name and incarnation.
-        policy: its numbers.
+        parameters: its numbers.
         grid: its connection to the grid.
         authenticator: decides who clients are.
         verifications: when its slow work is done, and for whom; told who failed.
@@ -100,7 +100,7 @@ class Node:
         self,
         *,
         me: NodeRef,
-        policy: NodePolicy,
+        parameters: NodeParameters,
         grid: Grid,
         authenticator: Authenticator,
         verifications: Verifications,
@@ -116,13 +116,13 @@ class Node:
         process_memory: ProcessMemory | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
-        limits = Limits(policy, clock=clock, metrics=metrics, log=activity)
+        limits = Limits(parameters, clock=clock, metrics=metrics, log=activity)
         log = activity
         self._background = Background(log)
         taken_down = Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log)
         context = Context(
             me=me,
-            policy=policy,
+            parameters=parameters,
             clock=clock,
             grid=grid,
             background=self._background,
@@ -134,7 +134,7 @@ class Node:
             announce=Announcer(metrics=metrics, log=log, journal=taken_down),
             journal=taken_down,
             reconnect_advice=ReconnectAdvice(
-                policy,
+                parameters,
                 sessions=lambda: len(self.sessions),
                 nodes=lambda: len(self._membership.alive),
                 clock=clock,
@@ -172,7 +172,7 @@ class Node:
             authentication=authentication,
         )
         self._handshake_limiter = HandshakeLimiter(
-            policy.storms,
+            parameters.storms,
             nodes=lambda: len(self._membership.alive),
             limits=context.limits,
             clock=clock,
@@ -180,9 +180,9 @@ class Node:
         )
         self.connection_limiter = ConnectionLimiter(
             context.limits,
-            policy.storms,
+            parameters.storms,
             busy=self.sessions.flusher.is_live,
-            longest=policy.backoff.maximum,
+            longest=parameters.backoff.maximum,
             clock=clock,
             metrics=metrics,
         )

@@ -1,11 +1,11 @@
 """Puts a node together: the only place that names concrete adapters.
 
-``policy`` turns settings into numbers, ``parts`` makes single parts of them, ``assembly`` joins those into a node,
+``parameters`` turns settings into numbers, ``parts`` makes single parts of them, ``assembly`` joins those into a node,
 ``reloading`` reads files again, and ``process`` runs a node until it is told to stop.
 """
 
 from gateway.bootstrap.assembly import Gateway
-from gateway.bootstrap.policy import policy_of
+from gateway.bootstrap.parameters import parameters_of
 from gateway.bootstrap.process import run
 
-__all__ = ["Gateway", "policy_of", "run"]
+__all__ = ["Gateway", "parameters_of", "run"]

@@ -32,6 +32,7 @@ from gateway.app.runtime.clock import Clock
 from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
 from gateway.bootstrap.descriptors import FEW, Descriptors
+from gateway.bootstrap.parameters import parameters_of
 from gateway.bootstrap.parts import (
     admin_names,
     advertised_admin,
@@ -42,7 +43,6 @@ from gateway.bootstrap.parts import (
     server_tls,
     tls_to_nodes,
 )
-from gateway.bootstrap.policy import policy_of
 from gateway.bootstrap.reload import FileReloader
 from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
@@ -107,7 +107,7 @@ class Gateway:
         administrators = ConsoleAuthenticator(self._admin_tokens, self._granted_to, failures)
         self.node = Node(
             me=self.me,
-            policy=policy_of(
+            parameters=parameters_of(
                 settings,
                 shared_grid=settings.grid is not None or memory is not None,
                 connections=descriptors.connections(settings.limit_connections),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from gateway.core.stream.machine import Received, SessionMachine, SessionPolicy
+from gateway.core.stream.machine import Received, SessionMachine, StreamParameters
 from gateway.core.stream.runs import Outgoing
 from gateway.core.stream.transitions import Role
 from gateway.core.types import (
@@ -46,7 +46,7 @@ PLENTY: Final = 1 << 20
 TOPIC: Final = "prices/ACME"
 SUPPORTS: Final = frozenset({"handed_over", "mirrored"})
 
-POLICY: Final = SessionPolicy(
+PARAMETERS: Final = StreamParameters(
     resend_packets=1024,
     resend_bytes=1048576,
     message_bytes=65536,
@@ -135,8 +135,8 @@ class Exchange:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.client = SessionMachine(Role.CLIENT, POLICY)
-        self.server = SessionMachine(Role.SERVER, POLICY)
+        self.client = SessionMachine(Role.CLIENT, PARAMETERS)
+        self.server = SessionMachine(Role.SERVER, PARAMETERS)
 
     def submit(self, machine: SessionMachine, *bodies: object) -> None:
         for body in bodies:
@@ -191,12 +191,12 @@ class Exchange:
         yield self.from_client()
         self.submit(self.server, price(8, 100), published(2, 8))
         yield self.from_server()
-        self.now += POLICY.ack_delay
+        self.now += PARAMETERS.ack_delay
         self.client.tick(self.now)
         yield self.from_client()
 
     def _quiet(self) -> Iterator[Step]:
-        self.now += POLICY.ping_interval
+        self.now += PARAMETERS.ping_interval
         self.server.ping("token-1b")
         yield self.from_server()
         yield self.from_client()
@@ -251,7 +251,7 @@ class Exchange:
         self.client.detach()
         self.client.resume()
         self.now += 1.0
-        self.server = SessionMachine(Role.SERVER, POLICY)
+        self.server = SessionMachine(Role.SERVER, PARAMETERS)
 
         resume = Resume(
             token="token-2",

@@ -19,14 +19,14 @@ from gateway.app.session.session import Session
 from gateway.core.stream.transitions import State
 from gateway.core.types import PacketId, TopicPath
 from gateway.core.wire.packets import Update
-from tests.support.delivery import POLICY, DeliveryBench, Reader
+from tests.support.delivery import PARAMETERS, DeliveryBench, Reader
 
 NAMES: Final = ("x", "y", "z")
 ROOTS: Final = ("p", "q")
 OLD: Final = 12
 """Topics of each root that have a value before anybody selects them: a few portions of a feed."""
 SELECTORS: Final = ("p/*", "q/*", "p/x", "**", "p/0", "*/y")
-SMALL: Final = replace(POLICY, resend_packets=40)
+SMALL: Final = replace(PARAMETERS, resend_packets=40)
 STEP: Final = 0.0005
 """Seconds of a look at the clock, so that a feed hands out a few topics at once."""
 
@@ -86,7 +86,7 @@ class Walk:
     """A session under whatever comes, and its client."""
 
     def __init__(self) -> None:
-        self.bench = DeliveryBench(step=STEP, policy=SMALL)
+        self.bench = DeliveryBench(step=STEP, parameters=SMALL)
         for root in ROOTS:
             self.bench.grid.publish([f"{root}/{number}" for number in range(OLD)])
         self.reader = Reader()

@@ -40,8 +40,8 @@ class Account:
     """What was handed to a session, and what came out of it."""
 
     def __init__(self) -> None:
-        policy = opened().policy
-        self.machine: SessionMachine = opened(policy=replace(policy, resend_packets=6))
+        parameters = opened().parameters
+        self.machine: SessionMachine = opened(parameters=replace(parameters, resend_packets=6))
         self.versions: Counter[str] = Counter()
         self.submitted: Counter[str] = Counter()
         self.accounted: Counter[str] = Counter()

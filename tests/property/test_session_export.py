@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from gateway.core.types import PacketId
 from gateway.core.wire.packets import Ping, Pong
-from tests.support.session_twins import KINDS, PLENTY, Twins, small_policy
+from tests.support.session_twins import KINDS, PLENTY, Twins, small_parameters
 
 TOPICS: Final = ("a", "b", "c", None)
 """``None`` stands for what has none and must arrive."""
@@ -35,8 +35,8 @@ ENDS: Final = (None, -1.0, 8.0, 100.0)
 WAYS: Final = ("done", "done", "refused", "for now", "dropped", "again")
 """How a run of requests ends."""
 
-policies = st.builds(
-    small_policy,
+parameter_sets = st.builds(
+    small_parameters,
     packets=st.sampled_from(BUFFERS),
     size=st.sampled_from((150, 4096)),
     message_bytes=st.sampled_from((100, 600)),
@@ -52,9 +52,9 @@ class SessionExport(RuleBasedStateMachine):
 
     twins: Twins
 
-    @initialize(policy=policies, tells=st.booleans())
-    def begin(self, policy: object, tells: bool) -> None:
-        self.twins = Twins(policy, tells=tells)  # type: ignore[arg-type]
+    @initialize(parameters=parameter_sets, tells=st.booleans())
+    def begin(self, parameters: object, tells: bool) -> None:
+        self.twins = Twins(parameters, tells=tells)  # type: ignore[arg-type]
 
     @rule(ahead=st.sampled_from(CLOCKS))
     def hand_over(self, ahead: float) -> None:
@@ -86,9 +86,9 @@ class SessionExport(RuleBasedStateMachine):
     def do(self, which: str) -> None:
         getattr(self.twins, which)()
 
-    @rule(policy=policies)
-    def adopt(self, policy: object) -> None:
-        self.twins.adopt(policy)  # type: ignore[arg-type]
+    @rule(parameters=parameter_sets)
+    def adopt(self, parameters: object) -> None:
+        self.twins.adopt(parameters)  # type: ignore[arg-type]
 
     @rule(selector=st.sampled_from(("a/**", "a/b", "b/*")), selects=st.booleans())
     def select(self, selector: str, selects: bool) -> None:
@@ -171,7 +171,7 @@ def walk(seed: int) -> Counter[str]:
     """Live through a session at random, with a handoff now and then; returns what was there to be exported."""
     pick = random.Random(seed)  # reproducible by its seed, and no secret
     twins = Twins(
-        small_policy(
+        small_parameters(
             packets=pick.choice((4, 8, 30)),
             size=pick.choice((300, 4096)),
             message_bytes=pick.choice((100, 600)),

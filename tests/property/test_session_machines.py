@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from gateway.core.stream.transitions import State
 from tests.support.link_ends import PLENTY, End
-from tests.support.link_pair import LinkPair, policy
+from tests.support.link_pair import LinkPair, parameters
 
 pytestmark = pytest.mark.promise("P2", "P6")
 
@@ -35,8 +35,8 @@ was exported and restored can be compared to the last bit."""
 
 def make_pair(client: int, server: int, server_bytes: int, ack_packets: int, *, tells: bool) -> LinkPair:
     return LinkPair(
-        policy(packets=client),
-        policy(packets=server, size=server_bytes, ack_packets=ack_packets),
+        parameters(packets=client),
+        parameters(packets=server, size=server_bytes, ack_packets=ack_packets),
         tells_generations=tells,
     )
 
@@ -203,7 +203,7 @@ def walk(seed: int) -> Counter[str]:
         act()
         if pair.server.machine.conflated:
             pair.seen["conflated"] += 1
-        if pair.client.machine.unacknowledged >= pair.client.machine.policy.resend_packets:
+        if pair.client.machine.unacknowledged >= pair.client.machine.parameters.resend_packets:
             pair.seen["client held back"] += 1
     pair.settle()
     return pair.seen
@@ -248,7 +248,7 @@ def test_random_walks_keep_every_promise_and_reach_the_interesting_states(
 
 def test_cut_twice_in_a_row_without_traffic_loses_nothing() -> None:
     """Socket.IO's Redis streams adapter replayed packets here: what was recovered had not moved its offset."""
-    pair = LinkPair(policy(), policy())
+    pair = LinkPair(parameters(), parameters())
     pair.client.flush(PLENTY)
     pair.deliver_to_server(9)
     for _ in range(3):
@@ -271,7 +271,7 @@ def test_cut_twice_in_a_row_without_traffic_loses_nothing() -> None:
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_welcome_lost_after_a_restart_does_not_mix_two_numberings(tells: bool) -> None:
     """The client's ids are of the old numbering, and would fit the new one by accident: nothing may be skipped."""
-    pair = LinkPair(policy(packets=4), policy(packets=4), tells_generations=tells)
+    pair = LinkPair(parameters(packets=4), parameters(packets=4), tells_generations=tells)
     pair.client.flush(PLENTY)
     pair.deliver_to_server(9)
     for topic in TOPICS:

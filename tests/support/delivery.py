@@ -16,7 +16,7 @@ from gateway.app.journal.announcer import Announcer
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
-from gateway.core.stream.policy import SessionPolicy
+from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.transitions import Role
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import parse_selector
@@ -40,7 +40,7 @@ from tests.support.machines import PLENTY
 GENERATION = GridGeneration(1)
 ME = NodeRef(NodeId("n1"), "i1")  # type: ignore[arg-type]
 STORED_UNDER = StoredUnder(GENERATION, 0)
-POLICY = SessionPolicy(
+PARAMETERS = StreamParameters(
     resend_packets=1_000,
     resend_bytes=1_000_000,
     message_bytes=65_536,
@@ -152,7 +152,7 @@ class DeliveryBench:
 
     Args:
         step: seconds that a look at the clock takes.
-        policy: of the sessions.
+        parameters: of the sessions.
         outbox_packets: that may wait before a session counts as slow.
 
     Attributes:
@@ -160,12 +160,14 @@ class DeliveryBench:
         failures: bugs that were met.
     """
 
-    def __init__(self, *, step: float = 0.0, policy: SessionPolicy = POLICY, outbox_packets: int = 100_000) -> None:
+    def __init__(
+        self, *, step: float = 0.0, parameters: StreamParameters = PARAMETERS, outbox_packets: int = 100_000
+    ) -> None:
         self.too_slow: list[Session] = []
         self.failures: list[object] = []
         self.grid = Published()
         self.metrics = MemoryMetrics()
-        self._policy = policy
+        self._parameters = parameters
         log = MemoryEventLog()
         journal: Any = SimpleNamespace(traffic=None)
         surroundings: Any = SimpleNamespace(
@@ -176,7 +178,7 @@ class DeliveryBench:
             grid=SimpleNamespace(topics=self.grid, tail=self.grid, generation=GENERATION),
             journal=journal,
             background=SimpleNamespace(),
-            policy=SimpleNamespace(
+            parameters=SimpleNamespace(
                 topic_depth=1,
                 counted_roots=frozenset(),
                 high_water=65_536,
@@ -205,7 +207,7 @@ class DeliveryBench:
         self._sessions += 1
         name = SessionId(f"s{self._sessions}")
         record = SessionRecord(id=name, principal="ann", window=60.0, owner=ME, epoch=Epoch(1))
-        session = Session(record, SessionMachine(Role.SERVER, self._policy), stored_under=STORED_UNDER)
+        session = Session(record, SessionMachine(Role.SERVER, self._parameters), stored_under=STORED_UNDER)
         session.machine.open(0.0)
         session.connection = cast("Any", reader)
         return session

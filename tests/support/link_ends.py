@@ -105,13 +105,13 @@ class End:
             return
         for message in messages:
             packets = self._decode_own(message)
-            assert len(message) <= self.machine.policy.message_bytes or len(packets) == 1
+            assert len(message) <= self.machine.parameters.message_bytes or len(packets) == 1
             for packet in packets:
                 if isinstance(packet, SessionPacket):
                     self.sent.wrote(packet)
             if not self.connection.dead:
                 (self.connection.to_client if self.is_server else self.connection.to_server).append(message)
-        assert self.machine.unacknowledged <= self.machine.policy.resend_packets
+        assert self.machine.unacknowledged <= self.machine.parameters.resend_packets
 
     def receive(self, packets: list[Packet]) -> None:
         """Take packets in; a violation is forgiven only on a connection that was tampered with."""

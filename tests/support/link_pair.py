@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Final
 
-from gateway.core.stream.machine import SessionMachine, SessionPolicy
+from gateway.core.stream.machine import SessionMachine, StreamParameters
 from gateway.core.stream.transitions import Role, State
 from gateway.core.types import NodeId, PacketId, SessionId, TokenGeneration
 from gateway.core.wire import codec
@@ -29,9 +29,9 @@ PATIENCE: Final = 2000
 """Steps after which a pair that has not come to rest counts as stuck; a full buffer takes some dozens."""
 
 
-def policy(*, packets: int = 8, size: int = 4096, ack_packets: int = 4) -> SessionPolicy:
-    """Make a policy with short times and small buffers."""
-    return SessionPolicy(
+def parameters(*, packets: int = 8, size: int = 4096, ack_packets: int = 4) -> StreamParameters:
+    """Make parameters with short times and small buffers."""
+    return StreamParameters(
         resend_packets=packets,
         resend_bytes=size,
         message_bytes=600,
@@ -46,8 +46,8 @@ class LinkPair:
     """A client, a server, a link, and the grid behind the server.
 
     Args:
-        client: policy of the client.
-        server: policy of the server.
+        client: parameters of the client.
+        server: parameters of the server.
         tells_generations: the server tells its machine the generations of tokens, as nodes do; without, the machine
             has to be careful by itself.
 
@@ -60,7 +60,7 @@ class LinkPair:
         pending: a connection whose resume the servers have not seen yet.
     """
 
-    def __init__(self, client: SessionPolicy, server: SessionPolicy, *, tells_generations: bool = True) -> None:
+    def __init__(self, client: StreamParameters, server: StreamParameters, *, tells_generations: bool = True) -> None:
         self.now = 0.0
         self.seen: Counter[str] = Counter()
         self.tells_generations = tells_generations
@@ -72,7 +72,7 @@ class LinkPair:
         self.ledgers: list[Ledger] = []
         self.pending: Connection | None = None
         self.late: Connection | None = None
-        self._server_policy = server
+        self._server_parameters = server
         self.server = ServerEnd(self, SessionMachine(Role.SERVER, server))
         self.client = ClientEnd(self, SessionMachine(Role.CLIENT, client))
         first = Connection()
@@ -85,7 +85,7 @@ class LinkPair:
         self, outcome: Outcome, reason: FailoverReason | None, server: ServerEnd, resent: int, lost: int | None
     ) -> Welcome:
         """Make a welcome. Its session names the numbering, which no real one does: only for the client's assertions."""
-        numbers = server.machine.policy
+        numbers = server.machine.parameters
         return Welcome(
             session=SessionId(str(server.life)),
             principal="p",
@@ -194,7 +194,7 @@ class LinkPair:
         for end in (self.client, self.server):
             if end.connection is not None:
                 end.connection.cut()
-        self.server = ServerEnd(self, SessionMachine(Role.SERVER, self._server_policy))
+        self.server = ServerEnd(self, SessionMachine(Role.SERVER, self._server_parameters))
         self.seen["node replaced"] += 1
 
     def pass_time(self, seconds: float) -> None:
@@ -218,7 +218,7 @@ class LinkPair:
                 continue
             if self._is_settled:
                 break
-            self.pass_time(self.client.machine.policy.ack_delay)
+            self.pass_time(self.client.machine.parameters.ack_delay)
         assert self._is_settled, f"stuck: {self.client.machine} {self.server.machine}"
         client, server = self.client, self.server
         assert client.life == server.life

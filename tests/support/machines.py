@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from gateway.core.stream.machine import Received, SessionMachine, SessionPolicy
+from gateway.core.stream.machine import Received, SessionMachine, StreamParameters
 from gateway.core.stream.runs import Outgoing
 from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId, RequestNumber
@@ -12,7 +12,7 @@ from gateway.core.wire import codec
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import SessionPacket, Subscribe
 
-POLICY = SessionPolicy(
+PARAMETERS = StreamParameters(
     resend_packets=4,
     resend_bytes=1000,
     message_bytes=1000,
@@ -56,15 +56,15 @@ def bodies(*numbers: int) -> list[Received]:
     return [incoming(number).body for number in numbers]
 
 
-def opened(role: Role = Role.SERVER, policy: SessionPolicy = POLICY) -> SessionMachine:
-    machine = SessionMachine(role, policy)
+def opened(role: Role = Role.SERVER, parameters: StreamParameters = PARAMETERS) -> SessionMachine:
+    machine = SessionMachine(role, parameters)
     machine.open(NOW)
     return machine
 
 
-def sending(*names: str, role: Role = Role.SERVER, policy: SessionPolicy = POLICY) -> SessionMachine:
+def sending(*names: str, role: Role = Role.SERVER, parameters: StreamParameters = PARAMETERS) -> SessionMachine:
     """A machine that has written these replies and awaits their acknowledgement."""
-    machine = opened(role, policy)
+    machine = opened(role, parameters)
     for name in names:
         machine.submit(reply(name))
     machine.flush(PLENTY)

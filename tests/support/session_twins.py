@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from gateway.core.session.export import export, restore
 from gateway.core.session.pending import Work
 from gateway.core.session.server_session import ServerSession
-from gateway.core.stream.machine import SessionMachine, SessionPolicy
+from gateway.core.stream.machine import SessionMachine, StreamParameters
 from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import Role, State
@@ -64,8 +64,8 @@ WALL: Final = 1_000_000.0
 T = TypeVar("T")
 
 
-def small_policy(*, packets: int, size: int, message_bytes: int, ack_packets: int) -> SessionPolicy:
-    return SessionPolicy(
+def small_parameters(*, packets: int, size: int, message_bytes: int, ack_packets: int) -> StreamParameters:
+    return StreamParameters(
         resend_packets=packets,
         resend_bytes=size,
         message_bytes=message_bytes,
@@ -106,9 +106,9 @@ class Twins:
         exported: the newest export.
     """
 
-    def __init__(self, policy: SessionPolicy, *, tells: bool = True) -> None:
+    def __init__(self, parameters: StreamParameters, *, tells: bool = True) -> None:
         self.now = 100.0
-        machine = SessionMachine(Role.SERVER, policy)
+        machine = SessionMachine(Role.SERVER, parameters)
         machine.open(self.now, generation=TokenGeneration(1) if tells else None)
         first = ServerSession(
             SessionId("s"), principal="alice", window=60.0, machine=machine, declared=GridGeneration(1)
@@ -219,8 +219,8 @@ class Twins:
     def forget_kept(self) -> None:
         self.all_do(lambda session, _: session.machine.forget_kept())
 
-    def adopt(self, policy: SessionPolicy) -> None:
-        self.all_do(lambda session, _: session.machine.adopt(policy))
+    def adopt(self, parameters: StreamParameters) -> None:
+        self.all_do(lambda session, _: session.machine.adopt(parameters))
 
     def declare_loss(self) -> None:
         def act(session: ServerSession, _now: float) -> None:
@@ -388,7 +388,7 @@ class Twins:
 
 def lived() -> Twins:
     """Make a session in which something of everything is."""
-    twins = Twins(small_policy(packets=8, size=4096, message_bytes=600, ack_packets=4))
+    twins = Twins(small_parameters(packets=8, size=4096, message_bytes=600, ack_packets=4))
     twins.show_credentials(100.0, 60.0)
     twins.select("a/**", selects=True)
     twins.describe("colour", 7)
@@ -440,7 +440,7 @@ def view(session: ServerSession, now: float) -> dict[str, Any]:
             "waiting",
             "waiting_bytes",
             "conflated",
-            "policy",
+            "parameters",
         ),
         *("is_settled", "has_output", "is_folded", "state", "received", "discarded", "duplicates", "role"),
     ):

@@ -55,9 +55,9 @@ class ClusterTopics:
     def __init__(self, context: Context, store: FencedStore, sessions: Sessions) -> None:
         self._me = context.me
         self._topics = context.grid.topics
-        self._depth = context.policy.topic_depth
-        self._largest = context.policy.limits.value_bytes
-        self._keep = context.policy.max_window + REMOVAL_GRACE
+        self._depth = context.parameters.topic_depth
+        self._largest = context.parameters.limits.value_bytes
+        self._keep = context.parameters.max_window + REMOVAL_GRACE
         self._metrics = context.metrics
         self._listing = SessionListing(context, store, sessions)
 

@@ -14,7 +14,7 @@ from typing import Final
 from gateway.app.admission.addresses import AddressConnection
 from gateway.app.admission.limits import Limits
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import StormPolicy
+from gateway.app.runtime.parameters import StormParameters
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.admission import AdmissionQueue
 from gateway.core.pacing.rates import TokenBucket
@@ -62,7 +62,7 @@ class ConnectionLimiter:
 
     Args:
         limits: of addresses and of the node.
-        policy: how storms are met.
+        parameters: how storms are met.
         busy: whether the node has live updates to deliver.
         longest: seconds after which a refused client is asked to come back at the latest.
         clock: time.
@@ -72,7 +72,7 @@ class ConnectionLimiter:
     def __init__(
         self,
         limits: Limits,
-        policy: StormPolicy,
+        parameters: StormParameters,
         *,
         busy: Callable[[], bool],
         longest: float,
@@ -80,16 +80,18 @@ class ConnectionLimiter:
         metrics: Metrics,
     ) -> None:
         self._limits = limits
-        self._policy = policy
+        self._parameters = parameters
         self._busy = busy
         self._clock = clock
         self._metrics = metrics
         self._queue: AdmissionQueue[Candidate] | None = None
         self._accepts: TokenBucket | None = None
-        if policy.admission_rate:
-            pace = max(ACCEPTED_PER_ADMISSION * policy.admission_rate, ACCEPTED_AT_LEAST)
+        if parameters.admission_rate:
+            pace = max(ACCEPTED_PER_ADMISSION * parameters.admission_rate, ACCEPTED_AT_LEAST)
             self._accepts = TokenBucket(pace, max(1.0, pace * OPENING))
-            self._queue = AdmissionQueue(rate=policy.admission_rate, patience=policy.admission_wait, longest=longest)
+            self._queue = AdmissionQueue(
+                rate=parameters.admission_rate, patience=parameters.admission_wait, longest=longest
+            )
         self._came: dict[Candidate, float] = {}
         self._turn: asyncio.Handle | None = None
         metrics.watch(catalogue.ADMISSIONS_WAITING, lambda: len(self._queue or ()))
@@ -165,7 +167,7 @@ class ConnectionLimiter:
         candidate.reject(
             self._limits.rejection(
                 "admission_rate",
-                f"more clients come to this node than the {self._policy.admission_rate:g} a second that it accepts",
+                f"more clients come to this node than the {self._parameters.admission_rate:g} a second that it accepts",
                 retry_after,
                 elsewhere=True,
             )

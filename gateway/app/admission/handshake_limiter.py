@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.refusals import HandshakeRefused
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import StormPolicy
+from gateway.app.runtime.parameters import StormParameters
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.wire.codes import TRY_LATER, ErrorCode
@@ -86,7 +86,7 @@ class HandshakeLimiter:
     """Lets first packets through, resumes first.
 
     Args:
-        policy: how many at once, and how many a second in the whole cluster.
+        parameters: how many at once, and how many a second in the whole cluster.
         nodes: tells how many nodes share the grid.
         limits: told of those who waited for too long.
         clock: time.
@@ -94,9 +94,9 @@ class HandshakeLimiter:
     """
 
     def __init__(
-        self, policy: StormPolicy, *, nodes: Callable[[], int], limits: Limits, clock: Clock, metrics: Metrics
+        self, parameters: StormParameters, *, nodes: Callable[[], int], limits: Limits, clock: Clock, metrics: Metrics
     ) -> None:
-        self._policy = policy
+        self._parameters = parameters
         self._nodes = nodes
         self._limits = limits
         self._clock = clock
@@ -170,22 +170,22 @@ class HandshakeLimiter:
     def _refused(self, bound: _Bound) -> HandshakeRefused:
         self._limits.exceeded(bound.value)
         why = (
-            f"this node answers {self._policy.claims_at_once} first packets at a time, and those before yours took "
+            f"this node answers {self._parameters.claims_at_once} first packets at a time, and those before yours took "
             "longer than you may wait"
             if bound is _Bound.AT_ONCE
-            else f"more clients come than the {self._policy.claim_rate:g} a second that the cluster takes on"
+            else f"more clients come than the {self._parameters.claim_rate:g} a second that the cluster takes on"
         )
         return HandshakeRefused(ErrorCode.TRY_LATER, f"{bound}: {why}; try again", TRY_LATER, GREETING_PATIENCE)
 
     def _is_full(self) -> bool:
-        most = self._policy.claims_at_once
+        most = self._parameters.claims_at_once
         return bool(most) and self._inside >= most
 
     def _wait(self) -> float:
         """Take a place if there is one; else tell after how many seconds to look again, infinity for a departure."""
         if self._is_full():
             return float("inf")
-        rate = self._policy.claim_rate
+        rate = self._parameters.claim_rate
         if not rate:
             return 0.0
         nodes = max(1, self._nodes())

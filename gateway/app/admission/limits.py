@@ -7,7 +7,7 @@ from typing import Final
 from gateway.app.admission.addresses import AddressConnection, Addresses
 from gateway.app.admission.refusals import RETRY_DELAY, HandshakeRefused
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import NodePolicy
+from gateway.app.runtime.parameters import NodeParameters
 from gateway.app.session.meter import Meter
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -42,7 +42,7 @@ class Limits:
     """Keeps the accounts of a node.
 
     Args:
-        policy: with the limits.
+        parameters: with the limits.
         clock: time.
         metrics: where what was exceeded is counted.
         log: where it is told.
@@ -53,9 +53,9 @@ class Limits:
         memory_short: whether the process runs out of memory, so that nobody new is taken on.
     """
 
-    def __init__(self, policy: NodePolicy, *, clock: Clock, metrics: Metrics, log: EventLog) -> None:
-        usage = policy.usage
-        self._policy = policy
+    def __init__(self, parameters: NodeParameters, *, clock: Clock, metrics: Metrics, log: EventLog) -> None:
+        usage = parameters.usage
+        self._parameters = parameters
         self._clock = clock
         self._metrics = metrics
         self._log = log
@@ -233,7 +233,7 @@ class Limits:
         Raises:
             RequestRefused: it would have too many, its principal or the node, or too many bytes of them.
         """
-        limits = self._policy.limits
+        limits = self._parameters.limits
         wanted, size = len(selections), selections.text_bytes
         if wanted > limits.selections and wanted >= len(session.selections):
             why = f"the session would hold {wanted} selections; limits.selections is {limits.selections}"
@@ -271,7 +271,7 @@ class Limits:
         """Tell how many topics a partition may hold for this session to create one; see ``PublishCommand``."""
         if self.topics and not self.may_create(session):
             return NO_NEW_TOPICS
-        return self._policy.partition_topics
+        return self._parameters.partition_topics
 
     def may_create(self, session: Session) -> bool:
         """Tell whether a session's principal may create topics at the moment; to be asked only if ``topics``."""
@@ -284,7 +284,7 @@ class Limits:
         Those that were under way together may be more than were allowed. What they count is paid off by a pause of
         reading, when the client sends more.
         """
-        self.charge_work(session, count * (self._policy.new_topic_packets - 1))
+        self.charge_work(session, count * (self._parameters.new_topic_packets - 1))
         if session.account is not None and session.account.topics is not None:
             session.account.topics.charge(self._clock.monotonic(), count)
 
@@ -297,7 +297,7 @@ class Limits:
         else:
             limit = "limit_partition_topics"
             why = (
-                f"the part of the grid that this topic belongs to holds {self._policy.partition_topics} topics, as "
+                f"the part of the grid that this topic belongs to holds {self._parameters.partition_topics} topics, as "
                 "many as it may"
             )
         self.exceeded(limit, session.principal)
@@ -308,8 +308,8 @@ class Limits:
         self.exceeded("limit_partition_bytes", session.principal)
         return RequestRefused(
             f"limit_partition_bytes: the part of the grid that this topic belongs to may hold "
-            f"{self._policy.partition_bytes} bytes, and would hold more; the value was not stored. Smaller values are "
-            "still taken; to make room, have topics removed.",
+            f"{self._parameters.partition_bytes} bytes, and would hold more; the value was not stored. Smaller values "
+            "are still taken; to make room, have topics removed.",
             code=ErrorCode.TOO_MANY_BYTES,
         )
 
@@ -317,12 +317,12 @@ class Limits:
 
     def meter(self, session: Session, address: str) -> Meter | None:
         """Make what one connection's packets are charged to; None if nothing limits them."""
-        policy = self._policy
+        parameters = self._parameters
         packets: list[tuple[TokenBucket, str]] = []
         sizes: list[tuple[TokenBucket, str]] = []
         read: list[tuple[TokenBucket, str]] = []
-        if policy.packet_rate:
-            packets.append((TokenBucket(policy.packet_rate, policy.packet_burst), "rate_packets"))
+        if parameters.packet_rate:
+            packets.append((TokenBucket(parameters.packet_rate, parameters.packet_burst), "rate_packets"))
         for subject, account in (
             ("address", self._account_of(address)),
             ("principal", session.account),
@@ -332,8 +332,8 @@ class Limits:
                 packets.append((account.packets, f"rate_{subject}_packets"))
             if account is not None and account.publish_bytes is not None:
                 sizes.append((account.publish_bytes, f"rate_{subject}_publish_bytes"))
-        if policy.byte_rate:
-            read.append((TokenBucket(policy.byte_rate, policy.byte_burst), "rate_bytes"))
+        if parameters.byte_rate:
+            read.append((TokenBucket(parameters.byte_rate, parameters.byte_burst), "rate_bytes"))
         return Meter(packets, sizes, read) if packets or sizes or read else None
 
     def charge_work(self, session: Session, effort: float) -> None:
@@ -364,12 +364,12 @@ class Limits:
         return f"{limit}: you send faster than {self._value(limit)} allows; nothing is read from you for {pause:.3g} s"
 
     def _value(self, limit: str) -> str:
-        usage = self._policy.usage
+        usage = self._parameters.usage
         scope = {"address": usage.address, "principal": usage.principal, "node": usage.node}.get(limit.split("_")[1])
         if limit == "rate_bytes":
-            return f"{self._policy.byte_rate:g} bytes a second"
+            return f"{self._parameters.byte_rate:g} bytes a second"
         if scope is None:
-            return f"{self._policy.packet_rate:g} packets a second"
+            return f"{self._parameters.packet_rate:g} packets a second"
         if limit.endswith("packets"):
             return f"{scope.packets:g} packets a second"
         return f"{scope.publish_bytes:g} published bytes a second"

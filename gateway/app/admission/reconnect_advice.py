@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import NodePolicy
+from gateway.app.runtime.parameters import NodeParameters
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.reconnect_spread import advise, capacity
 from gateway.core.wire.packets import Backoff
@@ -23,7 +23,7 @@ class ReconnectAdvice:
     """Knows how many would come back together, and advises them.
 
     Args:
-        policy: of the node.
+        parameters: of the node.
         sessions: tells how many sessions the node holds.
         nodes: tells how many nodes live.
         clock: time.
@@ -32,14 +32,14 @@ class ReconnectAdvice:
 
     def __init__(
         self,
-        policy: NodePolicy,
+        parameters: NodeParameters,
         *,
         sessions: Callable[[], int],
         nodes: Callable[[], int],
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        self._policy = policy
+        self._parameters = parameters
         self._sessions = sessions
         self._nodes = nodes
         self._clock = clock
@@ -54,7 +54,7 @@ class ReconnectAdvice:
     @property
     def capacity(self) -> float:
         """Clients per second that the other nodes take on."""
-        storms = self._policy.storms
+        storms = self._parameters.storms
         return capacity(survivors=self._nodes() - 1, admission_rate=storms.admission_rate, claim_rate=storms.claim_rate)
 
     def advice(self) -> Backoff:
@@ -67,7 +67,7 @@ class ReconnectAdvice:
             or abs(sessions - self._advised_sessions) >= NEARLY * self._advised_sessions
         ):
             advised = self._advised = advise(
-                self._policy.backoff, sessions=sessions, capacity=self.capacity, window=self._policy.window
+                self._parameters.backoff, sessions=sessions, capacity=self.capacity, window=self._parameters.window
             )
             self._advised_nodes, self._advised_sessions = nodes, sessions
         return advised
@@ -76,7 +76,7 @@ class ReconnectAdvice:
         """Another node has died, and so many of its sessions were put on the clock: they are still to come back."""
         now = self._clock.monotonic()
         self._awaited = (self._awaited if now < self._awaited_until else 0) + sessions
-        self._awaited_until = now + self._policy.window
+        self._awaited_until = now + self._parameters.window
 
     def returned(self) -> None:
         """A session of another node has come back here."""

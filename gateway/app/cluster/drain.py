@@ -37,7 +37,7 @@ class Drain:
         moves: SessionMover,
         arriving: Callable[[], int],
     ) -> None:
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._log = context.log
         self._announce = context.announce
@@ -56,7 +56,7 @@ class Drain:
             True if the grid knows of every session that it is not connected here any more, so that nobody needs to
             take over.
         """
-        plan = self._policy.drain
+        plan = self._parameters.drain
         end = self._clock.monotonic() + plan.timeout
         self._announce(DrainStarted(self._sessions.connected()))
         moves: dict[Session, asyncio.Task[None]] = {}
@@ -79,9 +79,10 @@ class Drain:
     def _until_next(self, batch: Sequence[Session], end: float) -> float:
         """Tell how long to wait after *batch*: as long as the others need for it, unless the time would run out."""
         waiting = len(self._connected()) - len(batch)
-        left = max(0.0, end - self._clock.monotonic() - self._policy.drain.jitter - self._policy.drain.settle)
+        plan = self._parameters.drain
+        left = max(0.0, end - self._clock.monotonic() - plan.jitter - plan.settle)
         in_time = left * len(batch) / waiting if waiting > 0 else left
-        return min(max(self._policy.drain.interval, len(batch) / self._reconnect_advice.capacity), max(POLL, in_time))
+        return min(max(plan.interval, len(batch) / self._reconnect_advice.capacity), max(POLL, in_time))
 
     async def let_consoles_go(self) -> bool:
         """Close the consoles, of a node that has drained and stops now.
@@ -101,7 +102,7 @@ class Drain:
     def _begin(self, session: Session) -> asyncio.Task[None]:
         # The spreading is done here and not by the client, which is sent its updates until its turn has come: between
         # them and the next node's values lies no more than an acknowledgement and a handshake.
-        spread = self._policy.drain.jitter * self._clock.random()
+        spread = self._parameters.drain.jitter * self._clock.random()
         return self._moves.begin(session, reason="the node drains", after=spread)
 
     async def _start_windows(self) -> bool:

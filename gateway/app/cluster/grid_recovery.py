@@ -48,7 +48,7 @@ class GridRecovery:
         self._me = context.me
         self._background = context.background
         self._grid = context.grid
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._log = context.log
         self._announce = context.announce
@@ -68,7 +68,7 @@ class GridRecovery:
     def is_recovering(self) -> bool:
         """Tell whether the grid lost writes so recently that living nodes may not have restored every session yet."""
         ago = self._grid.lost_writes_ago()
-        return ago is not None and ago < self._policy.restore_grace
+        return ago is not None and ago < self._parameters.restore_grace
 
     async def watch(self) -> None:
         """Follow the grid's state for ever."""
@@ -156,7 +156,7 @@ class GridRecovery:
                     break
                 written += again.written
                 fenced += again.lost
-                await asyncio.sleep(len(batch) / self._policy.restore_rate)
+                await asyncio.sleep(len(batch) / self._parameters.restore_rate)
         if written or fenced:
             self._log.emit(
                 events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored

@@ -44,7 +44,7 @@ class NodeLease:
     def __init__(self, context: Context, lapsed: Callable[[], None]) -> None:
         self._me = context.me
         self._grid = context.grid
-        self._length = context.policy.lease
+        self._length = context.parameters.lease
         self._announce = context.announce
         self._lapsed = lapsed
         self._grid_generation = GridGeneration(0)

@@ -60,7 +60,7 @@ class Membership:
     def __init__(self, context: Context, sessions: Sessions, grid_recovery: GridRecovery, presence: Presence) -> None:
         self._me = context.me
         self._grid = context.grid
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._background = context.background
         self._reconnect_advice = context.reconnect_advice
@@ -95,7 +95,7 @@ class Membership:
     async def keep_lease(self) -> None:
         """Renew for ever, and look after those whose lease lapsed."""
         while True:
-            await asyncio.sleep(self._policy.renew * (0.9 + 0.2 * self._clock.random()))
+            await asyncio.sleep(self._parameters.renew * (0.9 + 0.2 * self._clock.random()))
             try:
                 await self._renew()
                 await self._presence.tell()
@@ -131,13 +131,13 @@ class Membership:
         owners = set().union(*await asyncio.gather(*map(owners_in, range(SESSION_PARTITIONS))))
         unknown = sorted(owners.difference(self._table.alive, self._table.lapsed))
         if unknown:
-            granted = await self._grid.nodes.grant(unknown, lease=self._policy.lease)
+            granted = await self._grid.nodes.grant(unknown, lease=self._parameters.lease)
             if granted:
                 self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
         self._searched = grid_generation
 
     async def _take_over(self, lapsed: NodeRef) -> None:
-        within = TAKEOVER_LEASES * self._policy.lease
+        within = TAKEOVER_LEASES * self._parameters.lease
         lease = await self._grid.nodes.take_over(lapsed, by=self._me, within=within)
         if lease is None:
             self._takeovers.pop(lapsed, None)
@@ -181,7 +181,7 @@ class Membership:
     async def reap(self) -> None:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
         while True:
-            await asyncio.sleep(self._policy.reap * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._parameters.reap * (0.5 + self._clock.random()))
             if self._grid_recovery.is_recovering():
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.

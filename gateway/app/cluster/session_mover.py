@@ -33,7 +33,7 @@ class SessionMover:
     """
 
     def __init__(self, context: Context, sessions: Sessions) -> None:
-        self._settle = context.policy.drain.settle
+        self._settle = context.parameters.drain.settle
         self._clock = context.clock
         self._sessions = sessions
         self._reconnect_advice = context.reconnect_advice

@@ -145,7 +145,7 @@ class SessionClaimer:
         is_recovering: Callable[[], bool],
     ) -> None:
         self._me = context.me
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._grid = context.grid
         self._background = context.background
@@ -371,7 +371,7 @@ class SessionClaimer:
         now = self._clock.monotonic()
         if self._ahead is None or self._ahead[0] != adopted:
             self._ahead = (adopted, now)
-        return now - self._ahead[1] < self._policy.restore_grace
+        return now - self._ahead[1] < self._parameters.restore_grace
 
     # --- Both ---------------------------------------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ class Conversations:
         failures: FailureHandler,
         ended: Callable[[Connection], None],
     ) -> None:
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics

@@ -41,7 +41,7 @@ class FirstPackets:
         refuse: Callable[[Connection, CloseCode, Error], None],
         draining: Callable[[], bool],
     ) -> None:
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._tracer = context.tracer
         self._hello_handler = hello_handler
@@ -113,7 +113,7 @@ class FirstPackets:
 
     def _expect(self, connection: Connection) -> None:
         """Close the connection unless its first packet comes in time; one timer serves all."""
-        timeout = self._policy.handshake_timeout
+        timeout = self._parameters.handshake_timeout
         self._silent[connection] = self._clock.monotonic() + timeout
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(timeout, self._on_time)
@@ -131,6 +131,6 @@ class FirstPackets:
                 HANDSHAKE_TIMEOUT,
                 Error(
                     ErrorCode.HANDSHAKE_TIMEOUT,
-                    f"the first packet must come within {self._policy.handshake_timeout:g} seconds",
+                    f"the first packet must come within {self._parameters.handshake_timeout:g} seconds",
                 ),
             )

@@ -61,7 +61,7 @@ class HelloHandler:
         handshake_limiter: HandshakeLimiter,
     ) -> None:
         self._me = context.me
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._limits = context.limits
         self._metrics = context.metrics
@@ -119,8 +119,8 @@ class HelloHandler:
         # While the credentials were verified, or waited for their turn, they may have been revoked.
         self._authentication.refuse_revoked(identity, connection.address)
         self._limits.open(identity.principal, at_admin_port=at_admin_port)
-        longest = self._policy.window if self._limits.crowded else self._policy.max_window
-        window = self._policy.window if packet.window is None else min(packet.window, longest)
+        longest = self._parameters.window if self._limits.crowded else self._parameters.max_window
+        window = self._parameters.window if packet.window is None else min(packet.window, longest)
         record = SessionRecord(
             id=self._clock.session_id(),
             principal=identity.principal,

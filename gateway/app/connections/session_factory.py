@@ -71,7 +71,7 @@ class SessionFactory:
     ) -> None:
         self._authorisation = authorisation
         self._me = context.me
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._grid = context.grid
         self._reconnect_advice = context.reconnect_advice
@@ -83,7 +83,7 @@ class SessionFactory:
 
     def make(self, record: SessionRecord, stored_under: StoredUnder) -> Session:
         """Make a session of its record, and of where that is stored; nobody else knows of it yet."""
-        session = Session(record, SessionMachine(Role.SERVER, self._policy.session), stored_under=stored_under)
+        session = Session(record, SessionMachine(Role.SERVER, self._parameters.session), stored_under=stored_under)
         session.lane = self._requests.lane(session)
         session.permissions = self._authorisation.permissions_of(session)
         return session
@@ -120,7 +120,7 @@ class SessionFactory:
         session.supports = supports
         kept = outcome is REATTACHED
         self._sessions.attach(session, connection)
-        machine, policy = session.machine, self._policy
+        machine, parameters = session.machine, self._parameters
         grid_generation = self._grid.generation
         writes_lost = session.declared < grid_generation
         if not kept:
@@ -142,10 +142,10 @@ class SessionFactory:
                 lost=recovery.lost,
                 conflated=recovery.conflated,
                 window=session.window,
-                ping_interval=policy.session.ping_interval,
-                ping_timeout=policy.session.ping_timeout,
+                ping_interval=parameters.session.ping_interval,
+                ping_timeout=parameters.session.ping_timeout,
                 replicated=self._store.replicated,
-                limits=policy.limits,
+                limits=parameters.limits,
                 backoff=session.advised_backoff,
                 properties=session.all_properties(),
                 selections=session.selections.to_wire(),

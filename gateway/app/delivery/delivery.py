@@ -82,14 +82,14 @@ class Delivery:
     def __init__(self, context: Context, flusher: Flusher) -> None:
         self._grid = context.grid
         self._announce = context.announce
-        self._depth = context.policy.topic_depth
+        self._depth = context.parameters.topic_depth
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
         self._traffic = context.journal.traffic
         self._flusher = flusher
         self._roots = (
-            RootCounts(context.metrics, context.policy.counted_roots) if context.policy.counted_roots else None
+            RootCounts(context.metrics, context.parameters.counted_roots) if context.parameters.counted_roots else None
         )
         self._index: SelectionIndex[Session] = SelectionIndex()
         self._is_tidying = False

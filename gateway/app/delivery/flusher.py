@@ -88,7 +88,7 @@ class Flusher:
         too_slow: Callable[[Session], None],
         failed: Callable[[Session, Exception], None],
     ) -> None:
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._metrics = context.metrics
         self._too_slow = too_slow
@@ -173,7 +173,7 @@ class Flusher:
         if connection is None or session in self._dirty or self._is_early(session):
             return False
         try:
-            message = session.machine.send_now(SharedFrame(run), self._policy.high_water - connection.backlog())
+            message = session.machine.send_now(SharedFrame(run), self._parameters.high_water - connection.backlog())
             if message is None:
                 return False
             connection.write(message)
@@ -210,7 +210,7 @@ class Flusher:
         """
         connections: list[Connection] = []
         messages: list[bytes] = []
-        high_water = self._policy.high_water
+        high_water = self._parameters.high_water
         for session in sessions:
             try:
                 connection = session.connection
@@ -268,7 +268,7 @@ class Flusher:
             self._blocked.pop(session, None)
             return None
         machine = session.machine
-        messages = machine.flush(self._policy.high_water - connection.backlog())
+        messages = machine.flush(self._parameters.high_water - connection.backlog())
         if machine.has_output or session in self._behind:
             self._look_after(session, wrote=bool(messages))
         if session in self.feeds.feeding:
@@ -285,7 +285,8 @@ class Flusher:
             return
         self._behind[session] = None
         fed, fed_bytes = self.feeds.waiting(session)
-        exceeds = machine.exceeds(packets=self._policy.outbox_packets + fed, size=self._policy.outbox_bytes + fed_bytes)
+        parameters = self._parameters
+        exceeds = machine.exceeds(packets=parameters.outbox_packets + fed, size=parameters.outbox_bytes + fed_bytes)
         if wrote:
             # Much came at once, and so far the transport has taken it: no reason to call the client slow. The rest
             # follows in the next tick, when everybody else has had a turn; memory stays bounded also until then.

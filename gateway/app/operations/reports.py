@@ -59,7 +59,7 @@ class Reports:
         connections: Callable[[], int],
     ) -> None:
         self._me = context.me
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._grid = context.grid
         self._sessions = sessions
@@ -78,7 +78,7 @@ class Reports:
     @property
     def watch(self) -> float:
         """Seconds for which the grid shall remember that somebody watches at this node; 0 if nobody does."""
-        return WATCH_RENEWALS * self._policy.renew if self._watchers.here else 0.0
+        return WATCH_RENEWALS * self._parameters.renew if self._watchers.here else 0.0
 
     async def run(self) -> None:
         """Report for ever, while somebody watches."""
@@ -88,7 +88,7 @@ class Reports:
             if self._watchers.here and not self._watchers.elsewhere:
                 # The other nodes hear of it with their next renewal, and not one renewal later.
                 with suppress(GridUnavailable, LeaseLost):  # whoever keeps the lease sees to that
-                    await self._grid.nodes.renew(self._me, lease=self._policy.lease, watch=self.watch)
+                    await self._grid.nodes.renew(self._me, lease=self._parameters.lease, watch=self.watch)
             due = self._clock.monotonic()
             while self._watchers.here or self._watchers.elsewhere:
                 with suppress(GridUnavailable):  # nobody can be told then; the next report says what has changed

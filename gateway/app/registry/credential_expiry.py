@@ -34,7 +34,7 @@ class Expiry:
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
-        self._notice = context.policy.credential_notice
+        self._notice = context.parameters.credential_notice
 
     def arm(self, session: Session) -> None:
         """Begin anew: the session has a new connection, or fresh credentials."""

@@ -56,7 +56,7 @@ class FencedStore(Fencing):
         super().__init__(context)
         self._me = context.me
         self._ends = RecentEnds(context.clock.monotonic)
-        self._restore_rate = context.policy.restore_rate
+        self._restore_rate = context.parameters.restore_rate
 
     # --- Opened and claimed -------------------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class Fencing:
         end of an outage each of ten thousand sessions may have a request that waits."""
         self._waiting = 0
         self._drop: Callable[[Session, Refusal], None] = lambda _session, _refusal: None
-        self.replicated = context.policy.replicated
+        self.replicated = context.parameters.replicated
 
     def drop_by(self, drop: Callable[[Session, Refusal], None]) -> None:
         """Have *drop* drop the copies of lost sessions, given what the grid said; one may be dropped already."""

@@ -103,7 +103,7 @@ class Sessions:
     """
 
     def __init__(self, context: Context, store: FencedStore, signer: TokenSigner) -> None:
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics
@@ -162,7 +162,7 @@ class Sessions:
         session.moving = False
         session.paused = False
         session.conflated = session.deduplicated = 0
-        session.renew_at = self._clock.monotonic() + self._policy.token_renewal
+        session.renew_at = self._clock.monotonic() + self._parameters.token_renewal
         self.expiry.arm(session)
         self.reschedule(session)
 
@@ -466,7 +466,7 @@ class Sessions:
                 self.flusher.mark(session)
 
     def _renew_token(self, session: Session, now: float) -> None:
-        session.renew_at = now + self._policy.token_renewal
+        session.renew_at = now + self._parameters.token_renewal
         session.machine.ping(self.token(session))
 
     async def advise(self) -> None:
@@ -475,7 +475,7 @@ class Sessions:
             # Nodes that were started together must not do this together for ever.
             await asyncio.sleep(ADVISE_INTERVAL * (0.5 + self._clock.random()))
             advice = self._reconnect_advice.advice()
-            if not is_outgrown(self._policy.backoff, advice):
+            if not is_outgrown(self._parameters.backoff, advice):
                 continue
             told = 0
             for session in self:

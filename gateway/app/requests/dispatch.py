@@ -91,7 +91,7 @@ class Requests:
         self._announce = context.announce
         self._store = store
         self._sessions = sessions
-        limits = context.policy
+        limits = context.parameters
         self._turns = Turns()
         self._workforce = Workforce(
             self._execute,

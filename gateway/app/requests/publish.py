@@ -45,7 +45,7 @@ class Publishing:
     """
 
     def __init__(self, context: Context, store: FencedStore, delivery: Delivery, authorisation: Authorisation) -> None:
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._limits = context.limits
         self._clock = context.clock
         self._metrics = context.metrics
@@ -100,9 +100,9 @@ class Publishing:
         """Make the commands of a run, and note what cannot be published and which partitions the rest is for."""
         commands: list[PublishCommand] = []
         settled, ownership, stored = session.settled(), session.ownership, self._store.replicated
-        largest, place = self._policy.limits.value_bytes, self._place
+        largest, place = self._parameters.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
-        most, most_bytes = self._limits.most_topics(session), self._policy.partition_bytes
+        most, most_bytes = self._limits.most_topics(session), self._parameters.partition_bytes
         for request in run:
             try:
                 if len(request.value) > largest:
@@ -132,7 +132,7 @@ class Publishing:
                 f"only the gateway publishes below {shown(topic)}: first segments that begin with '$' are the system's",
                 code=ErrorCode.FORBIDDEN,
             )
-        return topic, topic_partition(topic, self._policy.topic_depth)
+        return topic, topic_partition(topic, self._parameters.topic_depth)
 
     def _reply(self, session: Session, ownership: Ownership, run: Sequence[Publish], receipts: Receipts) -> None:
         """Answer a run of publishes by a run of replies.

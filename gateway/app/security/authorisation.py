@@ -65,7 +65,7 @@ class Authorisation:
         directory: Directory | None = None,
     ) -> None:
         self._directory = directory
-        self._announced = context.policy.limits
+        self._announced = context.parameters.limits
         self._clock = context.clock
         self._background = context.background
         self._metrics = context.metrics

@@ -92,7 +92,7 @@ class Revocations:
 
     def __init__(self, context: Context, enforcement: Enforcement) -> None:
         self._enforcement = enforcement
-        self._policy = context.policy
+        self._parameters = context.parameters
         self._clock = context.clock
         self._grid = context.grid
         self._background = context.background
@@ -134,13 +134,13 @@ class Revocations:
         if until is not None and until <= now:
             raise InvalidRevocation("the end of the revocation has passed already; give a time to come, or none")
         name = name_of(kind, value)
-        if self._table.get(name) is None and len(self._table) >= self._policy.revocations:
+        if self._table.get(name) is None and len(self._table) >= self._parameters.revocations:
             raise TooManyRevocations(
                 f"{len(self._table)} revocations are in force, and nodes hold no more (limit_revocations); "
                 "lift some, give those of credentials an end, or raise the limit on all nodes"
             )
         if kind is RevocationKind.SESSION:
-            last = now + self._policy.token_life
+            last = now + self._parameters.token_life
             until = last if until is None else min(until, last)
         revocation = Revocation(kind=kind, value=value, reason=reason, made=now, until=until)
         await self._change(revocation, self._grid.revocations.add(revocation))

@@ -11,7 +11,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.options import SUPPORTS, ClientOptions
 from gateway.core.client.request_sender import RequestSender
 from gateway.core.client.request_table import PACKET_OVERHEAD
-from gateway.core.client.stream_policy import policy_of
+from gateway.core.client.stream_parameters import parameters_of
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.types import Attempt, PacketId
 from gateway.core.wire.codec import MAX_NUMBER, json_text
@@ -206,7 +206,7 @@ class ResumeRole:
                 self._token = welcome.token
                 raise NumberingUnknown(f"the node does not say whether numbers go on after {welcome.outcome!r}")
         self._numbering_unknown = False
-        self._stream.adopt(policy_of(welcome))
+        self._stream.adopt(parameters_of(welcome))
         if self._fresh:
             self._credentials.stale = False
             self._fresh = False

@@ -45,7 +45,7 @@ from gateway.core.client.handshake import ResumeRole
 from gateway.core.client.options import LEAVE_TIMEOUT, ClientOptions
 from gateway.core.client.request_sender import RequestSender
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
-from gateway.core.client.stream_policy import policy_of
+from gateway.core.client.stream_parameters import parameters_of
 from gateway.core.client.transitions import ATTACHED_STATES, Event, State, step
 from gateway.core.client.types import Notice, SelectionsWithdrawn, SessionState, ValuesReread
 from gateway.core.stream.machine import Received, SessionMachine
@@ -295,7 +295,7 @@ class ClientMachine(Attempts):
         deadline = self._stream.next_deadline()
         while deadline is not None and deadline <= now:
             if self._stream.tick(now):
-                silence = self._stream.policy.ping_timeout
+                silence = self._stream.parameters.ping_timeout
                 message = f"the node was silent for {silence:g} s"
                 self._hang_up(Ending(message=message, code=PING_TIMEOUT.code, hung=True), now)
                 return
@@ -305,7 +305,7 @@ class ClientMachine(Attempts):
     # --- The open connection ------------------------------------------------------------------------------------------
 
     def _open(self, welcome: Welcome, now: float) -> None:
-        self._stream = SessionMachine(Role.CLIENT, policy_of(welcome))
+        self._stream = SessionMachine(Role.CLIENT, parameters_of(welcome))
         self._stream.open(now)
         self._sender = RequestSender(welcome, self._stream, self._emit, self._random)
         self._role = self._resume = ResumeRole(welcome, self._stream, self._sender, self.credentials, self._emit)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from gateway.core.stream.byte_form import Bodies, Record, write_record
 from gateway.core.stream.export import RUNS, RunReader, RunWriter
 from gateway.core.stream.outbox import Outbox
-from gateway.core.stream.policy import SessionPolicy
+from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.sender import Sender
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
@@ -34,7 +34,7 @@ from gateway.core.wire.packets import (
     SessionPacket,
 )
 
-__all__ = ["Received", "SessionMachine", "SessionPolicy"]
+__all__ = ["Received", "SessionMachine", "StreamParameters"]
 
 Received: TypeAlias = SessionBody | Ping | GoAway | Error | Bye | RemoteProtocolError
 """What ``receive`` hands on: new session packets in order, and the link packets that concern the application.
@@ -76,7 +76,7 @@ class SessionMachine(Sender):
 
     Args:
         role: which end; only the server pings, and only it goes on numbering for an absent peer.
-        policy: the numbers to work with.
+        parameters: the numbers to work with.
 
     Attributes:
         role: as given.
@@ -95,8 +95,8 @@ class SessionMachine(Sender):
         "duplicates",
     )
 
-    def __init__(self, role: Role, policy: SessionPolicy) -> None:
-        super().__init__(role, policy)
+    def __init__(self, role: Role, parameters: StreamParameters) -> None:
+        super().__init__(role, parameters)
         self.duplicates = 0
         self._heard = 0.0
         self._ping_pending = False
@@ -210,10 +210,10 @@ class SessionMachine(Sender):
         self._buffer.forget()
         self._sent = self.last_numbered
 
-    def adopt(self, policy: SessionPolicy) -> None:
+    def adopt(self, parameters: StreamParameters) -> None:
         """Work with other numbers from now on, as the peer's welcome says."""
-        self.policy = policy
-        self._buffer.bound(packets=policy.resend_packets, size=policy.resend_bytes)
+        self.parameters = parameters
+        self._buffer.bound(packets=parameters.resend_packets, size=parameters.resend_bytes)
 
     def lost(self, received: PacketId, *, generation: TokenGeneration | None = None) -> int | None:
         """Count the packets that a peer which received up to *received* will never get if numbering restarts.
@@ -296,8 +296,8 @@ class SessionMachine(Sender):
             )
         self.received = packet.id
         if self._ack_due is None:
-            self._ack_due = now + self.policy.ack_delay
-        if packet.id - self._acknowledged >= self.policy.ack_packets:
+            self._ack_due = now + self.parameters.ack_delay
+        if packet.id - self._acknowledged >= self.parameters.ack_packets:
             self._ack_due = now
         return True
 
@@ -327,9 +327,9 @@ class SessionMachine(Sender):
         """Tell when ``tick`` has something to do; None for never in this state."""
         if self.state is not State.ATTACHED:
             return None
-        silence = self._heard + self.policy.ping_timeout
+        silence = self._heard + self.parameters.ping_timeout
         if self.role is Role.SERVER and not self._ping_pending:
-            silence = min(silence, self._heard + self.policy.ping_interval)
+            silence = min(silence, self._heard + self.parameters.ping_interval)
         return silence if self._ack_due is None else min(silence, self._ack_due)
 
     def tick(self, now: float) -> bool:
@@ -341,12 +341,12 @@ class SessionMachine(Sender):
         self.state = step(self.state, Input.TICK)
         if self.state is not State.ATTACHED:
             return False
-        if now >= self._heard + self.policy.ping_timeout:
+        if now >= self._heard + self.parameters.ping_timeout:
             return True
         if self._ack_due is not None and now >= self._ack_due:
             self._ack_due = None
             self._ack_owed = True
-        if self.role is Role.SERVER and not self._ping_pending and now >= self._heard + self.policy.ping_interval:
+        if self.role is Role.SERVER and not self._ping_pending and now >= self._heard + self.parameters.ping_interval:
             self.ping()
         return False
 
@@ -386,14 +386,19 @@ class SessionMachine(Sender):
         Returns:
             A record (``byte_form``), for ``restore``.
         """
-        policy, outbox = self.policy, self._outbox
+        parameters, outbox = self.parameters, self._outbox
         bodies = Bodies()
         runs = RunWriter(bodies)
         fields: dict[str, JsonValue] = {
             "role": self.role.value,
             "state": self.state.value,
-            "bounds": [policy.resend_packets, policy.resend_bytes, policy.message_bytes, policy.ack_packets],
-            "times": [policy.ack_delay, policy.ping_interval, policy.ping_timeout],
+            "bounds": [
+                parameters.resend_packets,
+                parameters.resend_bytes,
+                parameters.message_bytes,
+                parameters.ack_packets,
+            ],
+            "times": [parameters.ack_delay, parameters.ping_interval, parameters.ping_timeout],
             "next": self._buffer.next,
             # Without what has been acknowledged, which is nobody's any more.
             "kept": runs.put(self._buffer.after(PacketId(0))),
@@ -432,7 +437,7 @@ class SessionMachine(Sender):
         runs = RunReader(record)
         packets, size, message_bytes, ack_packets = record.integers("bounds", 4)
         ack_delay, ping_interval, ping_timeout = record.numbers("times", 3)
-        policy = SessionPolicy(
+        parameters = StreamParameters(
             resend_packets=packets,
             resend_bytes=size,
             message_bytes=message_bytes,
@@ -441,7 +446,7 @@ class SessionMachine(Sender):
             ping_interval=ping_interval,
             ping_timeout=ping_timeout,
         )
-        machine = cls(record.member("role", Role), policy)
+        machine = cls(record.member("role", Role), parameters)
         machine.state = record.member("state", State)
         next_id = PacketId(record.integer("next", 1))
         kept = runs.get("kept")

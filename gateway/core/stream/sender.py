@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.core.stream.messages import SharedFrame, compose
 from gateway.core.stream.outbox import Outbox
-from gateway.core.stream.policy import SessionPolicy
+from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.resend import NumberingListener, ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
@@ -42,11 +42,11 @@ class Sender:
 
     Args:
         role: which end; only a server goes on numbering for an absent peer.
-        policy: the numbers to work with.
+        parameters: the numbers to work with.
 
     Attributes:
         role: as given.
-        policy: as given.
+        parameters: as given.
         state: where the machine stands; see ``transitions``.
         received: id of the last session packet received in order.
         discarded: session packets dropped because the peer was away for longer than the buffers reach; since the last
@@ -63,19 +63,19 @@ class Sender:
         "_pong_owed",
         "_sent",
         "discarded",
-        "policy",
+        "parameters",
         "received",
         "role",
         "state",
     )
 
-    def __init__(self, role: Role, policy: SessionPolicy) -> None:
+    def __init__(self, role: Role, parameters: StreamParameters) -> None:
         self.role = role
-        self.policy = policy
+        self.parameters = parameters
         self.state = State.FRESH
         self.received = PacketId(0)
         self.discarded = 0
-        self._buffer = ResendBuffer(packets=policy.resend_packets, size=policy.resend_bytes)
+        self._buffer = ResendBuffer(packets=parameters.resend_packets, size=parameters.resend_bytes)
         self._outbox = Outbox()
         self._sent = PacketId(0)
         """Id of the last packet written on this connection; lags behind the buffer after a reattach."""
@@ -283,7 +283,7 @@ class Sender:
             or self._links
             or self._pong_owed
             or self._sent != buffer.next - 1
-            or (run.count > 1 and len(run.text) + HEAD_BYTES > self.policy.message_bytes)
+            or (run.count > 1 and len(run.text) + HEAD_BYTES > self.parameters.message_bytes)
         ):
             return None
         first = buffer.number(run)
@@ -304,7 +304,7 @@ class Sender:
         if runs and self.received != self._acknowledged:
             received = self.received
             self._told()
-        return compose(links, PacketId(sent + 1), received, runs, acks, limit=self.policy.message_bytes)
+        return compose(links, PacketId(sent + 1), received, runs, acks, limit=self.parameters.message_bytes)
 
     def _resend(self, room: int) -> tuple[list[Run], int]:
         """Choose what is sent again now; returns the room that it leaves."""

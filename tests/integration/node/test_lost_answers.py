@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGrid
 from gateway.app.session.session import Session, StoredUnder
-from gateway.core.stream.machine import SessionMachine, SessionPolicy
+from gateway.core.stream.machine import SessionMachine, StreamParameters
 from gateway.core.stream.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, PacketId, RequestNumber, SessionId
 from gateway.core.wire.packets import Ack, Reply
@@ -114,7 +114,7 @@ ME = NodeRef(NodeId("n1"), Incarnation("first"))
 
 async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     """Answers overtake each other: a refusal needs no grid. That one of them was heard says nothing of the others."""
-    policy = SessionPolicy(
+    parameters = StreamParameters(
         resend_packets=10,
         resend_bytes=1000,
         message_bytes=1000,
@@ -123,7 +123,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
         ping_interval=9,
         ping_timeout=99,
     )
-    machine = SessionMachine(Role.SERVER, policy)
+    machine = SessionMachine(Role.SERVER, parameters)
     machine.open(0.0)
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     session = Session(record, machine, stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0))

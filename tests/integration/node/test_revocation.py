@@ -354,7 +354,7 @@ async def test_a_node_serves_nobody_before_it_knows_whom_to_refuse(
 
 async def test_a_session_is_revoked_for_no_longer_than_its_tokens_live(n1: TestNode) -> None:
     revocations = n1.gateway.node.revocations
-    life = n1.gateway.node._context.policy.token_life
+    life = n1.gateway.node._context.parameters.token_life
     before = time.time()
     assert (await revocations.revoke(PRINCIPAL, "for-ever")).until is None
     assert (await revocations.revoke(CREDENTIAL, "a-token-id")).until is None

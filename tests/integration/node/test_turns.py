@@ -104,10 +104,10 @@ async def test_whether_sessions_have_to_be_written_again_is_asked_of_some_at_a_t
 ) -> None:
     """It is asked of all with each renewal of the lease; and of those that were written, not again for each batch."""
     node, held, _ = crowd
-    recovery = node.gateway.node._recovery
+    recovery = node.gateway.node._grid_recovery
     monkeypatch.setattr(cluster_recovery, "LOOKED_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(cluster_recovery, "RESTORE_BATCH", 2)
-    monkeypatch.setattr(recovery._store, "must_restore", turns.counted(recovery._store.must_restore))
+    monkeypatch.setattr(grid_recovery._store, "must_restore", turns.counted(grid_recovery._store.must_restore))
     await recovery.catch_up()
     assert turns.calls.total() >= MANY
     assert max(turns.calls.values()) == AT_ONCE

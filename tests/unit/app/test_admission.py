@@ -19,7 +19,7 @@ from gateway.app.admission.connection_limiter import (
     Turn,
 )
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import StormPolicy
+from gateway.app.runtime.parameters import StormParameters
 from gateway.ports import ConnectionRejected
 from tests.support.clock import VirtualClock
 
@@ -29,11 +29,11 @@ RATE = 1000.0
 def connection_limiter(
     clock: VirtualClock, *, rate: float = RATE, busy: bool | Callable[[], bool] = True
 ) -> ConnectionLimiter:
-    policy = StormPolicy(admission_rate=rate, admission_wait=1.0, claim_rate=0.0, claims_at_once=0)
+    parameters = StormParameters(admission_rate=rate, admission_wait=1.0, claim_rate=0.0, claims_at_once=0)
     limits = cast("Any", None)  # asked about addresses, which are not the matter here
     times = Clock(monotonic=clock)
     is_busy = busy if callable(busy) else lambda: busy
-    return ConnectionLimiter(limits, policy, busy=is_busy, longest=10.0, clock=times, metrics=MemoryMetrics())
+    return ConnectionLimiter(limits, parameters, busy=is_busy, longest=10.0, clock=times, metrics=MemoryMetrics())
 
 
 class Caller:

@@ -23,7 +23,7 @@ from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import LapsedLease, SessionRecord
-from tests.unit.app.test_fenced_store import POLICY
+from tests.unit.app.test_fenced_store import PARAMETERS
 
 ME: Final = NodeRef(NodeId("n1"), Incarnation("run1"))
 
@@ -33,7 +33,7 @@ def session(*roles: str) -> Session:
         id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(3), roles=frozenset(roles)
     )
     return Session(
-        record, SessionMachine(Role.SERVER, POLICY), stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0)
+        record, SessionMachine(Role.SERVER, PARAMETERS), stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0)
     )
 
 

@@ -35,7 +35,7 @@ class Bench:
         held.credential_expires = None if left is None else self.wall() + left
         self.session = cast("Session", held)
         surroundings: Any = SimpleNamespace(
-            clock=Clock(monotonic=self.monotonic, wall=self.wall), policy=SimpleNamespace(credential_notice=notice)
+            clock=Clock(monotonic=self.monotonic, wall=self.wall), parameters=SimpleNamespace(credential_notice=notice)
         )
         self.expiry = Expiry(cast("Context", surroundings))
         self.expiry.arm(self.session)

@@ -17,13 +17,13 @@ from gateway.app.session.session import Session
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import PacketId, TopicPath
-from tests.support.machines import PLENTY, POLICY, opened
+from tests.support.machines import PARAMETERS, PLENTY, opened
 
 pytestmark = pytest.mark.promise("P20")
 
 PORTION = 10
 TOPIC_SECONDS = FEED_SECONDS / PORTION
-ROOMY = replace(POLICY, resend_packets=1_000, resend_bytes=100_000)
+ROOMY = replace(PARAMETERS, resend_packets=1_000, resend_bytes=100_000)
 
 
 class Reader:
@@ -31,7 +31,7 @@ class Reader:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.machine: SessionMachine = opened(policy=ROOMY)
+        self.machine: SessionMachine = opened(parameters=ROOMY)
         self.connection: object | None = self
         self.asked_in: int | None = None
         self.done_in: int | None = None
@@ -249,7 +249,7 @@ async def test_half_of_what_is_kept_for_a_client_is_left_for_updates() -> None:
     world = World()
     reader = Reader("reader")
     session = cast("Session", reader)
-    reader.machine = opened(policy=replace(POLICY, resend_packets=30))
+    reader.machine = opened(parameters=replace(PARAMETERS, resend_packets=30))
 
     def flush_without_acknowledgement(reader: Reader, _: int = PLENTY) -> None:
         reader.machine.flush(PLENTY)

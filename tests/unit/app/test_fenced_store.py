@@ -17,7 +17,7 @@ from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
-from gateway.core.stream.policy import SessionPolicy
+from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.transitions import Role
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import parse_selector
@@ -34,7 +34,7 @@ from gateway.ports import (
 )
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
-POLICY = SessionPolicy(
+PARAMETERS = StreamParameters(
     resend_packets=10,
     resend_bytes=1000,
     message_bytes=1000,
@@ -103,14 +103,14 @@ class Ends:
 def bench() -> tuple[Grid, FencedStore, Session]:
     """Make a grid, what writes to it, and a session that is stored there."""
     grid = Grid()
-    policy = SimpleNamespace(replicated=True, restore_rate=float("inf"))
-    context: Any = SimpleNamespace(me=ME, grid=grid, metrics=None, clock=Clock(), policy=policy)
+    parameters = SimpleNamespace(replicated=True, restore_rate=float("inf"))
+    context: Any = SimpleNamespace(me=ME, grid=grid, metrics=None, clock=Clock(), parameters=parameters)
     store = FencedStore(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     return (
         grid,
         store,
-        Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=store.writes_under),
+        Session(record, SessionMachine(Role.SERVER, PARAMETERS), stored_under=store.writes_under),
     )
 
 
@@ -189,7 +189,7 @@ async def ended(store: FencedStore, grid: Grid, count: int) -> dict[SessionId, E
             await store.end(Ownership(record.id, ME, Epoch(3)), reason)
         else:
             await store.end(
-                Session(record, SessionMachine(Role.SERVER, POLICY), stored_under=store.writes_under), reason
+                Session(record, SessionMachine(Role.SERVER, PARAMETERS), stored_under=store.writes_under), reason
             )
     return reasons
 

@@ -44,7 +44,7 @@ from gateway.ports import (
     SessionGone,
     SessionRecord,
 )
-from tests.unit.app.test_fenced_store import POLICY
+from tests.unit.app.test_fenced_store import PARAMETERS
 
 ME: Final = NodeRef(NodeId("n1"), Incarnation("run1"))
 OTHER: Final = NodeRef(NodeId("n2"), Incarnation("run1"))
@@ -72,12 +72,12 @@ class Bench:
             grid=self,
             metrics=SimpleNamespace(add=self.counted.append),
             clock=Clock(),
-            policy=SimpleNamespace(replicated=True, restore_rate=float("inf")),
+            parameters=SimpleNamespace(replicated=True, restore_rate=float("inf")),
         )
         self.store = FencedStore(cast("Context", context))
         self.store.drop_by(self._drop)
         record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(3))
-        machine = SessionMachine(Role.SERVER, POLICY)
+        machine = SessionMachine(Role.SERVER, PARAMETERS)
         self.session = Session(record, machine, stored_under=self.store.writes_under)
 
     def _drop(self, session: Session, refusal: Refusal) -> None:

@@ -36,7 +36,7 @@ class Bench:
         surroundings: Any = SimpleNamespace(
             me=None,
             clock=Clock(monotonic=self.clock),
-            policy=SimpleNamespace(replicated=replicated, restore_rate=1.0),
+            parameters=SimpleNamespace(replicated=replicated, restore_rate=1.0),
             grid=SimpleNamespace(generation=self.generation, sessions=self),
             metrics=SimpleNamespace(add=lambda *_: None),
         )

@@ -15,8 +15,8 @@ from gateway.app.admission.limits import Limits
 from gateway.app.admission.reconnect_advice import NEARLY, ReconnectAdvice
 from gateway.app.admission.refusals import HandshakeRefused
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.policy import StormPolicy
-from gateway.bootstrap.policy import policy_of
+from gateway.app.runtime.parameters import StormParameters
+from gateway.bootstrap.parameters import parameters_of
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.rates import CLOCK_ROUNDING
@@ -33,7 +33,7 @@ RATE = 200.0
 
 
 def limiter_of(
-    policy: StormPolicy,
+    parameters: StormParameters,
     clock: VirtualClock,
     *,
     nodes: int = 1,
@@ -42,16 +42,18 @@ def limiter_of(
 ) -> HandshakeLimiter:
     metrics = metrics or MemoryMetrics()
     times = Clock(monotonic=clock)
-    limits = Limits(policy_of(Settings(), shared_grid=True), clock=times, metrics=metrics, log=log or MemoryEventLog())
-    return HandshakeLimiter(policy, nodes=lambda: nodes, limits=limits, clock=times, metrics=metrics)
+    limits = Limits(
+        parameters_of(Settings(), shared_grid=True), clock=times, metrics=metrics, log=log or MemoryEventLog()
+    )
+    return HandshakeLimiter(parameters, nodes=lambda: nodes, limits=limits, clock=times, metrics=metrics)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
     monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 3600.0)  # of real time, too
     clock = VirtualClock()
-    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
-    handshake_limiter = limiter_of(policy, clock, nodes=nodes)
+    parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
+    handshake_limiter = limiter_of(parameters, clock, nodes=nodes)
     burst = int(max(1, RATE / nodes * turnstile_module.CLAIM_BURST))
     claims = [asyncio.create_task(handshake_limiter.enter(returning=True)) for _ in range(burst + 9)]
 
@@ -70,8 +72,8 @@ async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytes
 
 
 def one_at_a_time(clock: VirtualClock, metrics: MemoryMetrics) -> HandshakeLimiter:
-    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=0.0, claims_at_once=1)
-    return limiter_of(policy, clock, metrics=metrics)
+    parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=0.0, claims_at_once=1)
+    return limiter_of(parameters, clock, metrics=metrics)
 
 
 async def test_a_place_is_taken_at_once_only_if_there_is_one_and_nobody_waits() -> None:
@@ -81,7 +83,7 @@ async def test_a_place_is_taken_at_once_only_if_there_is_one_and_nobody_waits() 
     assert not limiter.enter_at_once(), "there is one place"
     waiting = asyncio.create_task(limiter.enter(returning=True))
     await eventually(lambda: metrics.gauge(catalogue.HANDSHAKES_WAITING) == 1)
-    limiter._policy = replace(limiter._policy, claims_at_once=2)
+    limiter._parameters = replace(limiter._parameters, claims_at_once=2)
     assert not limiter.enter_at_once(), "somebody came before"
     limiter.leave()
     await waiting
@@ -127,9 +129,9 @@ async def test_whoever_waits_too_long_hears_what_held_the_line(
 ) -> None:
     """Bug: it was always called the pace of claims, though handshakes of this node took too long."""
     monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
-    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=rate, claims_at_once=at_once)
+    parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=rate, claims_at_once=at_once)
     clock, metrics, log = VirtualClock(), MemoryMetrics(), MemoryEventLog()
-    handshake_limiter = limiter_of(policy, clock, metrics=metrics, log=log)
+    handshake_limiter = limiter_of(parameters, clock, metrics=metrics, log=log)
     await handshake_limiter.enter(returning=True)
     with pytest.raises(HandshakeRefused, match=f"^{named}: {said}") as refused:
         await handshake_limiter.enter(returning=True)
@@ -185,8 +187,8 @@ class Creeping(VirtualClock):
 async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
     """Bug: whose timer came early asked a second time how long to wait, heard that it was time now, and set none."""
     clock = Creeping()
-    policy = StormPolicy(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
-    handshake_limiter = limiter_of(policy, clock)
+    parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
+    handshake_limiter = limiter_of(parameters, clock)
     for _ in range(int(RATE * turnstile_module.CLAIM_BURST)):
         await handshake_limiter.enter(returning=True)
     waiting = asyncio.create_task(handshake_limiter.enter(returning=True))
@@ -210,7 +212,7 @@ class Cluster:
         self.clock = VirtualClock()
         settings = Settings(window_default=WINDOW, window_maximum=WINDOW, admission_rate=100.0, claim_rate=0.0)
         self.reconnect_advice = ReconnectAdvice(
-            policy_of(settings, shared_grid=True),
+            parameters_of(settings, shared_grid=True),
             sessions=lambda: self.sessions,
             nodes=lambda: self.nodes,
             clock=Clock(monotonic=self.clock),

@@ -12,7 +12,7 @@ from gateway.app.delivery.feeds.feed import PORTION_BYTES, PORTION_PACKETS
 from gateway.app.session.session import Session
 from gateway.core.stream.transitions import State
 from gateway.core.wire.packets import Update
-from tests.support.delivery import POLICY, DeliveryBench, Reader
+from tests.support.delivery import PARAMETERS, DeliveryBench, Reader
 from tests.support.machines import PLENTY
 
 pytestmark = pytest.mark.promise("P6")
@@ -82,7 +82,7 @@ async def test_a_portion_ends_with_its_bytes(bench: DeliveryBench) -> None:
 
 @pytest.mark.promise("P9")
 async def test_a_reader_that_acknowledges_nothing_is_not_sent_more_than_is_kept() -> None:
-    bench = DeliveryBench(policy=replace(POLICY, resend_packets=100))
+    bench = DeliveryBench(parameters=replace(PARAMETERS, resend_packets=100))
     bench.grid.publish(PATHS)
     session, reader = await reading(bench)
     await bench.turns(50)

@@ -19,8 +19,8 @@ from gateway.core.wire.errors import LocalProtocolError
 from gateway.core.wire.packets import Ack, Bye, Error, GoAway, Hello, Packet, Ping, Pong
 from tests.support.machines import (
     NOW,
+    PARAMETERS,
     PLENTY,
-    POLICY,
     array,
     bodies,
     body,
@@ -40,7 +40,7 @@ from tests.support.machines import (
 
 @pytest.mark.parametrize("role", Role)
 def test_a_new_machine_has_numbered_nothing(role: Role) -> None:
-    machine = SessionMachine(role, POLICY)
+    machine = SessionMachine(role, PARAMETERS)
 
     assert machine.state is State.FRESH
     assert (machine.received, machine.last_numbered, machine.oldest) == (0, 0, 1)
@@ -51,7 +51,7 @@ def test_a_new_machine_has_numbered_nothing(role: Role) -> None:
 
 
 def test_before_it_is_opened_packets_make_no_sense() -> None:
-    machine = SessionMachine(Role.SERVER, POLICY)
+    machine = SessionMachine(Role.SERVER, PARAMETERS)
 
     for misuse in (
         lambda: machine.submit(reply("a")),
@@ -117,7 +117,7 @@ def test_link_packets_come_first() -> None:
 def test_messages_are_as_large_as_allowed_and_not_larger() -> None:
     packet, three = len(numbered("a", 1)), len(array(numbered("a", 1), "b", "c"))
     for limit, expected in ((three, [[1, 2, 3], [4]]), (three - 1, [[1, 2], [3, 4]]), (packet, [[1], [2], [3], [4]])):
-        machine = opened(policy=replace(POLICY, message_bytes=limit))
+        machine = opened(parameters=replace(PARAMETERS, message_bytes=limit))
         for name in "abcd":
             machine.submit(reply(name))
 
@@ -128,7 +128,7 @@ def test_messages_are_as_large_as_allowed_and_not_larger() -> None:
 
 
 def test_a_packet_larger_than_a_message_is_written_alone() -> None:
-    machine = opened(policy=replace(POLICY, message_bytes=30))
+    machine = opened(parameters=replace(PARAMETERS, message_bytes=30))
     for name in ("a", "x" * 100, "b"):
         machine.submit(reply(name))
 
@@ -191,7 +191,7 @@ def test_numbering_stops_at_the_bound_of_unacknowledged_packets() -> None:
 
 
 def test_numbering_stops_at_the_bound_of_unacknowledged_bytes() -> None:
-    machine = sending("a" * 20, "b" * 20, "c", policy=replace(POLICY, resend_bytes=40))
+    machine = sending("a" * 20, "b" * 20, "c", parameters=replace(PARAMETERS, resend_bytes=40))
 
     assert machine.last_numbered == 2
 
@@ -323,19 +323,19 @@ def test_an_acknowledgement_travels_with_the_next_session_packet_once() -> None:
     machine.submit(reply("b"))
 
     assert machine.flush(PLENTY) == [array(numbered("a", 1, 2), "b")]
-    assert machine.next_deadline() == NOW + POLICY.ping_interval
+    assert machine.next_deadline() == NOW + PARAMETERS.ping_interval
 
 
 def test_it_is_sent_alone_after_the_delay() -> None:
     machine = opened()
     machine.receive([incoming(1)], NOW)
     machine.receive([incoming(2)], NOW + 0.2)
-    assert machine.next_deadline() == NOW + POLICY.ack_delay
+    assert machine.next_deadline() == NOW + PARAMETERS.ack_delay
 
     machine.tick(NOW + 0.24)
     assert machine.flush(PLENTY) == []
 
-    machine.tick(NOW + POLICY.ack_delay)
+    machine.tick(NOW + PARAMETERS.ack_delay)
     assert machine.flush(PLENTY) == [codec.encode_link(Ack(PacketId(2)))]
     assert not machine.has_output
 
@@ -353,7 +353,7 @@ def test_it_is_due_at_once_after_so_many_packets() -> None:
 def test_a_due_acknowledgement_is_not_sent_alone_if_a_packet_can_carry_it() -> None:
     machine = opened()
     machine.receive([incoming(1)], NOW)
-    machine.tick(NOW + POLICY.ack_delay)
+    machine.tick(NOW + PARAMETERS.ack_delay)
     machine.submit(reply("a"))
 
     assert machine.flush(PLENTY) == [numbered("a", 1, 1)]
@@ -363,7 +363,7 @@ def test_a_due_acknowledgement_is_not_sent_alone_if_a_packet_can_carry_it() -> N
 def test_a_due_acknowledgement_follows_link_packets() -> None:
     machine = opened()
     machine.receive([incoming(1)], NOW)
-    machine.tick(NOW + POLICY.ack_delay)
+    machine.tick(NOW + PARAMETERS.ack_delay)
     machine.send_link(Ping())
 
     assert machine.flush(PLENTY) == [b"[%b,%b]" % (codec.encode_link(Ping()), codec.encode_link(Ack(PacketId(1))))]
@@ -375,7 +375,7 @@ def test_answers_wait_for_room_and_do_not_pile_up() -> None:
     machine = opened()
     for number in range(1, 6):
         machine.receive([Ping(), incoming(number)], NOW)
-        machine.tick(NOW + POLICY.ack_delay)
+        machine.tick(NOW + PARAMETERS.ack_delay)
         assert machine.flush(0) == []
 
     assert machine.has_output
@@ -391,7 +391,7 @@ def test_a_ping_is_answered_and_acknowledges_as_well() -> None:
     machine.receive([incoming(1), Ping()], NOW)
 
     assert machine.flush(PLENTY) == [codec.encode_link(Pong(PacketId(1)))]
-    assert machine.next_deadline() == NOW + POLICY.ping_interval
+    assert machine.next_deadline() == NOW + PARAMETERS.ping_interval
 
 
 def test_a_pong_is_sent_even_if_a_packet_carries_the_acknowledgement() -> None:
@@ -414,11 +414,11 @@ def test_the_server_pings_after_silence_and_only_once() -> None:
     machine = opened()
     assert not machine.tick(NOW + 19.9)
     assert not machine.has_output
-    assert machine.next_deadline() == NOW + POLICY.ping_interval
+    assert machine.next_deadline() == NOW + PARAMETERS.ping_interval
 
-    assert not machine.tick(NOW + POLICY.ping_interval)
+    assert not machine.tick(NOW + PARAMETERS.ping_interval)
     assert machine.flush(PLENTY) == [codec.encode_link(Ping())]
-    assert machine.next_deadline() == NOW + POLICY.ping_timeout
+    assert machine.next_deadline() == NOW + PARAMETERS.ping_timeout
 
     assert not machine.tick(NOW + 30)
     assert not machine.has_output
@@ -426,10 +426,10 @@ def test_the_server_pings_after_silence_and_only_once() -> None:
 
 def test_anything_heard_ends_the_silence() -> None:
     machine = opened()
-    machine.tick(NOW + POLICY.ping_interval)
+    machine.tick(NOW + PARAMETERS.ping_interval)
     machine.receive([Ack(PacketId(0))], NOW + 30)
 
-    assert machine.next_deadline() == NOW + 30 + POLICY.ping_interval
+    assert machine.next_deadline() == NOW + 30 + PARAMETERS.ping_interval
     assert not machine.tick(NOW + 46)
 
 
@@ -438,12 +438,12 @@ def test_either_side_gives_up_a_silent_peer(role: Role) -> None:
     machine = opened(role)
 
     assert not machine.tick(NOW + 44.9)
-    assert machine.tick(NOW + POLICY.ping_timeout)
+    assert machine.tick(NOW + PARAMETERS.ping_timeout)
 
 
 def test_a_client_does_not_ping_by_itself() -> None:
     machine = opened(Role.CLIENT)
-    assert machine.next_deadline() == NOW + POLICY.ping_timeout
+    assert machine.next_deadline() == NOW + PARAMETERS.ping_timeout
 
     machine.tick(NOW + 30)
 

@@ -11,7 +11,7 @@ from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Outgoing, Run, packets_of
 from gateway.core.stream.transitions import State
 from gateway.core.types import PacketId
-from tests.support.machines import PLENTY, POLICY, ids, opened
+from tests.support.machines import PARAMETERS, PLENTY, ids, opened
 from tests.support.machines import update as named_update
 
 
@@ -19,7 +19,7 @@ def update(name: str) -> Outgoing:
     return named_update(f"topic-{name}", name)
 
 
-TWO = replace(POLICY, resend_packets=2)
+TWO = replace(PARAMETERS, resend_packets=2)
 
 
 class Listener:
@@ -70,7 +70,7 @@ def test_what_is_numbered_for_an_absent_peer_is_told_at_once() -> None:
 
 
 def test_a_cut_run_is_told_as_far_as_it_was_numbered() -> None:
-    machine = opened(policy=TWO)
+    machine = opened(parameters=TWO)
     listener = Listener(machine)
     machine.submit_run(Run.of(update("a"), update("b"), update("c")))
     machine.flush(PLENTY)
@@ -110,7 +110,7 @@ def test_the_listener_hears_of_a_new_numbering_from_its_begin() -> None:
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_what_does_not_fit_for_an_absent_peer_is_counted_and_the_rest_told(size: int) -> None:
-    machine = opened(policy=TWO)
+    machine = opened(parameters=TWO)
     listener = Listener(machine)
     machine.detach()
     machine.submit_run(Run.of(*[update(str(number)) for number in range(size)]))

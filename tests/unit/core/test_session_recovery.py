@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.stream.byte_form import part
 from gateway.core.stream.export import RUNS
-from gateway.core.stream.machine import SessionMachine, SessionPolicy
+from gateway.core.stream.machine import SessionMachine, StreamParameters
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.sender import Sender
 from gateway.core.stream.transitions import Role, State
@@ -19,8 +19,8 @@ from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
 from gateway.core.wire.packets import Ack, Bye, Notice, Ping, SessionBody
 from tests.support.machines import (
     NOW,
+    PARAMETERS,
     PLENTY,
-    POLICY,
     array,
     bodies,
     body,
@@ -64,7 +64,7 @@ def test_what_was_to_be_said_about_the_old_connection_is_forgotten() -> None:
     machine = opened()
     machine.receive([incoming(1), Ping()], NOW)
     machine.send_link(Ping())
-    machine.tick(NOW + POLICY.ack_delay)
+    machine.tick(NOW + PARAMETERS.ack_delay)
     machine.detach()
 
     assert not machine.has_output
@@ -172,7 +172,7 @@ def test_what_the_handshake_acknowledged_is_not_acknowledged_again() -> None:
     resuming(machine).reattach(received=PacketId(0), now=NOW + 10)
     machine.submit(reply("a"))
 
-    assert machine.next_deadline() == NOW + 10 + POLICY.ping_interval
+    assert machine.next_deadline() == NOW + 10 + PARAMETERS.ping_interval
     assert machine.flush(PLENTY) == [numbered("a", 1)]
 
 
@@ -269,7 +269,7 @@ def test_ids_of_an_earlier_numbering_are_not_compared_with_those_of_this_one(
 
 
 def test_a_session_opened_on_this_node_remembers_its_generation_too() -> None:
-    machine = SessionMachine(Role.SERVER, POLICY)
+    machine = SessionMachine(Role.SERVER, PARAMETERS)
     machine.open(NOW, generation=TokenGeneration(3))
     machine.detach()
     machine.resume()
@@ -338,10 +338,10 @@ def test_conflated_updates_are_counted_since_the_last_connection() -> None:
 
 def test_the_numbers_of_a_welcome_are_adopted() -> None:
     machine = sending("a", "b", "c", "d", "e")
-    machine.adopt(replace(POLICY, resend_packets=5, ping_timeout=50.0))
+    machine.adopt(replace(PARAMETERS, resend_packets=5, ping_timeout=50.0))
 
     assert machine.flush(PLENTY) == [numbered("e", 5)]
-    assert machine.policy.ping_timeout == 50.0
+    assert machine.parameters.ping_timeout == 50.0
 
 
 def test_a_closed_session_writes_only_its_last_words() -> None:
@@ -396,13 +396,13 @@ def interesting_machines() -> dict[str, SessionMachine]:
     acknowledging.receive([incoming(1)], NOW)
     acknowledging.tick(NOW + 1)
 
-    told = SessionMachine(Role.SERVER, POLICY)
+    told = SessionMachine(Role.SERVER, PARAMETERS)
     told.open(NOW, generation=TokenGeneration(5))
 
     closed = sending("a")
     closed.close()
     return {
-        "fresh": SessionMachine(Role.CLIENT, POLICY),
+        "fresh": SessionMachine(Role.CLIENT, PARAMETERS),
         "flowing": flowing,
         "folded": folded,
         "gap": gap,
@@ -435,7 +435,7 @@ def test_on_another_clock_as_much_time_has_passed() -> None:
 
     restored = SessionMachine.restore(machine.export(NOW + 0.125), 5.0)
 
-    assert restored.next_deadline() == 5.0 + POLICY.ack_delay - 0.125
+    assert restored.next_deadline() == 5.0 + PARAMETERS.ack_delay - 0.125
     assert restored.export(5.0) == machine.export(NOW + 0.125)
 
 
@@ -456,7 +456,7 @@ def test_every_attribute_of_a_machine_is_exported() -> None:
     exported_as = {
         "_buffer": {"next", "kept"},
         "_outbox": {"waiting", "folded", "conflated"},
-        "policy": {"bounds", "times"},
+        "parameters": {"bounds", "times"},
         "_heard": {"silent"},
     }
     names = {
@@ -469,7 +469,7 @@ def test_every_attribute_of_a_machine_is_exported() -> None:
 
 
 def test_every_number_of_a_policy_is_exported() -> None:
-    policy = SessionPolicy(
+    parameters = StreamParameters(
         resend_packets=1,
         resend_bytes=2,
         message_bytes=3,
@@ -479,7 +479,7 @@ def test_every_number_of_a_policy_is_exported() -> None:
         ping_timeout=7.0,
     )
 
-    assert SessionMachine.restore(SessionMachine(Role.CLIENT, policy).export(NOW), NOW).policy == policy
+    assert SessionMachine.restore(SessionMachine(Role.CLIENT, parameters).export(NOW), NOW).parameters == parameters
 
 
 def test_exports_differ_if_their_machines_do() -> None:

@@ -13,7 +13,7 @@ from gateway.core.stream.transitions import Role, State
 from gateway.core.types import PacketId
 from gateway.core.wire import codec
 from gateway.core.wire.packets import NoticeCode
-from tests.support.machines import POLICY
+from tests.support.machines import PARAMETERS
 
 PLENTY = 1 << 20
 
@@ -107,7 +107,7 @@ def test_numbers_stay_and_what_they_stood_for_is_gone() -> None:
 
 
 def opened() -> SessionMachine:
-    machine = SessionMachine(Role.SERVER, POLICY)
+    machine = SessionMachine(Role.SERVER, PARAMETERS)
     machine.open(0.0)
     return machine
 

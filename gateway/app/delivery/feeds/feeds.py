@@ -81,8 +81,8 @@ def _room(feeding: _Feeding, machine: SessionMachine) -> tuple[int, int]:
     last portion; and where they wait, a portion takes its place in the line like each of them.
     """
     packets, size = machine.room
-    spare = packets - machine.policy.resend_packets // 2
-    spare_bytes = size - machine.policy.resend_bytes // 2
+    spare = packets - machine.parameters.resend_packets // 2
+    spare_bytes = size - machine.parameters.resend_bytes // 2
     if spare <= 0 or spare_bytes <= 0:
         if machine.waiting:
             return PORTION_PACKETS, PORTION_BYTES

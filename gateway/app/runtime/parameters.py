@@ -1,4 +1,7 @@
-"""The numbers a node works with, as the application needs them; settings are turned into this by ``bootstrap``."""
+"""The numbers a node works with, as the application needs them; ``bootstrap`` makes them of settings.
+
+Who may do what is no matter of them: that is the policy, see ``gateway.core.policy``.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
 from gateway.core.pacing.accounts import AccountLimits
-from gateway.core.stream.machine import SessionPolicy
+from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.packets import Backoff, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainPolicy:
+class DrainParameters:
     """How a planned stop moves its clients (P12).
 
     Attributes:
@@ -30,7 +33,7 @@ class DrainPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsagePolicy:
+class UsageParameters:
     """What those who use a node may use of it together.
 
     Attributes:
@@ -47,7 +50,7 @@ class UsagePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StormPolicy:
+class StormParameters:
     """How many clients that come back together are met.
 
     Attributes:
@@ -64,7 +67,7 @@ class StormPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodePolicy:
+class NodeParameters:
     """Everything about a node that is a matter of configuration.
 
     Attributes:
@@ -108,7 +111,7 @@ class NodePolicy:
     window: float
     max_window: float
     handshake_timeout: float
-    session: SessionPolicy
+    session: StreamParameters
     limits: Limits
     request_bytes: int
     node_request_bytes: int
@@ -121,10 +124,10 @@ class NodePolicy:
     byte_rate: float
     byte_burst: int
     token_life: float
-    usage: UsagePolicy
+    usage: UsageParameters
     partition_topics: int
     partition_bytes: int
-    storms: StormPolicy
+    storms: StormParameters
     token_renewal: float
     revocations: int
     credential_notice: float
@@ -136,4 +139,4 @@ class NodePolicy:
     restore_rate: float
     restore_grace: float
     backoff: Backoff
-    drain: DrainPolicy
+    drain: DrainParameters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.runtime.policy import DrainPolicy, NodePolicy, StormPolicy, UsagePolicy
+from gateway.app.runtime.parameters import DrainParameters, NodeParameters, StormParameters, UsageParameters
 from gateway.core.pacing.accounts import AccountLimits
-from gateway.core.stream.machine import SessionPolicy
+from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.packets import Backoff, Limits
 from gateway.settings import Settings
 
@@ -28,7 +28,7 @@ TOKEN_RENEWAL_SHARE: Final = 0.5
 """Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
 
 
-def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None = None) -> NodePolicy:
+def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | None = None) -> NodeParameters:
     """Turn settings into the numbers the application works with.
 
     Args:
@@ -36,12 +36,12 @@ def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None 
         shared_grid: whether the grid outlives the node; if not, clients are told that their sessions do not either.
         connections: of clients that the node may have, if the process has no room for as many as the settings allow.
     """
-    return NodePolicy(
+    return NodeParameters(
         replicated=settings.replication and shared_grid,
         window=settings.window_default,
         max_window=settings.window_maximum,
         handshake_timeout=settings.handshake_timeout,
-        session=SessionPolicy(
+        session=StreamParameters(
             resend_packets=settings.limit_resend_packets,
             resend_bytes=settings.limit_resend_bytes,
             message_bytes=BATCH_BYTES,
@@ -70,7 +70,7 @@ def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None 
         byte_rate=settings.rate_bytes,
         byte_burst=settings.rate_bytes_burst,
         token_life=settings.token_life + settings.token_leeway,
-        usage=UsagePolicy(
+        usage=UsageParameters(
             address=AccountLimits(
                 connections=settings.limit_address_connections,
                 handshakes=settings.rate_address_handshakes,
@@ -99,7 +99,7 @@ def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None 
         ),
         partition_topics=settings.limit_partition_topics,
         partition_bytes=settings.limit_partition_bytes,
-        storms=StormPolicy(
+        storms=StormParameters(
             admission_rate=settings.admission_rate,
             admission_wait=settings.admission_wait,
             claim_rate=settings.claim_rate,
@@ -118,7 +118,7 @@ def policy_of(settings: Settings, *, shared_grid: bool, connections: int | None 
         backoff=Backoff(
             initial=settings.backoff_initial, maximum=settings.backoff_maximum, stable_after=settings.backoff_stable
         ),
-        drain=DrainPolicy(
+        drain=DrainParameters(
             batch=settings.drain_batch,
             interval=settings.drain_interval,
             jitter=settings.drain_jitter,

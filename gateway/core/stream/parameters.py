@@ -1,4 +1,4 @@
-"""The numbers that a session machine works with."""
+"""The bounds and times that a session machine works with: resend buffer, acknowledgements, pings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPolicy:
-    """The numbers a session machine works with; the welcome tells them to the client.
+class StreamParameters:
+    """The bounds and times a session machine works with; the welcome tells them to the client.
 
     Attributes:
         resend_packets: most unacknowledged packets; beyond, nothing is numbered until the peer acknowledges.

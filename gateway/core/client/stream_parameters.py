@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.stream.machine import SessionPolicy
+from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.packets import Welcome
 
 ACK_PACKETS: Final = 256
@@ -18,10 +18,10 @@ ACK_DELAY: Final = 0.5
 the node a tenth of its time and not a quarter; a quarter of the time in which a draining node expects it."""
 
 
-def policy_of(welcome: Welcome) -> SessionPolicy:
-    """Make the policy that a welcome asks for."""
+def parameters_of(welcome: Welcome) -> StreamParameters:
+    """Make the parameters that a welcome asks for."""
     limits = welcome.limits
-    return SessionPolicy(
+    return StreamParameters(
         resend_packets=limits.resend_packets,
         resend_bytes=limits.resend_bytes,
         message_bytes=limits.message_bytes,
