@@ -236,7 +236,7 @@ class DeliveryBench:
     async def all_sent(self, session: Session, reader: Reader) -> None:
         """Let a client read and acknowledge until it has been sent everything."""
         reader.room = True
-        machine, waiting = session.machine, self.delivery.replicas._lanes
+        machine, waiting = session.machine, self.delivery.replicas._queues
         while waiting or session in self.flusher.feeds or machine.has_output or machine.unacknowledged:
             machine.receive_ack(reader.last, 0.0)
             self.flusher.mark(session)

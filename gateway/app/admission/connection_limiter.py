@@ -22,7 +22,7 @@ from gateway.ports import Candidate, Metrics
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnSize:
     """How much is done for newcomers before the loop gets its turn.
 
     Attributes:
@@ -34,10 +34,10 @@ class Turn:
     admitted: int
 
 
-SHORT: Final = Turn(accepted=16, admitted=32)
+SHORT: Final = TurnSize(accepted=16, admitted=32)
 """Of a node that has others to serve, who may have to wait for so long: a millisecond, and two."""
 
-LONG: Final = Turn(accepted=64, admitted=64)
+LONG: Final = TurnSize(accepted=64, admitted=64)
 """Of a node that has nobody to delay. Those who come together share turns of the loop and pipelines to the grid, and
 what is done for each finds its code in the processor's cache: a failover costs a sixth less than in short turns. It is
 some milliseconds, so that whoever turns up meanwhile is not kept waiting either."""

@@ -46,7 +46,7 @@ _Waiting: TypeAlias = tuple["asyncio.Future[_Bound | None]", float]
 serves all, because a timeout for each costs as much as a tenth of what a claim does."""
 
 
-class Turn:
+class HandshakePlace:
     """A place among those who ask the grid, to be taken by ``async with``, and again if it is needed again.
 
     What needs no grid is done outside of it, however long it takes: a place is held for milliseconds (P20).
@@ -151,10 +151,6 @@ class HandshakeLimiter:
         if held_by is not None:
             raise self._refused(held_by)
         return self._clock.monotonic() - came
-
-    def turn(self, *, returning: bool) -> Turn:
-        """Make a turn of somebody, to be entered by ``async with`` for as long as the grid is needed."""
-        return Turn(self, returning=returning)
 
     def leave(self) -> None:
         """The handshake is done, whatever came of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
+from gateway.app.admission.handshake_limiter import HandshakeLimiter, HandshakePlace
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused, grid_unavailable, refusal
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.session_factory import CREATED, SessionFactory
@@ -107,12 +107,12 @@ class HelloHandler:
         )
         # Only now: nobody whose credentials are not good takes a place of those whose are, or keeps it for long. Those
         # who come in at the admin port do not queue: they are few, and want to look at the storm.
-        turn = Turn(self._handshake_limiter if administrators is None else None, returning=False)
-        async with turn:
+        place = HandshakePlace(self._handshake_limiter if administrators is None else None, returning=False)
+        async with place:
             if connection.is_closing:
                 raise ClientGone("the client has closed the connection")
             session = await self._open(packet, connection, identity, at_admin_port=administrators is not None)
-        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - turn.waited)
+        self._metrics.observe(catalogue.HELLO_SECONDS, self._clock.monotonic() - began - place.waited)
         return session
 
     async def _open(self, packet: Hello, connection: Connection, identity: Identity, *, at_admin_port: bool) -> Session:

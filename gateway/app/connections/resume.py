@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.app.admission.handshake_limiter import HandshakeLimiter, Turn
+from gateway.app.admission.handshake_limiter import HandshakeLimiter, HandshakePlace
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused, grid_unavailable, refusal
 from gateway.app.connections.claimer import ResumeAttempt, SessionClaimer, check_port
 from gateway.app.connections.ladder import RecoveryLadder
@@ -75,7 +75,7 @@ class ResumeHandler:
         """
         began = self._clock.monotonic()
         # Those who come to the admin port do not queue: they are few, and want to look at the storm.
-        turn = Turn(None if at_admin_port else self._handshake_limiter, returning=True)
+        place = HandshakePlace(None if at_admin_port else self._handshake_limiter, returning=True)
         token: TokenClaims | None = None
         try:
             token = self._read_token(packet)
@@ -86,8 +86,8 @@ class ResumeHandler:
             identity: Identity | None = None
             # Those of a console do not end, and are no authenticator's matter.
             if packet.secret is not None and not at_admin_port:
-                identity = await self._authenticate(token, packet, packet.secret, connection, turn)
-            async with turn:
+                identity = await self._authenticate(token, packet, packet.secret, connection, place)
+            async with place:
                 if connection.is_closing:
                     raise ClientGone("the client has closed the connection")
                 if identity is not None:
@@ -97,7 +97,7 @@ class ResumeHandler:
                     await self._refuse_behind(token)
                 session = await self._recover(ResumeAttempt(token, packet, connection, identity, heard, at_admin_port))
         except HandshakeRefused as refused:
-            self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label="refused")
+            self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label="refused")
             self._announce(
                 ResumeRefused(
                     session=None if token is None else token.session,
@@ -108,11 +108,11 @@ class ResumeHandler:
                 )
             )
             raise
-        self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, turn), label=session.outcome.value)
+        self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label=session.outcome.value)
         return session
 
-    def _spent(self, began: float, turn: Turn) -> float:
-        return self._clock.monotonic() - began - turn.waited
+    def _spent(self, began: float, place: HandshakePlace) -> float:
+        return self._clock.monotonic() - began - place.waited
 
     def _read_token(self, packet: Resume) -> TokenClaims:
         try:
@@ -135,7 +135,7 @@ class ResumeHandler:
     # --- Before the session is claimed --------------------------------------------------------------------------------
 
     async def _authenticate(
-        self, token: TokenClaims, packet: Resume, secret: str, connection: Connection, turn: Turn
+        self, token: TokenClaims, packet: Resume, secret: str, connection: Connection, place: HandshakePlace
     ) -> Identity:
         """Tell whose fresh credentials are shown with the token.
 
@@ -148,11 +148,11 @@ class ResumeHandler:
                 secret=secret,
                 address=connection.address,
                 abandoned=lambda: connection.is_closing,
-                before_work=lambda: self._check(token, packet, turn),
+                before_work=lambda: self._check(token, packet, place),
             )
         )
 
-    async def _check(self, token: TokenClaims, packet: Resume, turn: Turn) -> None:
+    async def _check(self, token: TokenClaims, packet: Resume, place: HandshakePlace) -> None:
         """Refuse what would be refused whatever credentials are shown, before something slow is done to verify them.
 
         Raises:
@@ -164,7 +164,7 @@ class ResumeHandler:
             return
         if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
-        async with turn:
+        async with place:
             if self._is_behind(token):
                 await self._refuse_behind(token)
             await self._claimer.check_stored(token, packet.attempt)

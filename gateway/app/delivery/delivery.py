@@ -12,7 +12,7 @@ from gateway.app.context import Context
 from gateway.app.delivery.feeds.feed import PORTION_PACKETS
 from gateway.app.delivery.feeds.values import ValuesFeed
 from gateway.app.delivery.flusher import Flusher
-from gateway.app.delivery.matching import Lanes
+from gateway.app.delivery.matching import MatchingQueues
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
 from gateway.app.delivery.replicas import Change, Replicas
@@ -99,7 +99,7 @@ class Delivery:
         self.replicas = Replicas(
             context.grid.topics,
             context.grid.tail,
-            lanes=Lanes(self._index, context.clock),
+            queues=MatchingQueues(self._index, context.clock),
             changed=self._changed,
             failed=lambda error: context.log.emit(
                 events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)

@@ -3,13 +3,13 @@
 What a topic was resolved to is remembered, so as a rule it is at hand. A topic that nobody has seen before has to be
 looked up, and among selectors that are made for it that takes a fraction of a millisecond. Whoever publishes such
 topics may be a client of another node, so this node cannot slow it down: it takes its time for them, and others get
-their turn meanwhile. ``Lanes`` divides that time among the partitions, so that what comes in one of them does not wait
-for what was published in another.
+their turn meanwhile. ``MatchingQueues`` divides that time among the partitions, so that what comes in one of them does
+not wait for what was published in another.
 
 ```text
-stream of a partition ──▶ its lane ─┬─ nothing waits there, and known: applied at once
-                                    ├─ nothing waits there, and time is left in this turn: looked up and applied
-                                    └─ else it waits, in order; lanes take turns (``RoundRobin``)
+stream of a partition ──▶ its queue ─┬─ nothing waits there, and known: applied at once
+                                     ├─ nothing waits there, and time is left in this turn: looked up and applied
+                                     └─ else it waits, in order; queues take turns (``RoundRobin``)
 ```
 """
 
@@ -26,25 +26,25 @@ from gateway.core.topics.selection_index import SelectionIndex
 from gateway.ports import ENTRY_BYTES, TopicValue
 
 MATCHING_SECONDS: Final = 0.005
-"""Seconds of looking topics up before others get their turn: all lanes together. A thousand usual topics take no
+"""Seconds of looking topics up before others get their turn: all queues together. A thousand usual topics take no
 longer."""
 
-LANE_SECONDS: Final = MATCHING_SECONDS / 4
-"""Seconds of them for one lane before the next one has its turn: a dozen crowds of costly topics together keep one that
-has some new topics waiting for a few turns of the loop, and it need not have come first."""
+QUEUE_SECONDS: Final = MATCHING_SECONDS / 4
+"""Seconds of them for one queue before the next one has its turn: a dozen crowds of costly topics together keep one
+that has some new topics waiting for a few turns of the loop, and it need not have come first."""
 
-LANE_VALUES: Final = 1_000
-"""Values that may wait in a lane before nothing more is read for it: one read of a stream (``READ_ENTRIES``)."""
+QUEUE_VALUES: Final = 1_000
+"""Values that may wait in a queue before nothing more is read for it: one read of a stream (``READ_ENTRIES``)."""
 
-LANE_BYTES: Final = 1024 * 1024
-"""Bytes of them, likewise: in all 64 lanes together 64 MiB, and what one read has brought besides."""
+QUEUE_BYTES: Final = 1024 * 1024
+"""Bytes of them, likewise: in all 64 queues together 64 MiB, and what one read has brought besides."""
 
 READ_ON_BELOW: Final = 0.5
-"""Share of both from which on the lane's stream is read again: a read takes a round trip, and the lane is not to run
+"""Share of both from which on the queue's stream is read again: a read takes a round trip, and the queue is not to run
 dry meanwhile."""
 
 SERVED_VALUES: Final = 250
-"""Values of a lane that has waited that are sent in one go, however well they are known: what has piled up behind a
+"""Values of a queue that has waited that are sent in one go, however well they are known: what has piled up behind a
 costly topic is much at once."""
 
 
@@ -71,12 +71,12 @@ def _nothing(*_: object) -> None:
     """Nobody wants to be told."""
 
 
-class Lane:
+class MatchingQueue:
     """Values from one source, applied in the order in which they came.
 
     Args:
         apply: takes values whose topics have been looked up; must not wait.
-        failed: told of a bug met in a later turn; what waited in the lane is forgotten. What it raises at once is
+        failed: told of a bug met in a later turn; what waited in the queue is forgotten. What it raises at once is
             the caller's who put it in.
         is_full: called with whether nothing more should come for now, whenever that changes.
 
@@ -109,7 +109,7 @@ class Lane:
         return self._waiting[0]
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Have *done* called when what came last has been applied; never if the lane is dropped before, or was."""
+        """Have *done* called when what came last has been applied; never if the queue is dropped before, or was."""
         if self._waiting:
             self._waiting[-1].done = done
 
@@ -119,7 +119,7 @@ class Lane:
         self._waiting.append(portion)
         self.values += len(values)
         self.size += portion.size
-        if not self._is_told and (self.values >= LANE_VALUES or self.size >= LANE_BYTES):
+        if not self._is_told and (self.values >= QUEUE_VALUES or self.size >= QUEUE_BYTES):
             self._is_told = True
             self._is_full(True)
 
@@ -128,19 +128,19 @@ class Lane:
         portion = self._waiting.popleft()
         self.values -= len(portion.values)
         self.size -= portion.size
-        if self._is_told and self.values < LANE_VALUES * READ_ON_BELOW and self.size < LANE_BYTES * READ_ON_BELOW:
+        if self._is_told and self.values < QUEUE_VALUES * READ_ON_BELOW and self.size < QUEUE_BYTES * READ_ON_BELOW:
             self._is_told = False
             self._is_full(False)
 
     def clear(self) -> None:
-        """Forget what waits. Whoever read for the lane reads anew, or no more, and is told nothing."""
+        """Forget what waits. Whoever read for the queue reads anew, or no more, and is told nothing."""
         self._waiting.clear()
         self._is_told = False
         self.values = self.size = 0
 
 
-class Lanes:
-    """Has the values of all lanes looked up and applied.
+class MatchingQueues:
+    """Has the values of all queues looked up and applied.
 
     Args:
         index: knows who selects them.
@@ -150,59 +150,59 @@ class Lanes:
     def __init__(self, index: SelectionIndex[Any], clock: Clock) -> None:
         self._index = index
         self._clock = clock
-        self._turns: RoundRobin[Lane] = RoundRobin(LANE_SECONDS)
+        self._turns: RoundRobin[MatchingQueue] = RoundRobin(QUEUE_SECONDS)
         self._spent = 0.0
         """Seconds since the begin of the turn, or of more of them if little was to be looked up in each."""
         self._scheduled = False
 
     def __len__(self) -> int:
-        """Tell in how many lanes something waits."""
+        """Tell in how many queues something waits."""
         return len(self._turns)
 
-    def put(self, lane: Lane, values: Sequence[TopicValue]) -> bool:
+    def put(self, queue: MatchingQueue, values: Sequence[TopicValue]) -> bool:
         """Have values looked up and applied: at once if nothing is before them and it takes no time, else in portions.
 
         Args:
-            lane: theirs.
+            queue: theirs.
             values: in order; one at least.
 
         Returns:
-            Whether all have been applied; if not, ``Lane.when_done`` tells when they are.
+            Whether all have been applied; if not, ``MatchingQueue.when_done`` tells when they are.
         """
-        if lane.values:
-            lane.append(values, 0)
+        if queue.values:
+            queue.append(values, 0)
             return False
         knows = self._index.knows
         for value in values:
             if not knows(value.topic):
                 break
         else:  # as nearly always
-            lane.apply(values)
+            queue.apply(values)
             return True
-        return self._put_unknown(lane, values)
+        return self._put_unknown(queue, values)
 
-    def _put_unknown(self, lane: Lane, values: Sequence[TopicValue]) -> bool:
+    def _put_unknown(self, queue: MatchingQueue, values: Sequence[TopicValue]) -> bool:
         """Look up as much as there is time for in this turn, and apply it; the rest waits."""
         before = self._spent
         end = self._look_up(values, MATCHING_SECONDS - before)
         if end < len(values):
-            # It waits before a part of it is applied: what is applied may lead to the lane being dropped.
-            lane.append(values, end)
-            self._turns.add(lane)
-            self._turns.charge(lane, self._spent - before)
+            # It waits before a part of it is applied: what is applied may lead to the queue being dropped.
+            queue.append(values, end)
+            self._turns.add(queue)
+            self._turns.charge(queue, self._spent - before)
             self._schedule()
         if end:
             try:
-                lane.apply(values[:end])
+                queue.apply(values[:end])
             except BaseException:
-                self.drop(lane)
+                self.drop(queue)
                 raise
         return end == len(values)
 
-    def drop(self, lane: Lane) -> None:
-        """Forget what waits in a lane."""
-        lane.clear()
-        self._turns.remove(lane)
+    def drop(self, queue: MatchingQueue) -> None:
+        """Forget what waits in a queue."""
+        queue.clear()
+        self._turns.remove(queue)
 
     def _look_up(self, values: Sequence[TopicValue], seconds: float) -> int:
         """Look topics up for so long, about; returns how many are known now, from the first on.
@@ -231,34 +231,34 @@ class Lanes:
         self._scheduled = False
         self._spent = 0.0
         while self._spent < MATCHING_SECONDS:
-            lane = self._turns.first()
-            if lane is None:
+            queue = self._turns.first()
+            if queue is None:
                 return
             try:
-                self._serve(lane)
-            except Exception as bug:  # noqa: BLE001 - the other lanes must go on
-                self.drop(lane)
-                lane.failed(bug)
+                self._serve(queue)
+            except Exception as bug:  # noqa: BLE001 - the other queues must go on
+                self.drop(queue)
+                queue.failed(bug)
         if self._turns:
             self._schedule()
 
-    def _serve(self, lane: Lane) -> None:
-        """Apply what of a lane's first portion can be looked up in its time."""
-        portion, before = lane.first, self._spent
+    def _serve(self, queue: MatchingQueue) -> None:
+        """Apply what of a queue's first portion can be looked up in its time."""
+        portion, before = queue.first, self._spent
         values = portion.values[portion.applied : portion.applied + SERVED_VALUES]
         seconds = MATCHING_SECONDS - before
-        end = self._look_up(values, seconds if len(self._turns) == 1 else min(seconds, LANE_SECONDS))
+        end = self._look_up(values, seconds if len(self._turns) == 1 else min(seconds, QUEUE_SECONDS))
         portion.applied += end
         is_done = portion.applied == len(portion.values)
         if is_done:
-            # It leaves before it is applied, which may lead to the lane being dropped.
-            lane.pop()
-            if not lane.values:
-                self._turns.remove(lane)
+            # It leaves before it is applied, which may lead to the queue being dropped.
+            queue.pop()
+            if not queue.values:
+                self._turns.remove(queue)
         if end:
             began = self._clock.monotonic()
-            lane.apply(values[:end])
+            queue.apply(values[:end])
             self._spent += self._clock.monotonic() - began
-        self._turns.charge(lane, self._spent - before)
+        self._turns.charge(queue, self._spent - before)
         if is_done:
             portion.done()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.app.delivery.matching import Lane
+from gateway.app.delivery.matching import MatchingQueue
 from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selectors import Selector, matches
@@ -129,11 +129,11 @@ class Partition:
         recent: what its stream brought last.
         holders: sessions and pending subscriptions that need it.
         complete: set once all values have been read; cleared while they are read again.
-        lane: where what its stream brings waits until it is applied; None until its stream is followed.
+        queue: where what its stream brings waits until it is applied; None until its stream is followed.
         reader: reads the values; None when they have been read.
     """
 
-    __slots__ = ("_matching", "complete", "holders", "lane", "number", "reader", "recent", "snapshots", "values")
+    __slots__ = ("_matching", "complete", "holders", "number", "queue", "reader", "recent", "snapshots", "values")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -142,7 +142,7 @@ class Partition:
         self.recent = RecentEntries(NOWHERE)
         self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
         self.holders = 0
-        self.lane: Lane | None = None
+        self.queue: MatchingQueue | None = None
         self.complete = asyncio.Event()
         self.reader: asyncio.Task[None] | None = None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from gateway.app.delivery.matching import Lane, Lanes
+from gateway.app.delivery.matching import MatchingQueue, MatchingQueues
 from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.core.topics.versions import is_later
@@ -46,7 +46,7 @@ class Replicas:
     Args:
         store: where values are read.
         tail: where streams are followed.
-        lanes: let partitions take turns where it takes long to find who selects what came.
+        queues: let partitions take turns where it takes long to find who selects what came.
         changed: called with what has changed in a partition, in order; each portion of what came together at once.
         failed: told of a bug met while values were read; they are read again.
         lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
@@ -60,14 +60,14 @@ class Replicas:
         store: TopicStore,
         tail: TopicTail,
         *,
-        lanes: Lanes,
+        queues: MatchingQueues,
         changed: Callable[[Partition, Sequence[Change]], None],
         failed: Callable[[Exception], None],
         lost: Callable[[int, Exception], None],
     ) -> None:
         self._store = store
         self._tail = tail
-        self._lanes = lanes
+        self._queues = queues
         self._lost = lost
         self._changed = changed
         self._failed = failed
@@ -125,18 +125,20 @@ class Replicas:
             applied: called when all of it has been; never if the partition is given up or read anew before.
         """
         partition = self._partitions.get(batch.partition)
-        lane = None if partition is None else partition.lane
-        if partition is None or lane is None:
+        queue = None if partition is None else partition.queue
+        if partition is None or queue is None:
             applied()
-        elif self._lanes.put(lane, batch.values):
-            if partition.lane is lane:  # else its stream is followed anew since
+        elif self._queues.put(queue, batch.values):
+            if partition.queue is queue:  # else its stream is followed anew since
                 partition.recent.add(batch)
             applied()
         else:
-            lane.when_done(partial(self._applied_later, partition, lane, batch, applied))
+            queue.when_done(partial(self._applied_later, partition, queue, batch, applied))
 
-    def _applied_later(self, partition: Partition, lane: Lane, batch: TailBatch, applied: Callable[[], None]) -> None:
-        if partition.lane is lane:
+    def _applied_later(
+        self, partition: Partition, queue: MatchingQueue, batch: TailBatch, applied: Callable[[], None]
+    ) -> None:
+        if partition.queue is queue:
             partition.recent.add(batch)
         applied()
 
@@ -190,7 +192,7 @@ class Replicas:
         self._forget_waiting(partition)
         number = partition.number
         partition.recent = RecentEntries(position)
-        partition.lane = Lane(
+        partition.queue = MatchingQueue(
             lambda values: self._apply(partition, values, live=True),
             lambda bug: self._lost(number, bug),
             lambda is_full: self._tail.pause(number) if is_full else self._tail.resume(number),
@@ -198,20 +200,20 @@ class Replicas:
         self._tail.follow(number, position)
 
     def _forget_waiting(self, partition: Partition) -> None:
-        if partition.lane is not None:
-            self._lanes.drop(partition.lane)
-            partition.lane = None
+        if partition.queue is not None:
+            self._queues.drop(partition.queue)
+            partition.queue = None
 
     async def _apply_page(self, partition: Partition, page: Sequence[TopicValue]) -> None:
         """Apply values that were read; it takes its turns like what a stream brings."""
         applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        lane = Lane(lambda values: self._apply(partition, values, live=False), applied.set_exception)
+        queue = MatchingQueue(lambda values: self._apply(partition, values, live=False), applied.set_exception)
         try:
-            if page and not self._lanes.put(lane, page):
-                lane.when_done(lambda: applied.set_result(None))
+            if page and not self._queues.put(queue, page):
+                queue.when_done(lambda: applied.set_result(None))
                 await applied
         finally:
-            self._lanes.drop(lane)
+            self._queues.drop(queue)
 
     async def _give_back(self, partition: Partition, known: Sequence[TopicValue | None]) -> None:
         """Give back what of the values that were known is not taken out, some places in a turn of the loop (P20)."""

@@ -43,7 +43,7 @@ async def test_an_update_does_not_wait_for_a_crowd_of_new_topics_in_another_part
     """Each new topic takes a turn of the loop."""
     assert topic_partition(TopicPath("a/1"), 1) != topic_partition(TopicPath("b/1"), 1)
     monkeypatch.setattr(matching, "MATCHING_SECONDS", HARDLY_ANY)
-    monkeypatch.setattr(matching, "LANE_SECONDS", HARDLY_ANY)
+    monkeypatch.setattr(matching, "QUEUE_SECONDS", HARDLY_ANY)
     async with running_node() as node, RawClient(node.url) as reader, RawClient(node.url) as one:
         await reader.hello()
         await reader.send(subscribe(1, "a/**"), subscribe(2, "b/**"))
@@ -62,7 +62,7 @@ async def test_what_is_new_in_a_partition_stays_in_order_while_its_stream_pauses
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(matching, "MATCHING_SECONDS", HARDLY_ANY)
-    monkeypatch.setattr(matching, "LANE_VALUES", 20)
+    monkeypatch.setattr(matching, "QUEUE_VALUES", 20)
     async with running_node() as node, RawClient(node.url) as reader, RawClient(node.url) as one:
         await reader.hello()
         await reader.send(subscribe(1, "a/**"))

@@ -16,7 +16,7 @@ from gateway.app.admission.connection_limiter import (
     OPENING,
     SHORT,
     ConnectionLimiter,
-    Turn,
+    TurnSize,
 )
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.parameters import StormParameters
@@ -51,7 +51,7 @@ class Caller:
 
 @pytest.mark.parametrize(("busy", "turn"), [(True, SHORT), (False, LONG)], ids=["busy", "idle"])
 async def test_turns_are_short_while_there_are_others_to_serve_and_long_else(
-    monkeypatch: pytest.MonkeyPatch, busy: bool, turn: Turn
+    monkeypatch: pytest.MonkeyPatch, busy: bool, turn: TurnSize
 ) -> None:
     monkeypatch.setattr(admission, "OPENING", 0.0)  # of real time: the limiter opens in each turn of the loop
     limiter = connection_limiter(VirtualClock(), rate=10_000.0, busy=busy)

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.app.delivery import matching
-from gateway.app.delivery.matching import LANE_BYTES, LANE_SECONDS, LANE_VALUES, MATCHING_SECONDS, Lane, Lanes
+from gateway.app.delivery.matching import (
+    MATCHING_SECONDS,
+    QUEUE_BYTES,
+    QUEUE_SECONDS,
+    QUEUE_VALUES,
+    MatchingQueue,
+    MatchingQueues,
+)
 from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.replicas import Change, Replicas
 from gateway.core.topics.selection_index import SelectionIndex
@@ -100,11 +107,11 @@ class World:
         self.lost: list[tuple[int, Exception]] = []
         self.fails_at = ""
         self.tail = Tail()
-        self.lanes = Lanes(self.index, cast("Any", self.index))
+        self.queues = MatchingQueues(self.index, cast("Any", self.index))
         self.replicas = Replicas(
             cast("TopicStore", Store(values or {})),
             cast("TopicTail", self.tail),
-            lanes=self.lanes,
+            queues=self.queues,
             changed=self._changed,
             failed=lambda error: pytest.fail(repr(error)),
             lost=lambda partition, bug: self.lost.append((partition, bug)),
@@ -123,7 +130,7 @@ class World:
         self.replicas.take_in(batch, lambda: self.done.append(batch))
 
     async def all_applied(self) -> None:
-        while self.lanes:  # noqa: ASYNC110 - it is the turns that count
+        while self.queues:  # noqa: ASYNC110 - it is the turns that count
             await asyncio.sleep(0)
 
     async def turns_pass(self, count: int) -> None:
@@ -334,7 +341,7 @@ async def test_a_bug_in_one_partition_is_told_and_the_others_go_on() -> None:
     with pytest.raises(ArithmeticError):
         world.take_in(crowd(1, 20, 97))
     turns.cancel()
-    assert not world.lanes, "nothing of that batch waits any more"
+    assert not world.queues, "nothing of that batch waits any more"
 
 
 @given(
@@ -418,12 +425,12 @@ async def test_of_a_partition_with_much_to_look_up_nothing_more_is_read() -> Non
     while 0 not in world.tail.paused:
         world.take_in(crowd(0, 100, came))
         came += 100
-        assert came <= LANE_VALUES + 100
+        assert came <= QUEUE_VALUES + 100
     assert world.tail.paused == {0}, "the other is read on"
     while world.tail.paused:
         await world.turns_pass(1)
     left = came - len(world.topics_of("crowd0"))
-    assert 0 < left <= LANE_VALUES / 2 + 100, "what is read next comes before it has run dry"
+    assert 0 < left <= QUEUE_VALUES / 2 + 100, "what is read next comes before it has run dry"
     await world.all_applied()
     turns.cancel()
     assert world.topics_of("crowd0") == [f"crowd0/{number}" for number in range(came)]
@@ -433,7 +440,7 @@ async def test_of_a_partition_with_much_to_look_up_nothing_more_is_read() -> Non
 async def test_bytes_are_bounded_as_well() -> None:
     world = World()
     turns = await followed(world)
-    large = b"1" * (LANE_BYTES // 10)
+    large = b"1" * (QUEUE_BYTES // 10)
     for number in range(24):
         world.take_in(batch([value(number, text=large)]))
         if world.tail.paused:
@@ -448,7 +455,7 @@ async def test_bytes_are_bounded_as_well() -> None:
 async def test_who_follows_anew_is_read_at_once_and_told_nothing_of_the_past() -> None:
     world = World()
     turns = await followed(world)
-    world.take_in(crowd(0, LANE_VALUES + 50))
+    world.take_in(crowd(0, QUEUE_VALUES + 50))
     assert world.tail.paused
     world.replicas.read_again(0)
     await eventually(lambda: world.tail.follows == 2)
@@ -476,22 +483,22 @@ async def test_what_is_known_and_has_piled_up_is_sent_in_pieces(monkeypatch: pyt
 
 async def test_a_lane_that_is_dropped_while_it_is_applied_tells_nothing_more() -> None:
     index = SlowIndex()
-    lanes = Lanes(index, cast("Any", index))
+    queues = MatchingQueues(index, cast("Any", index))
     applied: list[int] = []
 
     def apply(values: Sequence[TopicValue]) -> None:
         applied.append(len(values))
-        lanes.drop(lane)
+        queues.drop(queue)
 
-    lane = Lane(apply, lambda bug: pytest.fail(repr(bug)))
-    assert not lanes.put(lane, [value(number) for number in range(30)])
-    lane.when_done(lambda: pytest.fail("not all has been applied"))
+    queue = MatchingQueue(apply, lambda bug: pytest.fail(repr(bug)))
+    assert not queues.put(queue, [value(number) for number in range(30)])
+    queue.when_done(lambda: pytest.fail("not all has been applied"))
     for _ in range(10):
         await asyncio.sleep(0)
     assert applied == [PORTION]
-    assert not lanes
-    assert lane.values == lane.size == 0
+    assert not queues
+    assert queue.values == queue.size == 0
 
 
 def test_a_turn_is_for_several_lanes() -> None:
-    assert LANE_SECONDS < MATCHING_SECONDS
+    assert QUEUE_SECONDS < MATCHING_SECONDS
