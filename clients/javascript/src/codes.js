@@ -79,7 +79,6 @@ export const RETRYABLE_ERRORS = Object.freeze([
   "try_later",
   "handshake_timeout",
   "authentication_unavailable",
-  "too_many_sessions",
 ]);
 
 /** All error codes of protocol section 7; one that is not among them counts as `internal`. */

@@ -2,6 +2,12 @@
 
 The range of a close code *is* the client's behaviour, so that a client that does not know a code still does the
 right thing (protocol section 8).
+
+A new close code, error code or outcome also goes to ``clients/javascript/src/codes.js`` and to the tables of
+``docs/reference/protocol.md``, and ``python -m scripts.reference docs/reference`` writes the reference page anew. Tests
+compare all of them with this module (``tests/clients/test_javascript.py``, ``tests/docs``). A close code that is
+declared here is counted and told in the journal by its name. An error code is declared twice, as member of
+``ErrorCode`` and in ``ERRORS``. What else a new outcome touches is told in ``gateway.app.connections.ladder``.
 """
 
 from __future__ import annotations
@@ -97,31 +103,10 @@ SESSION_CLOSED = CloseCode(4205, "session_closed", "The session was closed by an
 REVOKED = CloseCode(4206, "revoked", "The session, its principal or the credential it was opened with was revoked.")
 FORBIDDEN = CloseCode(4207, "forbidden", "The hello asks for something that the principal may not do.")
 
-CLOSE_CODES: Final[tuple[CloseCode, ...]] = (
-    NORMAL,
-    MESSAGE_TOO_BIG,
-    GOING_AWAY,
-    SLOW_CONSUMER,
-    PING_TIMEOUT,
-    OUT_OF_ORDER,
-    FENCED,
-    INTERNAL_ERROR,
-    CREDENTIALS_EXPIRED,
-    GRID_UNAVAILABLE,
-    TRY_LATER,
-    HANDSHAKE_TIMEOUT,
-    STALE_ATTEMPT,
-    AUTHENTICATION_UNAVAILABLE,
-    LIMIT_EXCEEDED,
-    PROTOCOL_ERROR,
-    UNAUTHENTICATED,
-    REFUSED,
-    SUPERSEDED,
-    SESSION_EXPIRED,
-    SESSION_CLOSED,
-    REVOKED,
-    FORBIDDEN,
+CLOSE_CODES: Final[tuple[CloseCode, ...]] = tuple(
+    each for each in list(globals().values()) if isinstance(each, CloseCode)
 )
+"""All of them, in the order in which they are declared."""
 
 
 class Outcome(StrEnum):

@@ -39,9 +39,9 @@ def test_the_retryable_errors() -> None:
     }
 
 
-def test_every_close_code_is_registered_once() -> None:
-    declared = {each for each in vars(codes).values() if isinstance(each, CloseCode)}
-    assert set(CLOSE_CODES) == declared
+def test_every_close_code_is_declared_once_and_by_its_name() -> None:
+    declared = [name for name, each in vars(codes).items() if isinstance(each, CloseCode)]
+    assert declared == [each.name.upper() for each in CLOSE_CODES]
     assert len(CLOSE_CODES) == len({each.code for each in CLOSE_CODES}) == len({each.name for each in CLOSE_CODES})
 
 
