@@ -14,7 +14,7 @@ from typing import Final
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.refusals import AdminRefusal, FrameRule, UpgradeRefusal
 from gateway.core.policy.revocations import RevocationKind
-from gateway.core.wire.codes import CLOSE_CODES, ErrorCode, Outcome
+from gateway.core.wire.codes import CLOSE_CODES, RECOVERED, ErrorCode, Outcome
 
 
 class Kind(StrEnum):
@@ -78,7 +78,7 @@ RESUME_SECONDS = Metric(
     Kind.HISTOGRAM,
     "Time from a resume packet to the write of its welcome, by recovery outcome, or to its refusal.",
     "outcome",
-    (Outcome.REATTACHED.value, Outcome.FAILED_OVER.value, "refused"),
+    (*(each.value for each in RECOVERED), Outcome.REFUSED.value),
     buckets=LATENCY_BUCKETS,
 )
 HELLO_SECONDS = Metric(
@@ -136,8 +136,7 @@ RESUMES = Metric(
     "Resumes by recovery outcome, or by the reason of a refusal.",
     "outcome",
     (
-        Outcome.REATTACHED.value,
-        Outcome.FAILED_OVER.value,
+        *(each.value for each in RECOVERED),
         ErrorCode.TOKEN_INVALID.value,
         ErrorCode.TOKEN_EXPIRED.value,
         ErrorCode.TOKEN_KEY_RETIRED.value,

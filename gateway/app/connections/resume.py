@@ -14,7 +14,7 @@ from gateway.app.security.authentication import Authentication
 from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
-from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode, Outcome
 from gateway.core.wire.packets import Resume
 from gateway.ports import Connection, Credentials, GridUnavailable, Identity, TokenClaims, TokenRefused, TokenSigner
 
@@ -97,7 +97,7 @@ class ResumeHandler:
                     await self._refuse_behind(token)
                 session = await self._recover(ResumeAttempt(token, packet, connection, identity, heard, at_admin_port))
         except HandshakeRefused as refused:
-            self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label="refused")
+            self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label=Outcome.REFUSED.value)
             self._announce(
                 ResumeRefused(
                     session=None if token is None else token.session,

@@ -24,6 +24,7 @@ class RecoveryOutcome(NamedTuple):
 
     Attributes:
         outcome: that the session is new, or by which rung of the ladder it goes on.
+        numbering: whether packet numbers go on; clients act by it, whatever the outcome is called.
         reason: why it failed over, if it did.
         resent: session packets that are sent again; None where numbering begins anew, so that none can be.
         lost: session packets that will never arrive; None for a number that cannot be known.
@@ -32,6 +33,7 @@ class RecoveryOutcome(NamedTuple):
     """
 
     outcome: Outcome
+    numbering: Numbering
     resent: int | None
     lost: int | None
     conflated: int | None
@@ -42,10 +44,10 @@ class RecoveryOutcome(NamedTuple):
 REATTACHED: Final = Outcome.REATTACHED
 """For what is done for every resume: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
 
-_KEPT: Final = Numbering.KEPT
-_RESTARTED: Final = Numbering.RESTARTED
+KEPT: Final = Numbering.KEPT
+"""Likewise."""
 
-CREATED: Final = RecoveryOutcome(Outcome.CREATED, resent=0, lost=0, conflated=0)
+CREATED: Final = RecoveryOutcome(Outcome.CREATED, Numbering.RESTARTED, resent=0, lost=0, conflated=0)
 """Of a new session."""
 
 
@@ -115,10 +117,10 @@ class SessionFactory:
             # Diffusion: the start time is not replicated; it is that of the connection to this node.
             "$connected": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
         }
-        outcome = session.outcome = recovery.outcome
+        session.outcome = recovery.outcome
         session.token_confirmed = recovery is CREATED
         session.supports = supports
-        kept = outcome is REATTACHED
+        kept = recovery.numbering is KEPT
         self._sessions.attach(session, connection)
         machine, parameters = session.machine, self._parameters
         grid_generation = self._grid.generation
@@ -134,8 +136,8 @@ class SessionFactory:
                 principal=session.principal,
                 node=self._me.node,
                 token=self._sessions.token(session),
-                outcome=outcome,
-                numbering=_KEPT if kept else _RESTARTED,
+                outcome=recovery.outcome,
+                numbering=recovery.numbering,
                 reason=recovery.reason,
                 received=machine.received if kept else PacketId(0),
                 resent=recovery.resent or 0,

@@ -17,7 +17,7 @@ from gateway.app.session.session import Session
 from gateway.core.topics.topics import SYSTEM_ROOT
 from gateway.core.types import NodeRef, TopicPath
 from gateway.core.wire.codec import json_text
-from gateway.core.wire.codes import Outcome
+from gateway.core.wire.codes import RECOVERED
 from gateway.ports import GridUnavailable, LeaseLost
 
 PERIOD: Final = 1.0
@@ -30,7 +30,7 @@ WATCH_RENEWALS: Final = 3
 SLOWEST: Final = 20
 """Slow consumers told of, the worst first: a screenful. Their number is told, too."""
 
-RUNGS: Final = (Outcome.REATTACHED.value, Outcome.FAILED_OVER.value, REFUSED)
+RUNGS: Final = (*(each.value for each in RECOVERED), REFUSED)
 """Outcomes of resumes, in the order in which the columns of the history have them."""
 
 

@@ -118,6 +118,12 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
+RECOVERED: Final[tuple[Outcome, ...]] = tuple(
+    each for each in Outcome if each not in {Outcome.CREATED, Outcome.REFUSED}
+)
+"""Outcomes of resumes by which a session goes on, in the order of the ladder."""
+
+
 class Numbering(StrEnum):
     """Whether packet numbers go on over a welcome; what clients act by, whatever the outcome is called (4.3.1)."""
 

@@ -35,6 +35,14 @@ class Handoff:
         return await self.rung.recover(claimed) if self.answers else None
 
 
+class Renamed(Handoff):
+    """A rung as the one that it wraps, by another word."""
+
+    async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome | None:
+        outcome = await super().recover(claimed)
+        return None if outcome is None else outcome._replace(outcome=Outcome.FAILED_OVER)
+
+
 def ladder_of(node: TestNode) -> RecoveryLadder:
     return node.gateway.node.connections._first_packets._resume_handler._ladder
 
@@ -97,6 +105,21 @@ async def test_no_rung_below_is_asked_for_a_session_that_can_be_reattached(n1: T
 
     assert again["outcome"] == Outcome.REATTACHED.value
     assert not second.asked
+
+
+async def test_a_rung_says_whether_numbering_goes_on_and_not_the_word_for_it(n1: TestNode) -> None:
+    found = ladder_of(n1)
+    first, *others = found._rungs
+    found._rungs = (Renamed(first, applies=True, answers=True), *others)
+    async with RawClient(n1.url) as raw:
+        welcome = await raw.hello()
+        await raw.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
+        await raw.expect("reply")
+    async with RawClient(n1.url) as back:
+        again = await back.resume(welcome["token"], attempt=1, received=1)
+
+    assert (welcome["outcome"], welcome["numbering"]) == ("created", "restarted")
+    assert (again["outcome"], again["numbering"], again["received"]) == ("failed_over", "kept", 1)
 
 
 async def test_a_session_of_another_node_is_claimed_as_new_and_interrupted(n1: TestNode, n2: TestNode) -> None:

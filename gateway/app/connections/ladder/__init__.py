@@ -1,7 +1,20 @@
 """The recovery ladder: how a session that this node has just claimed goes on (protocol 10, P2).
 
-The table is the docstring of ``RecoveryLadder.recover``. A rung is a module of this package with one class, a ``Rung``;
-a new one is a new module and a line in the tuple of rungs.
+The table is the docstring of ``RecoveryLadder.recover``. A rung is a module of this package with one class, a ``Rung``.
+
+What a new rung touches:
+
+* here: a module, a line in the tuple of rungs, and one in the table. What it returns says whether numbering goes on, so
+  the welcome needs no change;
+* ``Outcome`` in ``gateway.core.wire.codes``, in the order of the ladder. Metrics, system topics and the decoding of
+  packets take the names from there;
+* the protocol (4.3 and 10), and which clients may be told the new name: those that say so in ``supports``;
+* ``clients/javascript/src/codes.js``, which a test compares. Clients need no more, as they act by the numbering;
+* what people look at, where each outcome has a word or a colour: ``views`` and ``chart.js`` of
+  ``gateway/adapters/admin/page``, ``scripts/dashboards``, ``deploy/prometheus/rules``, ``pipeline/report/charts.py``;
+* what judges recoveries: ``gateway/local/checker.py``, ``loadtests/tally.py``;
+* columns of tables: ``rungs`` in ``pipeline/gold/shaping.py``, which counts what it does not know as ``other_rungs``;
+* ``docs/explanation/recovery-ladder.md``.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.core.types import GridGeneration
-from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.ports import TokenClaims
 
 FROM_OTHER_NODE: Final = RecoveryOutcome(
     Outcome.FAILED_OVER,
+    Numbering.RESTARTED,
     reason=FailoverReason.OTHER_NODE,
     resent=None,
     lost=None,
@@ -61,6 +62,7 @@ class Failover:
             lost = claimed.session.machine.lost(attempt.packet.received, generation=attempt.token.token_generation)
             outcome = RecoveryOutcome(
                 Outcome.FAILED_OVER,
+                Numbering.RESTARTED,
                 resent=None,
                 lost=lost,
                 conflated=None,

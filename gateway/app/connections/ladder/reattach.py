@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.app.connections.claimer import ClaimedSession
-from gateway.app.connections.session_factory import REATTACHED, RecoveryOutcome
+from gateway.app.connections.session_factory import KEPT, REATTACHED, RecoveryOutcome
 from gateway.app.context import Context
 
 
@@ -31,4 +31,4 @@ class Reattach:
         resent = session.machine.reattach(received=claimed.attempt.packet.received, now=self._clock.monotonic())
         # A session that was told to go away is sent no updates until its selections are in force again.
         values_follow = session.moving
-        return RecoveryOutcome(REATTACHED, resent, 0, conflated, None, values_follow)
+        return RecoveryOutcome(REATTACHED, KEPT, resent, 0, conflated, None, values_follow)
