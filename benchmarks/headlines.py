@@ -129,7 +129,7 @@ def summary(document: Document) -> str:
         if any(cells) or demands:
             label = HEADLINES.get(reference, f"{reference.case}, {reference.variant}: {reference.figure}")
             lines.append((label, *cells, "; ".join(map(_demand, demands))))
-    return "\n\n".join((f"{_score(document)}.", *_with_marks(lines, text=(0, len(lines[0]) - 1)), _SUMMARY_NOTE))
+    return "\n\n".join((f"{_score(document)}.", _SUMMARY_NOTE, *_with_marks(lines, text=(0, len(lines[0]) - 1))))
 
 
 def readme_block(document: Document) -> str:
@@ -142,8 +142,8 @@ def readme_block(document: Document) -> str:
     return "\n\n".join(
         (
             stamp(document),
+            "\n".join(f"* {each}" for each in (_NOTE, _JOINED, _BARE)),
             *_with_marks(lines, text=(0,)),
-            f"{_NOTE} {_JOINED} {_BARE}",
             f"{_score(document)}: {_ELSEWHERE}",
         )
     )
@@ -159,7 +159,7 @@ def _cells(document: Document, reference: Reference) -> list[str]:
 
 
 def _with_marks(lines: Sequence[Sequence[str]], *, text: Sequence[int]) -> list[str]:
-    """Write a table without empty columns, as of peers that a run knows nothing of, and explain the marks in it.
+    """Explain the marks of a table, and write it without empty columns, as of peers that a run knows nothing of.
 
     Args:
         lines: the headings first.
@@ -167,15 +167,16 @@ def _with_marks(lines: Sequence[Sequence[str]], *, text: Sequence[int]) -> list[
     """
     kept = [place for place in range(len(lines[0])) if any(line[place] for line in lines[1:]) or not lines[1:]]
     places = [kept.index(each) for each in text if each in kept]
-    blocks = [table([[line[place] for place in kept] for line in lines], text=places)]
-    if OVERLOADED_MARK in blocks[0]:
-        blocks.append(f"{OVERLOADED_MARK} It could not keep up with what was asked for, in one round or more.")
-    if GENERATOR_MARK in blocks[0]:
-        blocks.append(
+    written = table([[line[place] for place in kept] for line in lines], text=places)
+    marks: list[str] = []
+    if OVERLOADED_MARK in written:
+        marks.append(f"{OVERLOADED_MARK} It could not keep up with what was asked for, in one round or more.")
+    if GENERATOR_MARK in written:
+        marks.append(
             f"{GENERATOR_MARK} The generator's core was more than 85 % busy, in one round or more: the system may be "
             "faster."
         )
-    return blocks
+    return [*marks, written]
 
 
 def _score(document: Document) -> str:
