@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app.cluster import recovery as cluster_recovery
+from gateway.app.cluster import grid_recovery
 from gateway.app.cluster import session_mover
 from gateway.app.registry import sessions as registry
 from gateway.app.registry.disconnected import SESSION_BYTES
@@ -105,9 +105,9 @@ async def test_whether_sessions_have_to_be_written_again_is_asked_of_some_at_a_t
     """It is asked of all with each renewal of the lease; and of those that were written, not again for each batch."""
     node, held, _ = crowd
     recovery = node.gateway.node._grid_recovery
-    monkeypatch.setattr(cluster_recovery, "LOOKED_AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(cluster_recovery, "RESTORE_BATCH", 2)
-    monkeypatch.setattr(grid_recovery._store, "must_restore", turns.counted(grid_recovery._store.must_restore))
+    monkeypatch.setattr(grid_recovery, "LOOKED_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(grid_recovery, "RESTORE_BATCH", 2)
+    monkeypatch.setattr(recovery._store, "must_restore", turns.counted(recovery._store.must_restore))
     await recovery.catch_up()
     assert turns.calls.total() >= MANY
     assert max(turns.calls.values()) == AT_ONCE
