@@ -50,6 +50,9 @@ class _Takeover:
 class Membership:
     """Keeps this node's lease, takes over from nodes that have died, and reaps sessions whose window is over.
 
+    What it writes of sessions (``orphan``, ``expire``) shows no ownership and does not go through ``FencedStore``: the
+    grid alone judges whose they are.
+
     Args:
         context: of the node.
         sessions: the sessions held here.

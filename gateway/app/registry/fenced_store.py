@@ -46,7 +46,10 @@ _GONE: Final = frozenset(
 
 
 class FencedStore(Fencing):
-    """The store of the sessions: every write of one goes through here.
+    """The store of the sessions: every write by the owner of one goes through here.
+
+    Two writes have no owner and so are not here, but in ``gateway.app.cluster.membership``: ``orphan``, for sessions of
+    a node that is dead, and ``expire``, for sessions whose windows are over.
 
     Args:
         context: of the node.
