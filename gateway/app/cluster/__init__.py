@@ -1,1 +1,1 @@
-"""A node among others: lease, takeover, writing sessions again after the grid was away, drain and moves."""
+"""A node among others: lease, takeover, writing sessions again after the grid was unreachable, drain and moves."""
