@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app.cluster import grid_recovery
-from gateway.app.cluster import session_mover
+from gateway.app.cluster import grid_recovery, session_mover
 from gateway.app.registry import sessions as registry
 from gateway.app.registry.disconnected import SESSION_BYTES
 from gateway.app.session.session import Session

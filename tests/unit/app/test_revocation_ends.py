@@ -31,7 +31,7 @@ class Bench:
             grid=SimpleNamespace(revocations=self),
             metrics=SimpleNamespace(watch=lambda *_, **__: None),
             log=SimpleNamespace(emit=lambda *_, **__: None),
-            policy=None,
+            parameters=None,
             background=None,
         )
         self.revocations = Revocations(context, SimpleNamespace(enforce=lambda _: None))  # type: ignore[arg-type]
