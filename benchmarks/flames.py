@@ -54,7 +54,7 @@ class Flame:
     """A function at one place of the stacks.
 
     Attributes:
-        name: with its file, such as ``send (gateway/adapters/websocket/link.py)``.
+        name: with its file, such as ``send (gateway/adapters/websocket/connection.py)``.
         samples: in it and in what it called.
         callees: by name.
     """
@@ -71,8 +71,8 @@ class Flame:
 def without_place(frame: str) -> str:
     """Leave out of a frame where on the machine a file lies, and the line.
 
-    ``send (/srv/x/gateway/adapters/link.py:7)`` becomes ``send (gateway/adapters/link.py)``; a file of the standard
-    library or of a package begins with the name of that. What has no known beginning is cut to its last name.
+    ``send (/srv/x/gateway/adapters/connection.py:7)`` becomes ``send (gateway/adapters/connection.py)``; a file of the
+    standard library or of a package begins with the name of that. What has no known beginning is cut to its last name.
     """
     match = _FRAME.fullmatch(frame)
     if match is None:

@@ -31,8 +31,8 @@ from gateway.adapters.admin.listener import AdminListener
 from gateway.adapters.admin.pacing import COSTS, Pacer, ServiceClass
 from gateway.adapters.admin.places import STRANGERS
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.websocket import link as link_module
-from gateway.adapters.websocket.link import WebSocketConnection
+from gateway.adapters.websocket import connection as connection_module
+from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler
 from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST, READ_COST
 from gateway.adapters.work_budget import WorkLimits
@@ -330,16 +330,16 @@ KEY: Final = b"\x01\x02\x03\x04"
 
 
 @contextmanager
-def link(scheduler: ReadScheduler) -> Iterator[socket.socket]:
-    """Make a link, and tell the other end of it."""
+def serving(scheduler: ReadScheduler) -> Iterator[socket.socket]:
+    """Make a connection, and tell the other end of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         peer = socket.create_connection(listener.getsockname())
-        connection, _ = listener.accept()
-    connection.setblocking(False)
+        transport, _ = listener.accept()
+    transport.setblocking(False)
     peer.setblocking(False)
-    reading = PacedReader(scheduler.sessions, connection.fileno(), "", lambda: False)
-    made = WebSocketConnection(
-        connection,
+    reading = PacedReader(scheduler.sessions, transport.fileno(), "", lambda: False)
+    connection = WebSocketConnection(
+        transport,
         "127.0.0.1",
         reading=reading,
         sessions=scheduler.sessions,
@@ -348,15 +348,15 @@ def link(scheduler: ReadScheduler) -> Iterator[socket.socket]:
         slowed=lambda _: None,
         over=lambda _: None,
     )
-    made.begin(b"")
-    made.listen(Deaf())
+    connection.begin(b"")
+    connection.listen(Deaf())
     with peer:
         yield peer
-        made.abort()
+        connection.abort()
 
 
 async def taken_in(peer: socket.socket, data: bytes) -> float:
-    """Send, and let the link read all of it; returns the processor's seconds that the reading took."""
+    """Send, and let the connection read all of it; returns the processor's seconds that the reading took."""
     left, seconds, quiet = memoryview(data), 0.0, 0
     while quiet < QUIET_TURNS:
         with suppress(BlockingIOError):
@@ -379,7 +379,7 @@ async def frame() -> float:
         (b"", masked(10, b"")),
         (masked(1, b"x", final=False), masked(0, b"", final=False)),
     ):
-        with link(ReadScheduler()) as peer:
+        with serving(ReadScheduler()) as peer:
             found.append(await taken_in(peer, begin + more * FLOOD) / FLOOD)
     return max(found)
 
@@ -388,7 +388,7 @@ async def byte() -> float:
     """In large messages, and in long pongs; the dearer."""
     found = []
     for one, size in ((masked(1, b"x" * LONG), LONG), (masked(1, "\u00fc".encode() * (LONG // 2)), LONG)):
-        with link(ReadScheduler()) as peer:
+        with serving(ReadScheduler()) as peer:
             found.append(await taken_in(peer, one * 100) / 100 / size)
     return max(found)
 
@@ -397,7 +397,7 @@ async def piece() -> float:
     """One byte, again and again, on many connections: nothing is complete."""
     scheduler = ReadScheduler()
     with ExitStack() as stack:
-        peers = [stack.enter_context(link(scheduler)) for _ in range(CONNECTIONS)]
+        peers = [stack.enter_context(serving(scheduler)) for _ in range(CONNECTIONS)]
         seconds = 0.0
         for peer in peers:
             peer.send(masked(1, b"x" * 100)[:6])
@@ -418,7 +418,7 @@ CLIENT: Final[dict[str, tuple[float, Callable[[], Awaitable[float]]]]] = {
 
 async def main() -> None:
     """Measure, and print."""
-    vars(link_module)["SESSION"] = UNBOUNDED
+    vars(connection_module)["SESSION"] = UNBOUNDED
     rows: list[tuple[str, float, float]] = []
     for service, measure in ADMIN.items():
         COSTS_FOUND[service] = min([await measure() for _ in range(ROUNDS)])

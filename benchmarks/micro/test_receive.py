@@ -1,4 +1,4 @@
-"""What a node spends on reading: from a client's frames to who hears the messages, and from a connection to its link.
+"""What a node spends on reading: from a client's frames to the receiver of the messages, and from accept to upgrade.
 
 A client in the same process writes and does nothing else, so its system calls are among what is measured.
 """
@@ -18,8 +18,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.storm import wire
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
+from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.frames import FrameReader
-from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
 
 MESSAGE_BYTES: Final = 65_536
@@ -69,8 +69,8 @@ class Node:
         self.run(self.server.start())
         self.client = self.open(1)[0]
 
-    async def _serve(self, link: WebSocketConnection) -> None:
-        link.listen(self)
+    async def _serve(self, connection: WebSocketConnection) -> None:
+        connection.listen(self)
         self._count()
 
     def received(self, message: bytes) -> None:

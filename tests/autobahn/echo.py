@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
+from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.frames import BINARY, TEXT, text_frame
-from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
 from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade import Upgrade
@@ -42,19 +42,19 @@ class _Nobody:
 
 
 class EchoServer(WebSocketServer):
-    """Makes such links."""
+    """Makes such connections."""
 
-    def opened(self, upgrade: Upgrade, connection: Transport, request: Request) -> None:
+    def opened(self, upgrade: Upgrade, transport: Transport, request: Request) -> None:
         """See ``Acceptor``."""
-        link = self._link(EchoConnection, connection, upgrade)
-        self._links[link] = upgrade.counted
-        link.begin(request.rest)
+        connection = self._make_connection(EchoConnection, transport, upgrade)
+        self._connections[connection] = upgrade.counted
+        connection.begin(request.rest)
         # As one that has a session, of which more is borne.
-        link.listen(_Nobody())
+        connection.listen(_Nobody())
 
 
-async def _nothing_more(_link: WebSocketConnection) -> None:
-    """Nobody is behind these links."""
+async def _nothing_more(_connection: WebSocketConnection) -> None:
+    """Nobody is behind these connections."""
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.mark.parametrize(
     ("frame", "shown"),
     [
-        ("send (/srv/x/gateway/adapters/link.py:7)", "send (gateway/adapters/link.py)"),
+        ("send (/srv/x/gateway/adapters/connection.py:7)", "send (gateway/adapters/connection.py)"),
         ("run (/usr/lib/python3.11/asyncio/runners.py:118)", "run (asyncio/runners.py)"),
         ("pack (/home/me/venv/lib/python3.11/site-packages/redis/client.py)", "pack (redis/client.py)"),
         ("send (libc.so.6)", "send (libc.so.6)"),
@@ -34,9 +34,9 @@ def test_waiting_is_left_out_and_the_loop_is_the_beginning() -> None:
 
     assert simplified([*loop, "epoll_pwait (libc.so.6)"]) == ()
     assert simplified(["Thread.run (threading.py)", "Condition.wait (threading.py)", "0x7f (libc.so.6)"]) == ()
-    assert simplified([*loop, "uv__run (loop.so)", "send (gateway/link.py)", "send (libc.so.6)"]) == [
+    assert simplified([*loop, "uv__run (loop.so)", "send (gateway/connection.py)", "send (libc.so.6)"]) == [
         "Runner.run (asyncio/runners.py)",
-        "send (gateway/link.py)",
+        "send (gateway/connection.py)",
         "send (libc.so.6)",
     ]
 

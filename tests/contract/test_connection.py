@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from gateway.adapters.admin.console_link import ConsoleConnection
+from gateway.adapters.admin.console_connection import ConsoleConnection
 from gateway.adapters.memory import LoopbackConnection, MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.websocket.server import WebSocketServer

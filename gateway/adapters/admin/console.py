@@ -24,7 +24,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, allows
-from gateway.adapters.admin.console_link import ConsoleConnection
+from gateway.adapters.admin.console_connection import ConsoleConnection
 from gateway.core.pacing.failures import Failures
 from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.wire.codec import SUBPROTOCOL
@@ -124,7 +124,7 @@ class Console:
     """Serves the console.
 
     Args:
-        serve: serves a link as the application does at the client port, but for administrators only.
+        serve: serves a connection as the application does at the client port, but for administrators only.
         check: refuses a request that was meant for another host, by raising.
         accepting: whether new connections are wanted.
         message_bytes: largest message accepted of a console, in bytes.
@@ -142,7 +142,7 @@ class Console:
         self._check = check
         self._accepting = accepting
         self._message_bytes = message_bytes
-        self._links: set[ConsoleConnection] = set()
+        self._connections: set[ConsoleConnection] = set()
         self._established: Callable[[web.Request], None] = lambda _: None
         # The names of files come from the disk and never from a request, so that no path leads out.
         self._files = {name: _File(path) for name, path in _parts()}
@@ -186,20 +186,20 @@ class Console:
             protocols=(SUBPROTOCOL,), compress=False, max_msg_size=self._message_bytes, autoping=True
         )
         await websocket.prepare(request)
-        link = ConsoleConnection(websocket, request.remote or "")
-        self._links.add(link)
-        serving = asyncio.create_task(self._answer(link, request), name="serve-console")
+        connection = ConsoleConnection(websocket, request.remote or "")
+        self._connections.add(connection)
+        serving = asyncio.create_task(self._answer(connection, request), name="serve-console")
         try:
-            await link.run()
+            await connection.run()
         finally:
-            self._links.discard(link)
+            self._connections.discard(connection)
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
         return websocket
 
-    async def _answer(self, link: ConsoleConnection, request: web.Request) -> None:
-        await self._serve(link)
-        if link.close_code is None:
+    async def _answer(self, connection: ConsoleConnection, request: web.Request) -> None:
+        await self._serve(connection)
+        if connection.close_code is None:
             self._established(request)
 
     def _refusal(self, request: web.Request) -> web.Response | None:
@@ -219,8 +219,8 @@ class Console:
 
     def close(self, code: int, reason: str) -> None:
         """Close the connections of all consoles."""
-        for link in list(self._links):
-            link.close(code, reason)
+        for connection in list(self._connections):
+            connection.close(code, reason)
 
 
 def _parts() -> Iterator[tuple[str, Path]]:

@@ -1,4 +1,4 @@
-"""The client port: HTTP upgrades become links (protocol section 1)."""
+"""The client port: HTTP upgrades become WebSockets (protocol section 1)."""
 
 from gateway.adapters.websocket.server import WebSocketServer
 

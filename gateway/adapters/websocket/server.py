@@ -1,4 +1,4 @@
-"""The client port: accepts connections, has their requests checked, then hands the links to the application."""
+"""The client port: accepts connections, has their requests checked, then hands the WebSockets to the application."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 from gateway.adapters.listeners import listen
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
-from gateway.adapters.websocket.link import SecureWebSocketConnection, WebSocketConnection
+from gateway.adapters.websocket.connection import SecureWebSocketConnection, WebSocketConnection
 from gateway.adapters.websocket.pending_requests import PendingRequests
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler, Share
 from gateway.adapters.websocket.transport import Transport
@@ -56,7 +56,7 @@ class WebSocketServer:
     Args:
         host: address to listen on.
         port: TCP port; 0 lets the system choose, see ``port``.
-        serve: serves a link: the whole conversation, or its beginning if the link is given a receiver.
+        serve: serves a connection: the whole conversation, or its beginning if the connection is given a receiver.
         admission: who may connect, and when, if so many come.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
@@ -101,7 +101,7 @@ class WebSocketServer:
         self._told: dict[LogEvent, float] = {}
         self._requests = PendingRequests(most_requests)
         self._waiting: set[Upgrade] = set()
-        self._links: dict[WebSocketConnection, CountedConnection | None] = {}
+        self._connections: dict[WebSocketConnection, CountedConnection | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied = asyncio.Event()
 
@@ -136,15 +136,15 @@ class WebSocketServer:
         for upgrade in [*self._requests, *self._waiting]:
             upgrade.end(UpgradeRefusal.UNAVAILABLE)
         # Links that were told to close get a moment for it; others are not waited for.
-        for link in [each for each in self._links if not each.is_closing]:
-            link.abort()
-        if self._links:
+        for connection in [each for each in self._connections if not each.is_closing]:
+            connection.abort()
+        if self._connections:
             self._emptied.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                     await self._emptied.wait()
-        for link in list(self._links):
-            link.abort()
+        for connection in list(self._connections):
+            connection.abort()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -189,8 +189,8 @@ class WebSocketServer:
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = connection if self._tls is None else TlsConnection(connection, self._tls())
-            self._requests.add(Upgrade(link, peer, self, share))
+            transport = connection if self._tls is None else TlsConnection(connection, self._tls())
+            self._requests.add(Upgrade(transport, peer, self, share))
         except OSError:
             # It has ended before it was looked at.
             connection.close()
@@ -238,12 +238,14 @@ class WebSocketServer:
         self._waiting.add(upgrade)
         self._admission.admit(upgrade, returning=comes_back(request))
 
-    def opened(self, upgrade: Upgrade, connection: Transport, request: Request) -> None:
+    def opened(self, upgrade: Upgrade, transport: Transport, request: Request) -> None:
         """See ``Acceptor``."""
-        link = self._link(WebSocketConnection if self._tls is None else SecureWebSocketConnection, connection, upgrade)
-        self._links[link] = upgrade.counted
-        link.begin(request.rest)
-        task = asyncio.create_task(self._serve(link), name="serve-link")
+        connection = self._make_connection(
+            WebSocketConnection if self._tls is None else SecureWebSocketConnection, transport, upgrade
+        )
+        self._connections[connection] = upgrade.counted
+        connection.begin(request.rest)
+        task = asyncio.create_task(self._serve(connection), name="serve-connection")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -262,11 +264,13 @@ class WebSocketServer:
             self._waiting.discard(upgrade)
             self._admission.withdraw(upgrade)
 
-    def _link(self, kind: type[WebSocketConnection], connection: Transport, upgrade: Upgrade) -> WebSocketConnection:
+    def _make_connection(
+        self, kind: type[WebSocketConnection], transport: Transport, upgrade: Upgrade
+    ) -> WebSocketConnection:
         if self._scheduler is None:
             raise AssertionError("nobody is accepted before there is a scheduler")
         return kind(
-            connection,
+            transport,
             upgrade.address,
             reading=upgrade.reading,
             sessions=self._scheduler.sessions,
@@ -282,16 +286,16 @@ class WebSocketServer:
     def _slowed(self, has_session: bool) -> None:
         self._metrics.add(catalogue.READING_SLOWED, label="sessions" if has_session else "strangers")
 
-    def _violated(self, link: WebSocketConnection, rule: FrameRule) -> None:
+    def _violated(self, connection: WebSocketConnection, rule: FrameRule) -> None:
         self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)
         if rule is FrameRule.FLOOD:
-            self._tell(events.FLOOD_CLOSED, address=link.address)
+            self._tell(events.FLOOD_CLOSED, address=connection.address)
         if rule is FrameRule.TOO_BIG:
             self._metrics.add(catalogue.LIMITS_EXCEEDED, label="limit_message_bytes")
 
-    def _ended(self, link: WebSocketConnection) -> None:
-        counted = self._links.pop(link, None)
+    def _ended(self, connection: WebSocketConnection) -> None:
+        counted = self._connections.pop(connection, None)
         if counted is not None:
             counted.leave()
-        if not self._links:
+        if not self._connections:
             self._emptied.set()

@@ -53,7 +53,7 @@ class Acceptor(Protocol):
     def admit(self, upgrade: Upgrade, request: Request) -> None:
         """Have ``upgrade.accept`` or ``upgrade.reject`` called, now or later, for a request that was found good."""
 
-    def opened(self, upgrade: Upgrade, connection: Transport, request: Request) -> None:
+    def opened(self, upgrade: Upgrade, transport: Transport, request: Request) -> None:
         """Take over a connection that has been upgraded, with what waits for it: ``upgrade.reading``."""
 
     def refused(self, upgrade: Upgrade, reason: Why) -> None:
@@ -67,7 +67,7 @@ class Upgrade:
     """Reads one request and answers it; a ``Candidate`` while it waits to be accepted.
 
     Args:
-        connection: just accepted, not blocking.
+        transport: just accepted, not blocking.
         peer: its address.
         acceptor: decides about the request.
         share: of the turns of the loop, in which its request is read.
@@ -81,32 +81,32 @@ class Upgrade:
 
     __slots__ = (
         "_acceptor",
-        "_connection",
         "_granted",
         "_handshake",
         "_loop",
         "_reader",
         "_request",
         "_timer",
+        "_transport",
         "address",
         "counted",
         "peer",
         "reading",
     )
 
-    def __init__(self, connection: Transport, peer: str, acceptor: Acceptor, share: Share) -> None:
-        self._connection = connection
+    def __init__(self, transport: Transport, peer: str, acceptor: Acceptor, share: Share) -> None:
+        self._transport = transport
         self._acceptor = acceptor
         self._reader: RequestReader | None = RequestReader()
         self._request: Request | None = None
         """Found good: it waits to be accepted."""
         self._granted = b""
-        self._handshake = connection.shake_hands if isinstance(connection, TlsConnection) else None
+        self._handshake = transport.shake_hands if isinstance(transport, TlsConnection) else None
         """Of TLS, until it is done."""
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(REQUEST_TIMEOUT, self._on_late)
         self.peer = self.address = peer
-        self.reading = PacedReader(share, connection.fileno(), network_of(peer), self._read)
+        self.reading = PacedReader(share, transport.fileno(), network_of(peer), self._read)
         self.reading.start()
         self.counted: CountedConnection | None = None
 
@@ -118,7 +118,7 @@ class Upgrade:
         # Nothing has been sent before, so a kernel that does not take the few bytes means that the client is gone.
         if request is not None and self._reply(self._granted):
             self._let_go()
-            self._acceptor.opened(self, self._connection, request)
+            self._acceptor.opened(self, self._transport, request)
         else:
             self._acceptor.refused(self, Why.GONE)
             self.end()
@@ -139,7 +139,7 @@ class Upgrade:
         self._let_go()
         self.reading.close()
         self._leave()
-        self._connection.close()
+        self._transport.close()
 
     def _leave(self) -> None:
         counted, self.counted = self.counted, None
@@ -184,7 +184,7 @@ class Upgrade:
     def _take(self) -> bytes:
         """Take what has come; nothing after the end or a break."""
         try:
-            return self._connection.recv(HEAD_BYTES)
+            return self._transport.recv(HEAD_BYTES)
         except BlockingIOError:
             raise
         except (SSLError, NothingSaid):  # which nobody has a reason for, before there is a request
@@ -268,14 +268,14 @@ class Upgrade:
 
     def _reply(self, answer: bytes) -> bool:
         try:
-            return self._connection.send(answer) == len(answer)
+            return self._transport.send(answer) == len(answer)
         except OSError:
             return False
 
     def _hang_up(self) -> bool:
         """Say that nothing more will be sent."""
         try:
-            self._connection.shutdown(SHUT_WR)
+            self._transport.shutdown(SHUT_WR)
         except OSError:
             return False
         return True

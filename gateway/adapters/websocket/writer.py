@@ -46,7 +46,7 @@ class FrameWriter(ABC):
     """Writes to one transport for as long as the connection is open.
 
     Args:
-        connection: not blocking.
+        transport: not blocking.
 
     Attributes:
         SEND: how transports of this kind of connections are written to.
@@ -56,8 +56,8 @@ class FrameWriter(ABC):
 
     SEND: ClassVar[Send] = socket.send
 
-    def __init__(self, connection: Transport) -> None:
-        self._socket = connection
+    def __init__(self, transport: Transport) -> None:
+        self._socket = transport
         self._loop = asyncio.get_running_loop()
         self._state = State.OPEN
         self._unsent = _NO_BYTES

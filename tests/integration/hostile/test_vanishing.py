@@ -21,7 +21,7 @@ import orjson
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket import connection as connection_module
 from gateway.core.wire.codes import PING_TIMEOUT
 from gateway.local.proxy import FaultProxy
 from gateway.settings import HostPort
@@ -167,7 +167,7 @@ async def close_all(wires: list[Wire]) -> None:
 @pytest.mark.promise("P20")
 @pytest.mark.parametrize("network", [relay, cable])
 async def test_who_vanishes_is_noticed_and_keeps_its_session(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "CLOSE_TIMEOUT", 0.5)
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT", 0.5)
     memory = MemoryGridServer()
     quick: dict[str, Any] = {
         "memory": memory,
@@ -204,7 +204,7 @@ async def test_who_vanishes_is_noticed_and_keeps_its_session(network: Any, monke
                 await speaker.expect("reply")
                 assert (await witness.expect("update"))["value"] == number, "nobody else notices"
             assert closes(n1, PING_TIMEOUT.code) == CLIENTS
-            await eventually(lambda: not n1.gateway._clients._links, within=PATIENCE)
+            await eventually(lambda: not n1.gateway._clients._connections, within=PATIENCE)
 
             for which in range(1, CLIENTS, 2):
                 _, welcome = gone[which]

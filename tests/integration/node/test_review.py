@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGrid
-from gateway.adapters.websocket.link import WebSocketConnection
+from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSION_FENCED
 from gateway.core.stream.machine import SessionMachine
@@ -242,7 +242,9 @@ async def test_one_broken_session_keeps_no_write_from_the_others(n1: TestNode, m
     async with RawClient(n1.url) as broken, RawClient(n1.url) as sound:
         lost, found = held(n1, await broken.hello("mallory")), held(n1, await sound.hello())
         bad, backlog = lost.connection, WebSocketConnection.backlog
-        monkeypatch.setattr(WebSocketConnection, "backlog", lambda link: failing() if link is bad else backlog(link))
+        monkeypatch.setattr(
+            WebSocketConnection, "backlog", lambda connection: failing() if connection is bad else backlog(connection)
+        )
         for each in (lost, found):
             each.machine.ping()
             n1.gateway.node.sessions.flusher.mark(each)
@@ -266,9 +268,13 @@ async def test_a_bug_in_delivering_to_one_is_met_by_nobody_who_is_not_dropped(
         with monkeypatch.context() as patch:
             if method == "backlog":
                 bad, backlog = lost.connection, WebSocketConnection.backlog
-                patch.setattr(WebSocketConnection, "backlog", lambda link: failing() if link is bad else backlog(link))
+                patch.setattr(
+                    WebSocketConnection,
+                    "backlog",
+                    lambda connection: failing() if connection is bad else backlog(connection),
+                )
             else:
-                patch.setattr(WebSocketConnection, "write_all", lambda _links, _messages: failing())
+                patch.setattr(WebSocketConnection, "write_all", lambda _connections, _messages: failing())
             await publisher.send(publish(1, "a/x", 1))
             await publisher.expect("reply")
             assert await broken.closed() == INTERNAL_ERROR.code
@@ -309,10 +315,10 @@ def test_a_connection_that_broke_while_it_was_not_read_can_be_written_to(run: Ca
             await raw.send(subscribe(1, "a/**"), subscribe(2, "b/**"))
             await eventually(lambda: session.paused)
             await raw.cut()
-            link = session.connection
-            assert isinstance(link, WebSocketConnection)
+            connection = session.connection
+            assert isinstance(connection, WebSocketConnection)
             await some_turns()  # of the loop, in which nobody reads the end of the connection
-            link.write(b"{}")
+            connection.write(b"{}")
             session.machine.ping()
             node.gateway.node.sessions.flusher.mark(session)
             await asyncio.sleep(0)

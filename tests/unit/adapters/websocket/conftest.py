@@ -12,7 +12,7 @@ import uvloop
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket import server as server_module
-from gateway.adapters.websocket.link import WebSocketConnection
+from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.server import WebSocketServer
 from tests.support.times import time_limit
 from tests.support.upgrade import UPGRADE_REQUEST
@@ -53,16 +53,16 @@ class Ear:
 
 
 class Port:
-    """A running server; its links are heard by ears.
+    """A running server; its connections are heard by ears.
 
     Attributes:
-        links: those that have begun, in order.
+        connections: those that have begun, in order.
         ears: what hears them.
-        listens: whether links are given their ears at once.
+        listens: whether connections are given their ears at once.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        self.links: list[WebSocketConnection] = []
+        self.connections: list[WebSocketConnection] = []
         self.ears: list[Ear] = []
         self.listens = True
         self.metrics = MemoryMetrics()
@@ -82,12 +82,12 @@ class Port:
         )
         self._sockets = ExitStack()
 
-    async def _serve(self, link: WebSocketConnection) -> None:
+    async def _serve(self, connection: WebSocketConnection) -> None:
         ear = Ear()
-        self.links.append(link)
+        self.connections.append(connection)
         self.ears.append(ear)
         if self.listens:
-            link.listen(ear)
+            connection.listen(ear)
 
     async def dial(self, *, receive_buffer: int | None = None) -> Peer:
         """Connect, and say nothing."""
@@ -169,7 +169,7 @@ async def port() -> AsyncIterator[Port]:
         yield running
     await running.close()
     assert not running.server._requests
-    assert not running.server._links
+    assert not running.server._connections
     assert not running.server._tasks
 
 

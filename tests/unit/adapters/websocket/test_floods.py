@@ -14,9 +14,9 @@ from math import ceil
 import pytest
 from websockets.frames import Frame, Opcode
 
-from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket import connection as connection_module
+from gateway.adapters.websocket.connection import READ_BYTES, READS_AT_ONCE, WebSocketConnection
 from gateway.adapters.websocket.frames import FRAMES_AT_ONCE, Breach, FrameReader
-from gateway.adapters.websocket.link import READ_BYTES, READS_AT_ONCE, WebSocketConnection
 from gateway.adapters.websocket.read_scheduler import PacedReader
 from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
@@ -32,10 +32,10 @@ def frame(opcode: int, payload: bytes = b"", *, final: bool = True) -> bytes:
 
 
 async def joined(port: Port) -> tuple[WebSocketConnection, Ear, Peer]:
-    before = len(port.links)
+    before = len(port.connections)
     peer = await port.upgraded()
-    await eventually(lambda: len(port.links) > before)
-    return port.links[-1], port.ears[-1], peer
+    await eventually(lambda: len(port.connections) > before)
+    return port.connections[-1], port.ears[-1], peer
 
 
 FLOODS = {
@@ -83,8 +83,8 @@ async def turns() -> AsyncIterator[TurnCounter]:
 class CountedSocket:
     """A socket whose bytes are counted by the turn in which they are read."""
 
-    def __init__(self, link: WebSocketConnection, turns: TurnCounter) -> None:
-        self._socket = link._socket
+    def __init__(self, connection: WebSocketConnection, turns: TurnCounter) -> None:
+        self._socket = connection._socket
         self._turns = turns
 
     def recv(self, size: int) -> bytes:
@@ -131,7 +131,7 @@ def frames_counted(turns: TurnCounter) -> Iterator[None]:
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connections cause as much work as they like: only turns bound it."""
     for name in ("SESSION", "STRANGER"):
-        monkeypatch.setattr(link_module, name, WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6))
+        monkeypatch.setattr(connection_module, name, WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6))
 
 
 # --- Turns ------------------------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_is_read_of_a_flood_in_one_turn_does_not_grow(
     port: Port, turns: TurnCounter, begin: bytes, more: bytes
 ) -> None:
-    link, _, peer = await joined(port)
-    link._socket = CountedSocket(link, turns)  # type: ignore[assignment]
+    connection, _, peer = await joined(port)
+    connection._socket = CountedSocket(connection, turns)  # type: ignore[assignment]
     await peer.send(begin)
 
     await flood_until(peer, more * 5000 + (frame(0, b"") + begin if begin else b""), lambda: len(turns.counted) > 200)
@@ -169,19 +169,19 @@ async def test_the_frames_of_one_connection_in_one_turn_are_bounded(
 @pytest.mark.usefixtures("unbounded")
 async def test_nothing_of_a_flood_piles_up(port: Port) -> None:
     """At any time a connection is watched by the loop, or waits once in a queue, or neither."""
-    link, _, peer = await joined(port)
+    connection, _, peer = await joined(port)
     waiting: list[int] = []
-    original = link._read
+    original = connection._read
 
     def read() -> bool:
-        waiting.append(len(link._sessions))
+        waiting.append(len(connection._sessions))
         return original()
 
-    link._reading.take_over("flood", read)
+    connection._reading.take_over("flood", read)
     await flood_until(peer, frame(10) * 5000, lambda: len(waiting) > 200)
 
     assert set(waiting) == {0}
-    assert len(link._sessions) <= 1
+    assert len(connection._sessions) <= 1
 
 
 class MovedClock:
@@ -204,7 +204,7 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
 ) -> None:
     """Forty floods from one address: of each turn they get four reads, and who comes from elsewhere waits for none."""
     floods = [await joined(port) for _ in range(40)]
-    link, ear, witness = await joined(port)
+    connection, ear, witness = await joined(port)
     clock = MovedClock()
     assert port.server._scheduler is not None
     port.server._scheduler.sessions.clock = clock
@@ -227,7 +227,7 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
     defer = PacedReader._queue
 
     def note(reading: PacedReader) -> None:
-        if reading is link._reading:
+        if reading is connection._reading:
             queued_in.append(turns.turn)
         defer(reading)
 
@@ -303,8 +303,8 @@ def whose(request: pytest.FixtureRequest, port: Port, monkeypatch: pytest.Monkey
     whose: str = request.param
     port.listens = whose == "sessions"
     lenient = WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6)
-    monkeypatch.setattr(link_module, "SESSION", SMALL if port.listens else lenient)
-    monkeypatch.setattr(link_module, "STRANGER", lenient if port.listens else SMALL)
+    monkeypatch.setattr(connection_module, "SESSION", SMALL if port.listens else lenient)
+    monkeypatch.setattr(connection_module, "STRANGER", lenient if port.listens else SMALL)
     return whose
 
 
@@ -312,12 +312,12 @@ def whose(request: pytest.FixtureRequest, port: Port, monkeypatch: pytest.Monkey
 async def test_who_floods_is_read_more_slowly_and_then_closed(
     port: Port, whose: str, begin: bytes, more: bytes
 ) -> None:
-    link, ear, peer = await joined(port)
+    connection, ear, peer = await joined(port)
     await peer.send(begin)
     flood = asyncio.create_task(peer.send(more * 1_000_000))
-    await eventually(lambda: link.is_closing)
+    await eventually(lambda: connection.is_closing)
 
-    assert link.close_code == Breach.POLICY_VIOLATION
+    assert connection.close_code == Breach.POLICY_VIOLATION
     assert port.metrics.counts(catalogue.FRAME_VIOLATIONS) == {"flood": 1}
     assert port.metrics.count(catalogue.READING_SLOWED, label=whose) > 1
     assert list(port.log.events) == [(events.FLOOD_CLOSED, {"address": "127.0.0.1"})]
@@ -332,11 +332,11 @@ async def test_who_floods_is_read_more_slowly_and_then_closed(
 
 @pytest.mark.usefixtures("whose")
 async def test_who_goes_on_after_it_was_closed_is_dropped(port: Port) -> None:
-    link, _, peer = await joined(port)
+    connection, _, peer = await joined(port)
     flood = asyncio.create_task(peer.send(frame(10) * 5_000_000))
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
 
-    assert link._socket.fileno() == -1
+    assert connection._socket.fileno() == -1
     flood.cancel()
     await asyncio.gather(flood, return_exceptions=True)
 
@@ -344,19 +344,23 @@ async def test_who_goes_on_after_it_was_closed_is_dropped(port: Port) -> None:
 async def test_who_says_something_in_between_is_slowed_and_not_closed(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "SESSION", WorkLimits(rate=0.05, burst=0.002, idle_rate=1e-6, idle_burst=0.004))
-    link, ear, peer = await joined(port)
+    monkeypatch.setattr(
+        connection_module, "SESSION", WorkLimits(rate=0.05, burst=0.002, idle_rate=1e-6, idle_burst=0.004)
+    )
+    connection, ear, peer = await joined(port)
     flood = frame(10) * 40 + frame(1, b"x")
     await flood_until(peer, flood, lambda: port.metrics.count(catalogue.READING_SLOWED, label="sessions") > 5)
 
     # Without the messages it would have been closed at the second pause.
     assert set(ear.heard) == {b"x"}
-    assert not link.is_closing
+    assert not connection.is_closing
 
 
 async def test_messages_cost_a_connection_no_more_than_their_bytes(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are limited as packets, so whoever may send many of them is not limited here."""
-    monkeypatch.setattr(link_module, "SESSION", WorkLimits(rate=1e-6, burst=0.002, idle_rate=1e-6, idle_burst=0.002))
+    monkeypatch.setattr(
+        connection_module, "SESSION", WorkLimits(rate=1e-6, burst=0.002, idle_rate=1e-6, idle_burst=0.002)
+    )
     _, ear, peer = await joined(port)
     await peer.send(frame(1, b"x") * 20_000)
 
@@ -364,16 +368,16 @@ async def test_messages_cost_a_connection_no_more_than_their_bytes(port: Port, m
     assert port.metrics.count(catalogue.READING_SLOWED, label="sessions") == 0
 
 
-async def test_what_a_paused_link_has_read_is_heard_when_it_goes_on(port: Port) -> None:
+async def test_what_a_paused_connection_has_read_is_heard_when_it_goes_on(port: Port) -> None:
     """More frames than are read at once have come in one read: the descriptor tells of none of them any more."""
-    link, ear, peer = await joined(port)
-    link.pause()
+    connection, ear, peer = await joined(port)
+    connection.pause()
     messages = [b"%d" % number for number in range(10 * FRAMES_AT_ONCE)]
     await peer.send(b"".join(frame(1, message) for message in messages))
-    ear.on_message = lambda _: link.pause() if len(ear.heard) % 7 == 0 else None
+    ear.on_message = lambda _: connection.pause() if len(ear.heard) % 7 == 0 else None
     while len(ear.heard) < len(messages):
         before = len(ear.heard)
-        link.resume()
+        connection.resume()
         await eventually(lambda before=before: len(ear.heard) > before)  # type: ignore[misc]
 
     assert ear.heard == messages

@@ -49,7 +49,7 @@ async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) ->
     # Whoever says something on an open connection is heard: the loop has had its turns, and nobody else has come.
     await first.send(Frame(Opcode.TEXT, b"one").serialize(mask=True))
     await eventually(lambda: port.ears[0].heard == [b"one"])
-    assert len(port.server._links) == 1
+    assert len(port.server._connections) == 1
     assert not port.server._requests
 
     (listening,) = port.server._listeners.values()

@@ -79,7 +79,7 @@ async def test_a_break_right_behind_half_a_request_is_noticed(port: Port) -> Non
 async def test_a_break_right_behind_a_request_is_noticed(
     port: Port, monkeypatch: pytest.MonkeyPatch, *, waits: bool
 ) -> None:
-    """Also by the link, which takes the place of whoever has read the request."""
+    """Also by the connection, which takes the place of whoever has read the request."""
     if waits:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(port.admission, "admit", lambda candidate, **_: loop.call_soon(candidate.accept))
@@ -89,14 +89,14 @@ async def test_a_break_right_behind_a_request_is_noticed(
         await eventually(lambda: len(port.server._requests) == 1)
         peer.socket.send(REQUEST + b"\r\n" + early)
         peer.reset()
-        await eventually(lambda: not (port.server._requests or port.server._waiting or port.server._links))
+        await eventually(lambda: not (port.server._requests or port.server._waiting or port.server._connections))
     for reads in (1, upgrade_module.READS_AT_ONCE):
         monkeypatch.setattr(upgrade_module, "READS_AT_ONCE", reads)
         peer = await port.upgraded(early)
         await peer.send(early)
         await eventually(lambda: len(port.ears[-1].heard) == 2)
         peer.reset()
-        await eventually(lambda: not port.server._links)
+        await eventually(lambda: not port.server._connections)
 
 
 async def test_who_hangs_up_while_it_waits_at_the_door_is_not_let_in_later(
@@ -126,7 +126,7 @@ async def test_a_connection_that_ends_with_its_first_bytes_leaves_nothing(port: 
     assert (await peer.rest())[:1] == b"\x88"
     peer.socket.close()
     await eventually(lambda: len(port.ears) == 1 and port.ears[0].over == 1)
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
 
 
 async def test_a_request_may_come_in_any_pieces(port: Port) -> None:
@@ -230,7 +230,7 @@ async def test_a_refusal_is_read_in_full_is_counted_and_ends_the_connection(
     assert len(body) == (0 if data.startswith(b"HEAD") else length)
     peer.socket.close()
     await eventually(lambda: not port.server._requests)
-    assert not port.links
+    assert not port.connections
     assert refusals(port) == {reason: 1}
 
 
@@ -361,7 +361,7 @@ async def test_a_thousand_broken_handshakes_leave_no_descriptor(port: Port, sent
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_links_that_break_leave_no_descriptor(port: Port, how: str) -> None:
+async def test_connections_that_break_leave_no_descriptor(port: Port, how: str) -> None:
     before = len(descriptors())
     for _ in range(50):
         peer = await port.upgraded()
@@ -372,7 +372,7 @@ async def test_links_that_break_leave_no_descriptor(port: Port, how: str) -> Non
 
     await eventually(lambda: sum(ear.over for ear in port.ears) == 50)
     await eventually(lambda: len(descriptors()) <= before)
-    assert not port.server._links
+    assert not port.server._connections
 
 
 @contextmanager
@@ -432,7 +432,7 @@ async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(
 # --- The end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_stops_with_requests_and_links_in_every_state(
+async def test_a_server_stops_with_requests_and_connections_in_every_state(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "SHUTDOWN_TIMEOUT", 0.05)
@@ -444,32 +444,32 @@ async def test_a_server_stops_with_requests_and_links_in_every_state(
     await refused.until(b"\r\n\r\n")
     await port.upgraded()
     await port.upgraded()
-    await eventually(lambda: len(port.links) == 2)
-    port.links[1].close(4000, "going away")
+    await eventually(lambda: len(port.connections) == 2)
+    port.connections[1].close(4000, "going away")
 
     await port.server.close()
 
     assert not port.server._requests
-    assert not port.server._links
+    assert not port.server._connections
     await eventually(lambda: [ear.over for ear in port.ears] == [1, 1])
 
 
-async def test_a_server_that_stops_waits_for_no_link_that_was_not_told_to_close(
+async def test_a_server_that_stops_waits_for_no_connection_that_was_not_told_to_close(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "SHUTDOWN_TIMEOUT", 3600.0)
     peer = await port.upgraded()
-    await eventually(lambda: len(port.links) == 1)
+    await eventually(lambda: len(port.connections) == 1)
 
     await port.server.close()
 
     assert await peer.rest() == b""
 
 
-async def test_a_server_that_stops_lets_links_say_goodbye(port: Port) -> None:
+async def test_a_server_that_stops_lets_connections_say_goodbye(port: Port) -> None:
     peer = await port.upgraded()
-    await eventually(lambda: len(port.links) == 1)
-    port.links[0].close(4000, "going away")
+    await eventually(lambda: len(port.connections) == 1)
+    port.connections[0].close(4000, "going away")
     closing = asyncio.create_task(port.server.close())
 
     assert (await peer.until(b"going away"))[:4] == b"\x88\x0c\x0f\xa0"
@@ -527,7 +527,7 @@ async def port_of_6() -> AsyncIterator[Port]:
 async def test_ipv6_is_served(port_of_6: Port) -> None:
     await port_of_6.upgraded()
 
-    await eventually(lambda: [link.address for link in port_of_6.links] == ["::1"])
+    await eventually(lambda: [connection.address for connection in port_of_6.connections] == ["::1"])
 
 
 async def test_a_name_of_both_families_is_served_on_one_port() -> None:
@@ -558,8 +558,8 @@ async def test_a_port_that_is_taken_is_an_error(port: Port) -> None:
 
 async def test_small_messages_are_not_held_back(port: Port) -> None:
     await port.upgraded()
-    await eventually(lambda: len(port.links) == 1)
+    await eventually(lambda: len(port.connections) == 1)
 
-    connection = port.links[0]._socket
-    assert isinstance(connection, socket.socket)
-    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    transport = port.connections[0]._socket
+    assert isinstance(transport, socket.socket)
+    assert transport.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -12,9 +12,9 @@ import pytest
 
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import RECORD_BYTES, TlsConnection
-from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket import connection as connection_module
 from gateway.adapters.websocket import upgrade as upgrade_module
-from gateway.adapters.websocket.link import SecureWebSocketConnection, WebSocketConnection
+from gateway.adapters.websocket.connection import SecureWebSocketConnection, WebSocketConnection
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
@@ -113,14 +113,14 @@ async def port(authority: Authority) -> AsyncIterator[SecurePort]:
         yield running
     await running.close()
     assert not running.server._requests
-    assert not running.server._links
+    assert not running.server._connections
 
 
 async def joined(port: SecurePort, *, receive_buffer: int | None = None) -> tuple[WebSocketConnection, SecurePeer]:
-    before = len(port.links)
+    before = len(port.connections)
     peer = await port.upgraded(receive_buffer=receive_buffer)
-    await eventually(lambda: len(port.links) > before)
-    return port.links[-1], peer
+    await eventually(lambda: len(port.connections) > before)
+    return port.connections[-1], peer
 
 
 def text(message: bytes) -> bytes:
@@ -200,33 +200,33 @@ async def test_who_is_gone_before_it_is_looked_at_is_let_go(port: SecurePort, au
     assert not port.server._requests
 
 
-# --- Links ------------------------------------------------------------------------------------------------------------
+# --- Connections ------------------------------------------------------------------------------------------------------
 
 
 async def test_nothing_is_left_lying_in_openssl(port: SecurePort) -> None:
     """Many records in one read, records of the largest size, and a pause between: all must be heard."""
-    link, peer = await joined(port)
-    assert isinstance(link, SecureWebSocketConnection)
+    connection, peer = await joined(port)
+    assert isinstance(connection, SecureWebSocketConnection)
     ear = port.ears[-1]
-    ear.on_message = lambda _: link.pause()
+    ear.on_message = lambda _: connection.pause()
     big = b"\x81\xfe" + (40_000).to_bytes(2, "big") + b"\0\0\0\0" + b"x" * 40_000
     await peer.send(big + b"".join(text(b"%d" % number) for number in range(100)) + big)
 
     expected = [b"x" * 40_000, *(b"%d" % number for number in range(100)), b"x" * 40_000]
     for count in range(1, len(expected) + 1):
         await eventually(lambda count=count: len(ear.heard) >= count)  # type: ignore[misc]
-        link.resume()
+        connection.resume()
     assert ear.heard == expected
 
 
 async def test_what_the_kernel_takes_in_pieces_arrives_whole(port: SecurePort) -> None:
-    link, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    connection, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     messages = [bytes([65 + number]) * (PLENTY + number) for number in range(5)]
     for message in messages:
-        link.write(message)
-        link.write(b"between")
-    assert 0 < link.backlog() <= sum(map(len, messages)) + 200
-    link.close(4000, "after all that")
+        connection.write(message)
+        connection.write(b"between")
+    assert 0 < connection.backlog() <= sum(map(len, messages)) + 200
+    connection.close(4000, "after all that")
 
     for message in messages:
         assert await peer.exactly(10) == b"\x81\x7f" + len(message).to_bytes(8, "big")
@@ -238,21 +238,21 @@ async def test_what_the_kernel_takes_in_pieces_arrives_whole(port: SecurePort) -
 
 
 async def test_the_backlog_shrinks_record_by_record(port: SecurePort) -> None:
-    link, peer = await joined(port, receive_buffer=SMALL_BUFFER)
-    while link.backlog() < 8 * PLENTY:
-        link.write(b"x" * PLENTY)
-    before = link.backlog()
-    while link.backlog() >= before:
+    connection, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    while connection.backlog() < 8 * PLENTY:
+        connection.write(b"x" * PLENTY)
+    before = connection.backlog()
+    while connection.backlog() >= before:
         await peer.exactly(SMALL_BUFFER)
 
-    assert link.backlog() > 0
+    assert connection.backlog() > 0
 
 
 async def test_many_are_written_to_over_tls_and_never_in_the_clear(port: SecurePort) -> None:
     joint = [await joined(port) for _ in range(3)]
-    links = [link for link, _ in joint]
+    connections = [connection for connection, _ in joint]
     secret = b"the same for all of them"
-    type(links[0]).write_all(links, [secret] * 3)
+    type(connections[0]).write_all(connections, [secret] * 3)
 
     for _, peer in joint:
         raw = await Peer(peer.socket)._more()
@@ -267,9 +267,9 @@ async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port
         full[0].write(b"x" * PLENTY)
     broken[0].pause()
     broken[1].reset()
-    links = [each[0] for each in (first, full, broken, last)]
+    connections = [each[0] for each in (first, full, broken, last)]
     for number in range(3):
-        SecureWebSocketConnection.write_all(links, [b"%d" % number] * 4)  # type: ignore[arg-type]
+        SecureWebSocketConnection.write_all(connections, [b"%d" % number] * 4)  # type: ignore[arg-type]
         await asyncio.sleep(0)
 
     for _, peer in (first, last):
@@ -280,17 +280,17 @@ async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port
 
 @pytest.mark.parametrize("how", ["half", "reset", "end of TLS", "forged record"])
 @pytest.mark.parametrize("state", ["open", "unsent", "closing", "failed"])
-async def test_a_break_in_any_state_ends_the_link_once(port: SecurePort, state: str, how: str) -> None:
-    link, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+async def test_a_break_in_any_state_ends_the_connection_once(port: SecurePort, state: str, how: str) -> None:
+    connection, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     ear = port.ears[-1]
     if state == "unsent":
-        while not link.backlog():
-            link.write(b"x" * PLENTY)
+        while not connection.backlog():
+            connection.write(b"x" * PLENTY)
     elif state == "closing":
-        link.close(4000, "going")
+        connection.close(4000, "going")
     elif state == "failed":
         await peer.send(b"\x81\x00")
-        await eventually(lambda: link.close_code == 1002)
+        await eventually(lambda: connection.close_code == 1002)
 
     if how == "half":
         peer.socket.shutdown(socket.SHUT_WR)
@@ -308,20 +308,20 @@ async def test_a_break_in_any_state_ends_the_link_once(port: SecurePort, state: 
         if state == "failed":
             peer.socket.close()
 
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
     await eventually(lambda: ear.over == 1)
     assert b"forged" not in ear.heard
-    assert link._socket.fileno() == -1
+    assert connection._socket.fileno() == -1
 
 
 async def test_who_does_not_answer_a_close_is_dropped(port: SecurePort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "CLOSE_TIMEOUT", 0.05)
-    link, _ = await joined(port, receive_buffer=SMALL_BUFFER)
-    while not link.backlog():
-        link.write(b"x" * PLENTY)
-    link.close(4000, "going")
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT", 0.05)
+    connection, _ = await joined(port, receive_buffer=SMALL_BUFFER)
+    while not connection.backlog():
+        connection.write(b"x" * PLENTY)
+    connection.close(4000, "going")
 
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
     assert port.ears[-1].over == 1
 
 
@@ -344,7 +344,7 @@ async def test_a_change_of_keys_in_the_middle_goes_unnoticed(port: SecurePort) -
         await client.stderr.readuntil(b"KEYUPDATE\n")
         client.stdin.write(text(b"%d" % number))
         await eventually(lambda number=number: len(port.ears[0].heard) == number + 1)  # type: ignore[misc]
-        port.links[0].write(b"answer %d" % number)
+        port.connections[0].write(b"answer %d" % number)
         await client.stdout.readuntil(b"answer %d" % number)
     client.stdin.close()
     await client.wait()
@@ -356,14 +356,14 @@ async def test_a_change_of_keys_in_the_middle_goes_unnoticed(port: SecurePort) -
 async def test_connections_outlive_a_reload_and_new_ones_see_it(port: SecurePort, authority: Authority) -> None:
     tls = ServerTls(authority.issue("rotating"))
     port.server._tls = tls.context
-    link, old = await joined(port)
+    connection, old = await joined(port)
     before = old.tls.getpeercert(binary_form=True)
     authority.issue("rotating")
     tls.reload()
     _, new = await joined(port)
 
     assert new.tls.getpeercert(binary_form=True) != before
-    link.write(b"still here")
+    connection.write(b"still here")
     assert await old.exactly(12) == b"\x81\x0astill here"
     await old.send(text(b"so am I"))
     await eventually(lambda: port.ears[0].heard == [b"so am I"])
@@ -371,4 +371,4 @@ async def test_connections_outlive_a_reload_and_new_ones_see_it(port: SecurePort
 
 def test_a_record_is_what_is_read_at_once() -> None:
     """Else something could lie in OpenSSL while the descriptor says that nothing has come."""
-    assert min(link_module.READ_BYTES, HEAD_BYTES) >= RECORD_BYTES
+    assert min(connection_module.READ_BYTES, HEAD_BYTES) >= RECORD_BYTES

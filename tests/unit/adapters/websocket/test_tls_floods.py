@@ -25,9 +25,9 @@ from gateway.adapters.tls_connection import (
     NothingSaid,
     TlsConnection,
 )
-from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket import connection as connection_module
+from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.frames import Breach
-from gateway.adapters.websocket.link import WebSocketConnection
 from gateway.adapters.websocket.work import BYTE_COST, SESSION
 from gateway.adapters.work_budget import WorkLimits
 from gateway.catalogue import log_events as events
@@ -67,19 +67,19 @@ def updates_of(port: SecurePort, peer: SecurePeer, *, sent: int) -> KeyUpdates:
 
 async def flooding(port: SecurePort) -> tuple[WebSocketConnection, Peer, KeyUpdates]:
     """Open a WebSocket whose client changes its keys by itself from now on; its request was its first record."""
-    link, peer = await joined(port)
-    return link, Peer(peer.socket), updates_of(port, peer, sent=1)
+    connection, peer = await joined(port)
+    return connection, Peer(peer.socket), updates_of(port, peer, sent=1)
 
 
 async def test_what_is_taken_in_of_a_flood_in_one_turn_is_bounded(
     port: SecurePort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "SESSION", WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6))
-    link, peer, updates = await flooding(port)
+    monkeypatch.setattr(connection_module, "SESSION", WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6))
+    connection, peer, updates = await flooding(port)
     turns = TurnCounter()
-    connection = link._socket
-    assert isinstance(connection, TlsConnection)
-    connection._socket = CountedSocket(connection._socket, turns.add)  # type: ignore[assignment]
+    transport = connection._socket
+    assert isinstance(transport, TlsConnection)
+    transport._socket = CountedSocket(transport._socket, turns.add)  # type: ignore[assignment]
     await peer.send(updates.change(5 * CHANGES) + updates.say(text(b"after all that")))
     await eventually(lambda: port.ears[-1].heard == [b"after all that"])
     turns.close()
@@ -91,12 +91,12 @@ async def test_what_is_taken_in_of_a_flood_in_one_turn_is_bounded(
 
 
 async def test_who_changes_keys_without_end_is_slowed_down_and_closed(port: SecurePort) -> None:
-    link, peer, updates = await flooding(port)
+    connection, peer, updates = await flooding(port)
     bytes_borne = (SESSION.idle_burst + SESSION.burst) / SILENT_BYTE_COST + RECORD_MOST_BYTES
     flood = asyncio.create_task(peer.send(updates.change(int(1.5 * bytes_borne / 27))))
-    await eventually(lambda: link.is_closing)
+    await eventually(lambda: connection.is_closing)
 
-    assert link.close_code == Breach.POLICY_VIOLATION
+    assert connection.close_code == Breach.POLICY_VIOLATION
     assert port.metrics.counts(catalogue.FRAME_VIOLATIONS) == {"flood": 1}
     assert port.metrics.count(catalogue.READING_SLOWED, label="sessions") >= 1
     assert list(port.log.events) == [(events.FLOOD_CLOSED, {"address": "127.0.0.1"})]
@@ -106,23 +106,23 @@ async def test_who_changes_keys_without_end_is_slowed_down_and_closed(port: Secu
 
 async def test_who_changes_keys_as_the_standard_asks_is_not_charged(port: SecurePort) -> None:
     """Before each message, for as long as there are no more of them than fit into a record."""
-    link, peer, updates = await flooding(port)
+    connection, peer, updates = await flooding(port)
     messages = [b"%d" % number for number in range(200)]
     for message in messages:
         await peer.send(updates.change(1) + updates.say(text(message)))
     await eventually(lambda: port.ears[-1].heard == messages)
 
-    assert not link.is_closing
-    assert link._work == pytest.approx(200 * len(text(b"100")) * BYTE_COST, abs=200 * 2e-6)
+    assert not connection.is_closing
+    assert connection._work == pytest.approx(200 * len(text(b"100")) * BYTE_COST, abs=200 * 2e-6)
     assert port.metrics.count(catalogue.READING_SLOWED, label="sessions") == 0
 
 
 @pytest.mark.parametrize("size", [1, 100, RECORD_BYTES])
 async def test_records_that_come_in_pieces_are_no_flood(port: SecurePort, size: int) -> None:
     """What is under way is not charged as if it said nothing, however it is cut."""
-    link, peer, updates = await flooding(port)
-    connection = link._socket
-    assert isinstance(connection, TlsConnection)
+    connection, peer, updates = await flooding(port)
+    transport = connection._socket
+    assert isinstance(transport, TlsConnection)
     content = b"\x81\xfe" + size.to_bytes(2, "big") + b"\0\0\0\0" + b"x" * size if size > 125 else text(b"x" * size)
     data = updates.say(content[:RECORD_BYTES]) + (updates.say(content[RECORD_BYTES:]) if size > 16_000 else b"")
     for count in range(1, 6):
@@ -131,22 +131,22 @@ async def test_records_that_come_in_pieces_are_no_flood(port: SecurePort, size: 
             await peer.send(data[start : start + step])
             await asyncio.sleep(0)
         await eventually(lambda count=count: len(port.ears[-1].heard) == count)  # type: ignore[misc]
-        assert connection._surplus == 0
+        assert transport._surplus == 0
         data = updates.say(content[:RECORD_BYTES]) + (updates.say(content[RECORD_BYTES:]) if size > 16_000 else b"")
 
     assert port.ears[-1].heard == [b"x" * size] * 5
-    assert not link.is_closing
+    assert not connection.is_closing
 
 
 async def test_many_small_records_are_charged_beside_what_they_say(port: SecurePort) -> None:
     """A frame that is cut into records of one byte costs OpenSSL far more than the frame."""
-    link, peer, updates = await flooding(port)
-    before = link._work
+    connection, peer, updates = await flooding(port)
+    before = connection._work
     pieces = text(b"x" * 100)
     await peer.send(b"".join([updates.say(pieces[at : at + 1]) for at in range(len(pieces))]))
     await eventually(lambda: port.ears[-1].heard == [b"x" * 100])
 
-    assert link._work - before > 50e-6
+    assert connection._work - before > 50e-6
 
 
 async def test_who_says_nothing_before_its_request_is_dropped(port: SecurePort) -> None:

@@ -67,7 +67,7 @@ class WebSocketConnection(FrameWriter):
     """Implements ``gateway.ports.Connection``.
 
     Args:
-        connection: after the upgrade, not blocking.
+        transport: after the upgrade, not blocking.
         address: where the client comes from.
         reading: has waited for the connection so far, as for that of a stranger; taken over.
         sessions: the share of the loop's turns from which it is read once it has a session.
@@ -98,7 +98,7 @@ class WebSocketConnection(FrameWriter):
 
     def __init__(
         self,
-        connection: Transport,
+        transport: Transport,
         address: str,
         *,
         reading: PacedReader,
@@ -108,7 +108,7 @@ class WebSocketConnection(FrameWriter):
         slowed: Callable[[bool], None],
         over: Callable[[WebSocketConnection], None],
     ) -> None:
-        super().__init__(connection)
+        super().__init__(transport)
         self.address = address
         self._reading = reading
         self._sessions = sessions

@@ -1,7 +1,7 @@
 """A console's connection on the admin port: the gateway's protocol over a WebSocket of aiohttp.
 
-Consoles are few, and come through whatever the admin port has around it, TLS for example. So they get a plain link of
-their own, and the one for ten thousand clients stays free of their wishes.
+Consoles are few, and come through whatever the admin port has around it, TLS for example. So they get a plain
+connection of their own, and the one for ten thousand clients stays free of their wishes.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import weakref
 import pytest
 from websockets.frames import Frame, Opcode
 
-from gateway.adapters.websocket import link as link_module
+from gateway.adapters.websocket import connection as connection_module
+from gateway.adapters.websocket.connection import PONG_BACKLOG, WebSocketConnection
 from gateway.adapters.websocket.frames import Breach
-from gateway.adapters.websocket.link import PONG_BACKLOG, WebSocketConnection
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import FrameRule
 from tests.support.clock import eventually
@@ -40,10 +40,10 @@ def close(code: int | None = 1000) -> bytes:
 
 
 async def joined(port: Port, *, receive_buffer: int | None = None) -> tuple[WebSocketConnection, Ear, Peer]:
-    before = len(port.links)
+    before = len(port.connections)
     peer = await port.upgraded(receive_buffer=receive_buffer)
-    await eventually(lambda: len(port.links) > before)
-    return port.links[-1], port.ears[-1], peer
+    await eventually(lambda: len(port.connections) > before)
+    return port.connections[-1], port.ears[-1], peer
 
 
 def violations(port: Port) -> dict[str, float]:
@@ -62,14 +62,14 @@ async def closed_with(peer: Peer) -> int | None:
 
 
 async def test_thousands_of_messages_that_nobody_wants_yet_are_kept_in_order(port: Port) -> None:
-    link, ear, peer = await joined(port)
-    link.pause()
+    connection, ear, peer = await joined(port)
+    connection.pause()
     messages = [b"%d" % number for number in range(10_000)]
-    ear.on_message = lambda _: link.pause() if len(ear.heard) % 1000 == 0 else None
+    ear.on_message = lambda _: connection.pause() if len(ear.heard) % 1000 == 0 else None
     sending = asyncio.create_task(peer.send(b"".join(map(text, messages))))
 
     for heard in range(1000, 10_001, 1000):
-        link.resume()
+        connection.resume()
         await eventually(lambda heard=heard: len(ear.heard) >= heard)  # type: ignore[misc]
         assert len(ear.heard) == heard
     await sending
@@ -78,12 +78,12 @@ async def test_thousands_of_messages_that_nobody_wants_yet_are_kept_in_order(por
 
 
 async def test_who_pauses_does_not_read(port: Port) -> None:
-    link, _, peer = await joined(port)
-    link.pause()
+    connection, _, peer = await joined(port)
+    connection.pause()
     await peer.send(text(b"x"))
     flood = asyncio.create_task(peer.send(text(b"y" * 60_000) * 1000))
 
-    await eventually(lambda: link._inbox is None and not link._reading.is_wanted)
+    await eventually(lambda: connection._inbox is None and not connection._reading.is_wanted)
     for _ in range(20):
         await asyncio.sleep(0)
     assert not flood.done()
@@ -93,44 +93,44 @@ async def test_who_pauses_does_not_read(port: Port) -> None:
 
 
 async def test_what_came_before_the_end_is_heard_before_the_end_also_after_a_pause(port: Port) -> None:
-    link, ear, peer = await joined(port)
-    ear.on_message = lambda _: link.pause()
+    connection, ear, peer = await joined(port)
+    ear.on_message = lambda _: connection.pause()
     await peer.send(text(b"one") + text(b"two") + text(b"three") + close(1000))
     assert await closed_with(peer) == 1000
 
     for number in (1, 2, 3):
         await eventually(lambda number=number: len(ear.heard) == number)  # type: ignore[misc]
         assert ear.over == 0 or number == 3
-        link.resume()
+        connection.resume()
 
     await eventually(lambda: ear.over == 1)
     assert ear.heard == [b"one", b"two", b"three"]
 
 
 async def test_who_closes_hears_nothing_more_and_is_told_of_the_end_though_paused(port: Port) -> None:
-    link, ear, peer = await joined(port)
-    ear.on_message = lambda _: link.pause()
+    connection, ear, peer = await joined(port)
+    ear.on_message = lambda _: connection.pause()
     await peer.send(text(b"one") + text(b"two"))
     await eventually(lambda: len(ear.heard) == 1)
 
-    link.close(4000, "enough")
+    connection.close(4000, "enough")
     await eventually(lambda: ear.over == 1)
-    link.resume()
+    connection.resume()
 
     assert ear.heard == [b"one"]
 
 
 async def test_pings_are_answered_in_order_with_messages(port: Port) -> None:
-    link, ear, peer = await joined(port)
-    ear.on_message = link.write
+    connection, ear, peer = await joined(port)
+    ear.on_message = connection.write
     await peer.send(frame(9, b"a") + frame(9, b"b") + text(b"echo") + frame(9, b"c"))
 
     assert await peer.exactly(15) == b"\x8a\x01a" + b"\x8a\x01b" + b"\x81\x04echo" + b"\x8a\x01c"
 
 
 async def test_a_ping_within_a_fragmented_message_is_answered_before_it(port: Port) -> None:
-    link, ear, peer = await joined(port)
-    ear.on_message = link.write
+    connection, ear, peer = await joined(port)
+    ear.on_message = connection.write
     await peer.send(frame(1, b"ec", final=False) + frame(9, b"p") + frame(0, b"ho"))
 
     assert await peer.exactly(9) == b"\x8a\x01p" + b"\x81\x04echo"
@@ -145,21 +145,21 @@ async def test_pongs_mean_nothing(port: Port) -> None:
 
 @pytest.mark.promise("P9", "P20")
 async def test_a_flood_of_pings_costs_who_does_not_read_his_answers_and_nobody_else(port: Port) -> None:
-    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    connection, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     flood = frame(9, b"x" * 125) * 500 + text(b"")
     # Until the kernel takes no more: then the backlog is at its bound, and the pings go unanswered but are read.
     for _ in range(400):
         await peer.send(flood)
-        if link.backlog() > PONG_BACKLOG:
+        if connection.backlog() > PONG_BACKLOG:
             break
-    bound = PONG_BACKLOG + link_module.READ_BYTES
+    bound = PONG_BACKLOG + connection_module.READ_BYTES
     for _ in range(20):
         await peer.send(flood)
-        assert link.backlog() <= bound
+        assert connection.backlog() <= bound
     await peer.send(text(b"still heard"))
 
     await eventually(lambda: b"still heard" in ear.heard)
-    assert PONG_BACKLOG < link.backlog() <= bound
+    assert PONG_BACKLOG < connection.backlog() <= bound
 
 
 @pytest.mark.promise("P20")
@@ -214,12 +214,12 @@ async def test_a_character_may_cross_the_border_of_fragments(port: Port, parts: 
     "parts", [[b"\xc3", b"("], [b"\xed\xa0", b"\x80"], [b"ok", b"\xf4\x90\x80\x80"], [b"\xc3", b""]]
 )
 async def test_a_character_that_breaks_at_the_border_of_fragments_is_refused(port: Port, parts: list[bytes]) -> None:
-    link, ear, peer = await joined(port)
+    connection, ear, peer = await joined(port)
     for at, part in enumerate(parts):
         await peer.send(frame(0 if at else 1, part, final=at == len(parts) - 1))
 
     assert await closed_with(peer) == Breach.INVALID_TEXT
-    assert (link.close_code, ear.heard) == (Breach.INVALID_TEXT, [])
+    assert (connection.close_code, ear.heard) == (Breach.INVALID_TEXT, [])
 
 
 async def test_a_close_between_fragments_is_answered(port: Port) -> None:
@@ -271,7 +271,7 @@ BROKEN: list[tuple[bytes, int, str]] = [
 @pytest.mark.parametrize(("data", "code", "rule"), BROKEN, ids=[f"{at}-{each[2]}" for at, each in enumerate(BROKEN)])
 async def test_each_violation_is_counted_once_by_its_rule(port: Port, data: bytes, code: int, rule: str) -> None:
     _, ear, peer = await joined(port)
-    await peer.send(data + data + close(code))  # without an answer to its close, the link would wait for one
+    await peer.send(data + data + close(code))  # without an answer to its close, the connection would wait for one
 
     assert await closed_with(peer) == code
     await eventually(lambda: ear.over == 1)
@@ -287,27 +287,27 @@ def test_all_rules_are_those_that_can_be_broken() -> None:
 
 @pytest.mark.parametrize("code", [1000, 1001, 1007, 1011, 3000, 4999, None])
 async def test_a_close_is_answered_with_its_code_and_nothing_after_it_counts(port: Port, code: int | None) -> None:
-    link, ear, peer = await joined(port)
+    connection, ear, peer = await joined(port)
     await peer.send(close(code) + text(b"after"))
 
     assert await closed_with(peer) == code
     await eventually(lambda: ear.over == 1)
-    assert (link.close_code, ear.heard) == (code, [])
+    assert (connection.close_code, ear.heard) == (code, [])
 
 
 @pytest.mark.parametrize("payload", [b"\x03", *(code.to_bytes(2, "big") for code in (0, 999, 1004, 1005, 1006, 1015))])
 async def test_a_close_that_nobody_may_send_is_a_violation(port: Port, payload: bytes) -> None:
-    link, _, peer = await joined(port)
+    connection, _, peer = await joined(port)
     await peer.send(frame(8, payload))
 
     assert await closed_with(peer) == Breach.PROTOCOL_ERROR
-    assert link.close_code == Breach.PROTOCOL_ERROR
+    assert connection.close_code == Breach.PROTOCOL_ERROR
 
 
 async def test_who_says_goodbye_and_hangs_up_its_half_still_gets_all_that_was_written(port: Port) -> None:
-    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
-    while not link.backlog():
-        link.write(b"x" * PLENTY)
+    connection, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    while not connection.backlog():
+        connection.write(b"x" * PLENTY)
     await peer.send(close(1000))
     peer.socket.shutdown(socket.SHUT_WR)
     await eventually(lambda: ear.over == 1)
@@ -316,19 +316,19 @@ async def test_who_says_goodbye_and_hangs_up_its_half_still_gets_all_that_was_wr
 
     assert data.endswith(b"\x88\x02\x03\xe8")
     assert (len(data) - 4) % (PLENTY + 10) == 0
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
 
 
 async def test_nothing_is_written_behind_a_close(port: Port) -> None:
-    link, _, peer = await joined(port)
-    link.write(b"before")
-    link.close(4000, "")
-    link.write(b"after")
-    link.close(4001, "")
+    connection, _, peer = await joined(port)
+    connection.write(b"before")
+    connection.close(4000, "")
+    connection.write(b"after")
+    connection.close(4001, "")
     await peer.send(frame(9, b"ping") + close(4000))
 
     assert await peer.rest() == b"\x81\x06before" + b"\x88\x02\x0f\xa0"
-    assert link.close_code == 4000
+    assert connection.close_code == 4000
 
 
 async def test_a_violation_is_told_though_the_client_goes_on_sending(port: Port) -> None:
@@ -338,74 +338,74 @@ async def test_a_violation_is_told_though_the_client_goes_on_sending(port: Port)
 
     assert await closed_with(peer) == Breach.PROTOCOL_ERROR
     peer.socket.close()
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
     assert ear.over == 1
 
 
 async def test_a_violation_after_the_close_of_the_node_does_not_hide_it(port: Port) -> None:
-    link, _, peer = await joined(port)
-    link.close(4200, "told")
+    connection, _, peer = await joined(port)
+    connection.close(4200, "told")
     await peer.send(b"\x81\x00" + b"more" * 50_000)
 
     assert await closed_with(peer) == 4200
-    assert link.close_code == 4200
+    assert connection.close_code == 4200
 
 
 async def test_messages_that_cross_a_close_mean_nothing(port: Port) -> None:
-    link, ear, peer = await joined(port)
-    link.close(4000, "going")
+    connection, ear, peer = await joined(port)
+    connection.close(4000, "going")
     await peer.send(text(b"crossing") + frame(9, b"ping") + close(4000))
 
     assert await closed_with(peer) == 4000
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
     assert (ear.heard, ear.over) == ([], 1)
 
 
 @pytest.mark.parametrize("reads", [True, False])
 async def test_who_does_not_answer_a_close_is_dropped(port: Port, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
-    monkeypatch.setattr(link_module, "CLOSE_TIMEOUT", 0.05)
-    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT", 0.05)
+    connection, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     if not reads:
-        while not link.backlog():
-            link.write(b"x" * PLENTY)
-    link.close(4000, "going")
+        while not connection.backlog():
+            connection.write(b"x" * PLENTY)
+    connection.close(4000, "going")
 
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
     assert ear.over == 1
-    assert link.backlog() == 0
-    assert link._socket.fileno() == -1
+    assert connection.backlog() == 0
+    assert connection._socket.fileno() == -1
     if reads:
         assert await closed_with(peer) == 4000
 
 
 @pytest.mark.parametrize("how", ["half", "reset"])
 @pytest.mark.parametrize("state", ["open", "unsent", "closing", "closing with unsent", "failed"])
-async def test_a_break_in_any_state_ends_the_link_once(port: Port, state: str, how: str) -> None:
-    link, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+async def test_a_break_in_any_state_ends_the_connection_once(port: Port, state: str, how: str) -> None:
+    connection, ear, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     if "unsent" in state:
-        while not link.backlog():
-            link.write(b"x" * PLENTY)
+        while not connection.backlog():
+            connection.write(b"x" * PLENTY)
     if "closing" in state:
-        link.close(4000, "going")
+        connection.close(4000, "going")
     if state == "failed":
         await peer.send(b"\x81\x00")
-        await eventually(lambda: link.close_code == Breach.PROTOCOL_ERROR)
+        await eventually(lambda: connection.close_code == Breach.PROTOCOL_ERROR)
 
     if how == "half":
         peer.socket.shutdown(1)
     else:
         peer.reset()
 
-    await eventually(lambda: not port.server._links)
+    await eventually(lambda: not port.server._connections)
     await eventually(lambda: ear.over == 1)
-    link.write(b"into the void")
-    link.close(4001, "too late")
-    link.pause()
-    link.resume()
-    link.abort()
+    connection.write(b"into the void")
+    connection.close(4001, "too late")
+    connection.pause()
+    connection.resume()
+    connection.abort()
     await asyncio.sleep(0)
     assert ear.over == 1
-    assert link._socket.fileno() == -1
+    assert connection._socket.fileno() == -1
 
 
 @pytest.mark.parametrize(
@@ -441,27 +441,27 @@ async def test_a_client_that_never_stops_talking_does_not_hold_up_the_others(por
     assert order.index("other") < 100
 
 
-async def test_a_write_that_meets_a_broken_connection_ends_the_link_soon_but_not_at_once(port: Port) -> None:
+async def test_a_write_that_meets_a_broken_socket_ends_the_connection_soon_but_not_at_once(port: Port) -> None:
     """Whoever is just writing need not expect to lose its session meanwhile."""
-    link, ear, peer = await joined(port)
-    link.pause()  # so that only the write can notice
+    connection, ear, peer = await joined(port)
+    connection.pause()  # so that only the write can notice
     peer.reset()
-    while port.server._links:
-        link.write(b"x")
+    while port.server._connections:
+        connection.write(b"x")
         assert ear.over == 0
-        if port.server._links:
+        if port.server._connections:
             await asyncio.sleep(0)
 
     await eventually(lambda: ear.over == 1)
 
 
 async def test_what_the_kernel_takes_in_pieces_arrives_whole(port: Port) -> None:
-    link, _, peer = await joined(port, receive_buffer=SMALL_BUFFER)
+    connection, _, peer = await joined(port, receive_buffer=SMALL_BUFFER)
     messages = [bytes([65 + number]) * (PLENTY + number) for number in range(5)]
     for message in messages:
-        link.write(message)
-    assert link.backlog() > 0
-    link.close(4000, "after all that")
+        connection.write(message)
+    assert connection.backlog() > 0
+    connection.close(4000, "after all that")
 
     for message in messages:
         assert await peer.exactly(10) == b"\x81\x7f" + len(message).to_bytes(8, "big")
@@ -473,8 +473,8 @@ async def test_what_the_kernel_takes_in_pieces_arrives_whole(port: Port) -> None
 class Sluggish:
     """A socket whose kernel takes one byte, then none, then one byte, and so on."""
 
-    def __init__(self, link: WebSocketConnection) -> None:
-        self._socket = link._socket
+    def __init__(self, connection: WebSocketConnection) -> None:
+        self._socket = connection._socket
         self._turn = 0
 
     def send(self, data: bytes) -> int:
@@ -488,13 +488,13 @@ class Sluggish:
 
 
 async def test_a_kernel_that_takes_single_bytes_gets_each_once(port: Port) -> None:
-    link, _, peer = await joined(port)
-    link._socket = Sluggish(link)  # type: ignore[assignment]
-    link.write(b"one")
-    link.write(b"two")
-    assert link.backlog() == 10
+    connection, _, peer = await joined(port)
+    connection._socket = Sluggish(connection)  # type: ignore[assignment]
+    connection.write(b"one")
+    connection.write(b"two")
+    assert connection.backlog() == 10
     assert await peer.exactly(10) == b"\x81\x03one" + b"\x81\x03two"
-    await eventually(lambda: link.backlog() == 0)
+    await eventually(lambda: connection.backlog() == 0)
 
     await peer.send(close())
     assert await closed_with(peer) == 1000
@@ -516,10 +516,10 @@ async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str
             await peer.rest()
             peer.socket.close()
         else:
-            link, ear, peer = await joined(port)
-            there = weakref.ref(link)
-            del link
-            port.links.clear()
+            connection, ear, peer = await joined(port)
+            there = weakref.ref(connection)
+            del connection
+            port.connections.clear()
             await peer.send({"closed": close(), "reset": b"", "violation": b"\x81\x00"}[how])
             peer.reset() if how == "reset" else peer.socket.close()
             await eventually(lambda: ear.over == 1)
@@ -531,12 +531,12 @@ async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str
 # --- Many at once -----------------------------------------------------------------------------------------------------
 
 
-def fill(link: WebSocketConnection) -> int:
-    """Leave no room in the kernel, unknown to the link; returns after how many bytes there was none."""
+def fill(connection: WebSocketConnection) -> int:
+    """Leave no room in the kernel, unknown to the connection; returns after how many bytes there was none."""
     taken = 0
     try:
         while True:
-            taken += link._socket.send(b"x" * PLENTY)
+            taken += connection._socket.send(b"x" * PLENTY)
     except BlockingIOError:
         return taken
 
@@ -544,7 +544,7 @@ def fill(link: WebSocketConnection) -> int:
 async def test_all_get_what_is_theirs(port: Port) -> None:
     joint = [await joined(port) for _ in range(3)]
     shared = b"the same"
-    WebSocketConnection.write_all([link for link, _, _ in joint], [shared, shared, b"another"])
+    WebSocketConnection.write_all([connection for connection, _, _ in joint], [shared, shared, b"another"])
 
     received = [await peer.exactly(2 + length) for (_, _, peer), length in zip(joint, (8, 8, 7), strict=True)]
     assert received == [b"\x81\x08the same", b"\x81\x08the same", b"\x81\x07another"]
@@ -556,19 +556,19 @@ async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port
     filled = fill(full[0])
     broken[0]._socket.shutdown(socket.SHUT_WR)
     huge = b"x" * (16 * PLENTY)
-    links = [each[0] for each in (first, full, partial, broken, last)]
-    WebSocketConnection.write_all(links, [b"m", b"m", huge, b"m", b"m"])
+    connections = [each[0] for each in (first, full, partial, broken, last)]
+    WebSocketConnection.write_all(connections, [b"m", b"m", huge, b"m", b"m"])
 
     assert await first[2].exactly(3) == b"\x81\x01m"
     assert await last[2].exactly(3) == b"\x81\x01m"
     assert 0 < partial[0].backlog() < len(huge)
     await eventually(lambda: broken[1].over == 1)
 
-    WebSocketConnection.write_all(links, [b"n"] * 5)
+    WebSocketConnection.write_all(connections, [b"n"] * 5)
 
     assert await first[2].exactly(3) == b"\x81\x01n"
     assert await last[2].exactly(3) == b"\x81\x01n"
     assert (await full[2].exactly(filled + 6))[filled:] == b"\x81\x01m" + b"\x81\x01n"
     header = b"\x81\x7f" + len(huge).to_bytes(8, "big")
     assert await partial[2].exactly(len(header) + len(huge) + 3) == header + huge + b"\x81\x01n"
-    assert [link.backlog() for link in links] == [0] * 5
+    assert [connection.backlog() for connection in connections] == [0] * 5
