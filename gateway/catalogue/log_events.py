@@ -144,8 +144,11 @@ REVOCATION_MADE = LogEvent(
     "An administrator revoked a session, a principal or a credential through this node. All nodes refuse it.",
     ("kind", "revoked", "reason", "until"),
 )
-REVOCATION_LIFTED = LogEvent(
-    "revocation_lifted", Level.WARNING, "An administrator lifted a revocation through this node.", ("kind", "revoked")
+UNBLOCKED = LogEvent(
+    "unblocked",
+    Level.WARNING,
+    "An administrator unblocked a session, a principal or a credential through this node.",
+    ("kind", "revoked"),
 )
 REVOCATIONS_READ = LogEvent(
     "revocations_read",

@@ -32,7 +32,7 @@ from gateway.ports.identity import (
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
 from gateway.ports.nodes import LapsedLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
-from gateway.ports.revocations import AllRevocations, Lifted, RevocationChanges, RevocationNews, RevocationStore
+from gateway.ports.revocations import AllRevocations, RevocationChanges, RevocationNews, RevocationStore, Unblocked
 from gateway.ports.sessions import (
     Claimed,
     ClaimRefused,
@@ -101,7 +101,6 @@ __all__ = [
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",
-    "Lifted",
     "MemoryUse",
     "Metrics",
     "NoTracer",
@@ -141,6 +140,7 @@ __all__ = [
     "TopicTail",
     "TopicValue",
     "Tracer",
+    "Unblocked",
     "VerificationPool",
     "VerificationRefused",
 ]

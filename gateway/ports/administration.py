@@ -454,7 +454,9 @@ class RevocationAdministration(Protocol):
         """
 
     async def add(self, kind: RevocationKind, value: str, *, reason: str, until: float | None) -> Revocation:
-        """Lock somebody out, in the place of an earlier revocation of the same (``gateway.app.security.revocations``).
+        """Block a session, a principal or a credential (``gateway.app.security.revocations``).
+
+        The revocation takes the place of an earlier one of the same.
 
         Raises:
             BadParameter: this cannot be revoked.
@@ -462,8 +464,8 @@ class RevocationAdministration(Protocol):
             GridUnavailable: to be tried again.
         """
 
-    async def lift(self, kind: RevocationKind, value: str) -> None:
-        """Let somebody in again; sessions that were ended stay ended.
+    async def unblock(self, kind: RevocationKind, value: str) -> None:
+        """Unblock a session, a principal or a credential; sessions that were ended stay ended.
 
         Raises:
             NotThere: there is no such revocation.

@@ -10,7 +10,7 @@ from gateway.core.policy.revocations import Revocation
 
 
 @dataclass(frozen=True, slots=True)
-class Lifted:
+class Unblocked:
     """A revocation is no more.
 
     Attributes:
@@ -27,7 +27,7 @@ class AllRevocations:
     Attributes:
         revocations: each name once, in no order.
         lost_writes: the grid may have lost writes since the item before, so that what is missing here need not have
-            been lifted.
+            been unblocked.
     """
 
     revocations: tuple[Revocation, ...]
@@ -42,7 +42,7 @@ class RevocationChanges:
         changes: at least one.
     """
 
-    changes: tuple[Revocation | Lifted, ...]
+    changes: tuple[Revocation | Unblocked, ...]
 
 
 RevocationNews: TypeAlias = AllRevocations | RevocationChanges
@@ -61,7 +61,7 @@ class RevocationStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def lift(self, name: str) -> None:
+    async def unblock(self, name: str) -> None:
         """Delete a revocation; one that is not there is no error.
 
         Raises:

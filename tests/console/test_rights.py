@@ -31,7 +31,7 @@ def give(pair: Pair, role: str, *, to: str) -> None:
         node.gateway.reload()
 
 
-async def test_somebody_is_locked_out_and_let_in_again(pair: Pair, browser: Browser, people: list[Session]) -> None:
+async def test_a_principal_is_blocked_and_unblocked(pair: Pair, browser: Browser, people: list[Session]) -> None:
     """By keyboard alone; the name holds what a URL must not."""
     mallory = await connect(pair.n2.url, principal="mal/lo ry?")
     async with page_of(browser) as watched:

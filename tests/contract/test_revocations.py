@@ -10,7 +10,7 @@ from typing import Self
 import pytest
 
 from gateway.core.policy.revocations import Revocation, RevocationKind, name_of
-from gateway.ports import AllRevocations, Grid, GridUnavailable, Lifted
+from gateway.ports import AllRevocations, Grid, GridUnavailable, Unblocked
 from tests.contract.harness import Harness
 from tests.support.clock import eventually
 
@@ -43,7 +43,7 @@ class Listener:
         self.grid = grid
         self.held: dict[str, Revocation] = {}
         self.everything: list[bool] = []
-        self.changes: list[Revocation | Lifted] = []
+        self.changes: list[Revocation | Unblocked] = []
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -74,7 +74,7 @@ class Listener:
             assert news.changes, "at least one"
             self.changes.extend(news.changes)
             for change in news.changes:
-                if isinstance(change, Lifted):
+                if isinstance(change, Unblocked):
                     del self.held[change.name]
                 else:
                     self.held[change.name] = change
@@ -92,9 +92,9 @@ async def test_a_follower_is_given_everything_and_then_each_change(harness: Harn
         await n1.revocations.add(second)
         await n1.revocations.add(third)
         await listener.holds(first, second, third)
-        await n1.revocations.lift(first.name)
+        await n1.revocations.unblock(first.name)
         await listener.holds(second, third)
-        assert listener.changes == [second, third, Lifted(first.name)]
+        assert listener.changes == [second, third, Unblocked(first.name)]
         assert listener.everything == [False]
 
 
@@ -135,7 +135,7 @@ async def test_lifting_what_is_not_there_is_no_error_and_no_news(harness: Harnes
     """Delete a revocation; one that is not there is no error."""
     grid = await harness.grid()
     async with Listener(grid) as listener:
-        await grid.revocations.lift(name_of(RevocationKind.SESSION, "nobody"))
+        await grid.revocations.unblock(name_of(RevocationKind.SESSION, "nobody"))
         await grid.revocations.add(revocation())
         await listener.holds(revocation())
         assert listener.changes == [revocation()]
@@ -147,7 +147,7 @@ async def test_steps_asked_again_after_their_answers_were_lost(harness: Harness)
     one, two = revocation("one"), revocation("two", until=10.0)
     await harness.asked_again(grid, lambda: grid.revocations.add(one))
     await harness.asked_again(grid, lambda: grid.revocations.add(two))
-    await harness.asked_again(grid, lambda: grid.revocations.lift(one.name))
+    await harness.asked_again(grid, lambda: grid.revocations.unblock(one.name))
     await harness.asked_again(grid, lambda: grid.revocations.forget([two]))
     assert await harness.asked_again(grid, lambda: grid.revocations.restore([one])) == 0
     async with Listener(grid) as listener:
@@ -201,7 +201,7 @@ async def test_changes_while_everything_is_read_are_not_missed(harness: Harness)
 
     async def change() -> None:
         for number in range(0, MANY, 20):
-            await n1.revocations.lift(many[number].name)
+            await n1.revocations.unblock(many[number].name)
             await n1.revocations.add(revocation(f"new-{number:04}"))
 
     changing = asyncio.create_task(change())
@@ -221,7 +221,7 @@ async def test_a_follower_that_was_cut_off_goes_on_where_it_was(harness: Harness
         await listener.holds(revocation("before"))
         await harness.cut(n2)
         await n1.revocations.add(revocation("meanwhile"))
-        await n1.revocations.lift(revocation("before").name)
+        await n1.revocations.unblock(revocation("before").name)
         await harness.mend(n2)
         await listener.holds(revocation("meanwhile"))
         assert True not in listener.everything
@@ -237,7 +237,7 @@ async def test_a_follower_that_missed_changes_is_given_everything(harness: Harne
         await harness.cut(n2)
         many = [revocation(f"user-{number}") for number in range(MANY)]
         await n1.revocations.restore(many)
-        await n1.revocations.lift(revocation("before").name)
+        await n1.revocations.unblock(revocation("before").name)
         await harness.mend(n2)
         await listener.holds(*many)
         assert listener.everything == [False, False]
@@ -252,7 +252,7 @@ async def test_nothing_can_be_revoked_while_the_grid_is_away(harness: Harness) -
         await harness.cut(n1)
         for attempt in (
             n1.revocations.add(revocation()),
-            n1.revocations.lift(revocation().name),
+            n1.revocations.unblock(revocation().name),
             n1.revocations.restore([revocation()]),
             n1.revocations.forget([revocation()]),
         ):
@@ -279,7 +279,7 @@ async def test_a_restarted_grid_is_read_again(fragile: Harness) -> None:
 
 
 async def test_an_emptied_grid_is_empty_until_somebody_restores(fragile: Harness) -> None:
-    """lost_writes: what is missing here need not have been lifted."""
+    """lost_writes: what is missing here need not have been unblocked."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
     kept = [revocation(f"user-{number}") for number in range(3)]
     async with Listener(n2) as listener:
@@ -296,12 +296,12 @@ async def test_an_emptied_grid_is_empty_until_somebody_restores(fragile: Harness
 
 
 async def test_a_grid_that_went_back_is_read_as_it_is_now(fragile: Harness) -> None:
-    """Everything the grid holds, also what had been lifted since."""
+    """Everything the grid holds, also what had been unblocked since."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
     async with Listener(n2) as listener:
         await n1.revocations.add(revocation("early"))
         snapshot = await fragile.snapshot()
-        await n1.revocations.lift(revocation("early").name)
+        await n1.revocations.unblock(revocation("early").name)
         await n1.revocations.add(revocation("late"))
         await listener.holds(revocation("late"))
         await fragile.restart(n1, n2, snapshot=snapshot)

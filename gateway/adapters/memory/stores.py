@@ -320,9 +320,9 @@ class MemoryRevocationStore:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.revocations.add(revocation))
 
-    async def lift(self, name: str) -> None:
+    async def unblock(self, name: str) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, _now: grid.revocations.lift(name))
+        await self._connection.run(lambda grid, _now: grid.revocations.unblock(name))
 
     async def restore(self, revocations: Sequence[Revocation]) -> int:
         """See the port."""

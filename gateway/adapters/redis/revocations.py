@@ -21,7 +21,7 @@ from gateway.adapters.redis.scripts import Argument, Script
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, Revocation, RevocationKind
 from gateway.core.types import GridGeneration
-from gateway.ports import AllRevocations, GridUnavailable, Lifted, RevocationChanges, RevocationNews
+from gateway.ports import AllRevocations, GridUnavailable, RevocationChanges, RevocationNews, Unblocked
 
 CHANGES_KEPT: Final = 1_000
 """Changes that the stream keeps, about. A reader that was away for more reads everything, which is no great matter."""
@@ -67,7 +67,7 @@ class _Changes:
         self.revision = revision
         self.lost = False
         self.tampered = False
-        self.news: list[Revocation | Lifted] = []
+        self.news: list[Revocation | Unblocked] = []
         self.arrived = asyncio.Event()
 
     @property
@@ -89,7 +89,7 @@ class _Changes:
                     self.lose()
                     return
                 name, held = fields
-                change = _read(name, held) if held else Lifted(name.decode())
+                change = _read(name, held) if held else Unblocked(name.decode())
             except ValueError as error:
                 self._foreign.skipped(self.key, number.decode(), error)
                 self.tampered = True
@@ -128,8 +128,8 @@ class RedisRevocations:
         """See ``RevocationStore.add``."""
         await self._write(scripts.REVOCATION_PUT, "1", revocation.name, _written(revocation))
 
-    async def lift(self, name: str) -> None:
-        """See ``RevocationStore.lift``."""
+    async def unblock(self, name: str) -> None:
+        """See ``RevocationStore.unblock``."""
         await self._write(scripts.REVOCATION_DROP, name, "")
 
     async def restore(self, revocations: Sequence[Revocation]) -> int:

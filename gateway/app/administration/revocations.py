@@ -33,12 +33,12 @@ class ClusterRevocations:
         except TooManyRevocations as too_many:
             raise Conflict(str(too_many)) from None
 
-    async def lift(self, kind: RevocationKind, value: str) -> None:
-        """See ``RevocationAdministration.lift``."""
-        if not await self._revocations.lift(kind, value):
+    async def unblock(self, kind: RevocationKind, value: str) -> None:
+        """See ``RevocationAdministration.unblock``."""
+        if not await self._revocations.unblock(kind, value):
             # The grid was asked all the same, and has none from now on.
             raise NotThere(
                 "revocation",
                 f"this node knows of no {kind.value} of that name that is revoked; if one was just made through "
-                "another node, it is lifted now",
+                "another node, it is unblocked now",
             )

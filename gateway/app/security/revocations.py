@@ -26,9 +26,9 @@ from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
     AllRevocations,
     GridUnavailable,
-    Lifted,
     RevocationNews,
     SessionRecord,
+    Unblocked,
 )
 
 RESTORE_RETRY: Final = 0.2
@@ -137,7 +137,7 @@ class Revocations:
         if self._table.get(name) is None and len(self._table) >= self._parameters.revocations:
             raise TooManyRevocations(
                 f"{len(self._table)} revocations are in force, and nodes hold no more (limit_revocations); "
-                "lift some, give those of credentials an end, or raise the limit on all nodes"
+                "unblock some, give those of credentials an end, or raise the limit on all nodes"
             )
         if kind is RevocationKind.SESSION:
             last = now + self._parameters.token_life
@@ -147,7 +147,7 @@ class Revocations:
         self._log.emit(events.REVOCATION_MADE, kind=kind.value, revoked=value, reason=reason, until=until)
         return revocation
 
-    async def lift(self, kind: RevocationKind, value: str) -> bool:
+    async def unblock(self, kind: RevocationKind, value: str) -> bool:
         """Refuse it no more. Sessions that were ended stay ended.
 
         Returns:
@@ -159,9 +159,9 @@ class Revocations:
         name = name_of(kind, value)
         known = self._table.get(name) is not None
         # Asked of the grid all the same: this node may not have heard of it yet.
-        await self._change(Lifted(name), self._grid.revocations.lift(name))
+        await self._change(Unblocked(name), self._grid.revocations.unblock(name))
         if known:
-            self._log.emit(events.REVOCATION_LIFTED, kind=kind.value, revoked=value)
+            self._log.emit(events.UNBLOCKED, kind=kind.value, revoked=value)
         return known
 
     def find(self, kind: RevocationKind, value: str) -> Revocation | None:
@@ -229,7 +229,7 @@ class Revocations:
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 
-    async def _change(self, change: Revocation | Lifted, step: Awaitable[None]) -> None:
+    async def _change(self, change: Revocation | Unblocked, step: Awaitable[None]) -> None:
         """Have the grid changed, and then what is known here, without waiting for the news of it."""
         changing = _Changing(change.name)
         self._changing.append(changing)
@@ -261,10 +261,10 @@ class Revocations:
         self.loaded = True
         self._enforcement.enforce(self._table)
 
-    def _take_in(self, changes: Sequence[Revocation | Lifted]) -> None:
+    def _take_in(self, changes: Sequence[Revocation | Unblocked]) -> None:
         made: dict[str, Revocation] = {}
         for change in changes:
-            if isinstance(change, Lifted):
+            if isinstance(change, Unblocked):
                 self._table.drop(change.name)
                 made.pop(change.name, None)
             elif self._table.put(change):
@@ -273,7 +273,7 @@ class Revocations:
             self._enforcement.enforce(made.values())
 
     async def _restore(self, missing: Sequence[Revocation]) -> None:
-        """Put back what the grid has lost, unless it was lifted meanwhile."""
+        """Put back what the grid has lost, unless it was unblocked meanwhile."""
         while True:
             left = [each for each in missing if self._table.get(each.name) == each]
             try:

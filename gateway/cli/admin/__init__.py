@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gateway.cli.admin.changes import close, delete, drain, lift, move, notice, revoke, set_topic, undrain
+from gateway.cli.admin.changes import close, delete, drain, move, notice, revoke, set_topic, unblock, undrain
 from gateway.cli.admin.lists import access, configuration, nodes, revocations, sessions, subscribers, topics
 from gateway.cli.admin.tokens import token
 
@@ -20,7 +20,7 @@ def admin() -> None:
 
 for _command in (
     *(nodes, sessions, topics, subscribers, revocations, configuration, access),
-    *(drain, undrain, close, move, notice, set_topic, delete, revoke, lift),
+    *(drain, undrain, close, move, notice, set_topic, delete, revoke, unblock),
     token,
 ):
     admin.add_command(_command)

@@ -162,7 +162,9 @@ def delete(topic: str, *, client: ApiClient, yes: bool, as_json: bool) -> None:
 @kind_argument
 @click.argument("value")
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown to administrators.")
-@click.option("--for", "duration", metavar="TIME", help="How long: 30m, 2h, 7d. [default: until `gateway admin lift`]")
+@click.option(
+    "--for", "duration", metavar="TIME", help="How long: 30m, 2h, 7d. [default: until `gateway admin unblock`]"
+)
 @yes_option
 @as_json_option
 @api_client_options
@@ -185,7 +187,7 @@ def revoke(
 @kind_argument
 @click.argument("value")
 @api_client_options
-def lift(kind: str, value: str, *, client: ApiClient) -> None:
+def unblock(kind: str, value: str, *, client: ApiClient) -> None:
     """Unblock the session, principal or credential VALUE. Sessions that were ended stay ended."""
     client.ask("DELETE", "revocations", kind, value)
     click.echo(f"the {kind} {plain(value)} is unblocked; nodes follow within a second")

@@ -190,10 +190,10 @@ async def test_locking_out_and_letting_in(terminal: Terminal) -> None:
     (listed,) = await terminal.lines("revocations")
     assert (listed["value"], listed["reason"]) == ("mallory", "ticket")
     assert (await terminal.type("revocations"))[0] == 0
-    assert (await terminal.type("lift", "principal", "mallory"))[0] == 0
+    assert (await terminal.type("unblock", "principal", "mallory"))[0] == 0
     assert await terminal.lines("revocations") == []
-    code, _, err = await terminal.type("lift", "principal", "mallory")
-    assert (code, "if one was just made through another node, it is lifted now" in err) == (1, True)
+    code, _, err = await terminal.type("unblock", "principal", "mallory")
+    assert (code, "if one was just made through another node, it is unblocked now" in err) == (1, True)
     assert (await terminal.type("revoke", "principal", "m", "--for", "soon", "--yes"))[0] == 2
 
 

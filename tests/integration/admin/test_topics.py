@@ -229,8 +229,8 @@ async def test_revocations_lock_out_and_let_in(pair: Pair) -> None:
     ((listed,),) = await pair.asker.pages(pair.n1, "/v1/revocations")
     assert listed == made.body
 
-    lifted = await pair.asker.ask(pair.n1, "DELETE", "/v1/revocations/principal/mallory")
-    assert lifted.status == 204
+    unblocked = await pair.asker.ask(pair.n1, "DELETE", "/v1/revocations/principal/mallory")
+    assert unblocked.status == 204
     again = await pair.asker.ask(pair.n1, "DELETE", "/v1/revocations/principal/mallory")
     assert (again.status, again.kind) == (404, "revocation-unknown")
 
@@ -243,8 +243,8 @@ async def test_revocations_come_in_pages(pair: Pair) -> None:
     pages = await pair.asker.pages(pair.n1, "/v1/revocations", limit="2")
 
     assert [item["value"] for page in pages for item in page] == [f"token/{number}" for number in range(5)]
-    lifted = await pair.asker.ask(pair.n1, "DELETE", "/v1/revocations/credential/token%2F0")
-    assert lifted.status == 204
+    unblocked = await pair.asker.ask(pair.n1, "DELETE", "/v1/revocations/credential/token%2F0")
+    assert unblocked.status == 204
 
 
 @pytest.mark.parametrize(

@@ -223,13 +223,13 @@ async def test_a_resume_on_a_node_that_hears_of_it_later_is_closed_then(
     await eventually(lambda: not left(memory))
 
 
-async def test_what_is_lifted_may_come_again_but_what_ended_stays_ended(n1: TestNode, n2: TestNode) -> None:
+async def test_what_is_unblocked_may_come_again_but_what_ended_stays_ended(n1: TestNode, n2: TestNode) -> None:
     async with AsyncExitStack() as stack:
         raw, welcome = await opened(stack, n1)
         await revoke(n2, PRINCIPAL, "alice")
         await raw.closed()
-        assert await n1.gateway.node.revocations.lift(PRINCIPAL, "alice")
-        assert not await n1.gateway.node.revocations.lift(PRINCIPAL, "alice")
+        assert await n1.gateway.node.revocations.unblock(PRINCIPAL, "alice")
+        assert not await n1.gateway.node.revocations.unblock(PRINCIPAL, "alice")
         await eventually(lambda: n2.gateway.node.revocations.find(PRINCIPAL, "alice") is None)
         await opened(stack, n1)
         await opened(stack, n2)
@@ -252,7 +252,7 @@ async def test_a_revocation_that_is_over_refuses_nobody_and_is_forgotten(
         await eventually(lambda: all(len(table.page(limit=9).revocations) == 1 for table in tables))
 
 
-@pytest.mark.parametrize("later", ["lifted", "made-anew"])
+@pytest.mark.parametrize("later", ["unblocked", "made-anew"])
 async def test_a_late_answer_does_not_undo_what_came_after_it(
     memory: MemoryGridServer, n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch, later: str
 ) -> None:
@@ -263,11 +263,11 @@ async def test_a_late_answer_does_not_undo_what_came_after_it(
     async def late(self: MemoryRevocationStore, made: Revocation) -> None:
         await add(self, made)
         if made.reason == "ours":
-            if later == "lifted":
-                await theirs.lift(PRINCIPAL, "alice")
+            if later == "unblocked":
+                await theirs.unblock(PRINCIPAL, "alice")
             else:
                 await theirs.revoke(PRINCIPAL, "alice", reason="theirs")
-            known = {"lifted": None, "made-anew": "theirs"}[later]
+            known = {"unblocked": None, "made-anew": "theirs"}[later]
             await eventually(lambda: getattr(ours.find(PRINCIPAL, "alice"), "reason", None) == known)
 
     monkeypatch.setattr(MemoryRevocationStore, "add", late)
@@ -275,7 +275,7 @@ async def test_a_late_answer_does_not_undo_what_came_after_it(
 
     for node in (ours, theirs):
         found = node.find(PRINCIPAL, "alice")
-        assert (None if found is None else found.reason) == {"lifted": None, "made-anew": "theirs"}[later]
+        assert (None if found is None else found.reason) == {"unblocked": None, "made-anew": "theirs"}[later]
     assert not ours._changing
 
 
@@ -288,7 +288,7 @@ async def test_the_grid_away_refuses_to_revoke_and_nothing_is_half_done(
         with pytest.raises(GridUnavailable):
             await revoke(n2, PRINCIPAL, "alice")
         with pytest.raises(GridUnavailable):
-            await n2.gateway.node.revocations.lift(PRINCIPAL, "alice")
+            await n2.gateway.node.revocations.unblock(PRINCIPAL, "alice")
         await raw.send({"type": "ping"})
         await raw.expect("pong")
         memory.come_back()
@@ -389,7 +389,7 @@ async def test_no_more_than_the_limit_are_revoked(memory: MemoryGridServer) -> N
         with pytest.raises(TooManyRevocations, match="limit_revocations"):
             await revoke(node, PRINCIPAL, "one too many")
         await revoke(node, PRINCIPAL, "2", reason="the same again")
-        await node.gateway.node.revocations.lift(PRINCIPAL, "0")
+        await node.gateway.node.revocations.unblock(PRINCIPAL, "0")
         await revoke(node, PRINCIPAL, "room again")
 
 

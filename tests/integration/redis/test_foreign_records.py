@@ -74,7 +74,7 @@ def key(bench: Bench, name: str, tag: str = "nodes") -> str:
         pytest.param("2-0", ("principal:eve", "1"), id="field-missing"),
         pytest.param("2-0", ("realm:eve", "1 - "), id="kind-of-none"),
         pytest.param("2-0", (b"\xff", "1 - "), id="name-not-utf8"),
-        pytest.param("2-0", (b"\xff", ""), id="lifted-not-utf8"),
+        pytest.param("2-0", (b"\xff", ""), id="unblocked-not-utf8"),
         pytest.param("2-0", ("principal:eve", b"1 - \xff"), id="reason-not-utf8"),
         pytest.param("2-7", ("principal:eve", "1 - "), id="second-number"),
         pytest.param("2-0", ("principal:eve", b"1 - " + HUGE), id="huge"),
@@ -95,7 +95,7 @@ async def test_a_foreign_change_of_revocations_hides_none_that_follows(
         wanted = [revocation("first"), *(revocation(f"after-{number}") for number in range(3))]
         await here.holds(*wanted)
         await there.holds(*wanted)
-        await n1.revocations.lift(revocation("first").name)
+        await n1.revocations.unblock(revocation("first").name)
         await here.holds(*wanted[1:])
         await there.holds(*wanted[1:])
     told = [facts for event, facts in bench.log.events if event is log_events.GRID_FOREIGN_DATA]

@@ -25,7 +25,7 @@ async def test_a_full_redis_revokes_all_the_same(forgetful: Bench) -> None:
             await forgetful.server.call("SET", "anything", "else")
         await n1.revocations.add(revocation("alice"))
         await listener.holds(revocation("alice"))
-        await n1.revocations.lift(revocation("alice").name)
+        await n1.revocations.unblock(revocation("alice").name)
         await listener.holds()
 
 

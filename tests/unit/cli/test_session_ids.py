@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         (("move", DASHED, "--to", "n2"), ("POST", "sessions", DASHED, "move")),
         (("notice", DASHED, "hello"), ("POST", "sessions", DASHED, "notice")),
         (("revoke", "session", DASHED, "--yes"), ("POST", "revocations")),
-        (("lift", "session", DASHED), ("DELETE", "revocations", "session", DASHED)),
+        (("unblock", "session", DASHED), ("DELETE", "revocations", "session", DASHED)),
     ],
 )
 def test_an_id_that_begins_with_a_dash_is_no_flag(

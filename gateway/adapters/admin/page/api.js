@@ -168,7 +168,7 @@ export class Api {
    * @param {string} kind
    * @param {string} value
    */
-  lift(kind, value) {
+  unblock(kind, value) {
     return this.ask("DELETE", `/v1/revocations/${encodeURIComponent(kind)}/${encodeURIComponent(value)}`);
   }
 

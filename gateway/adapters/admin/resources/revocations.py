@@ -26,9 +26,9 @@ async def _add(administration: Administration, call: Call) -> models.Revocation:
     return models.Revocation.model_validate(made)
 
 
-async def _lift(administration: Administration, call: Call) -> None:
+async def _unblock(administration: Administration, call: Call) -> None:
     path: models.RevocationPath = call.path
-    await administration.revocations.lift(path.kind, path.value)
+    await administration.revocations.unblock(path.kind, path.value)
 
 
 _TAG: Final = "Revocations"
@@ -62,7 +62,7 @@ OPERATIONS: Final = (
         problems=(Kind.CONFLICT,),
     ),
     Operation(
-        name="liftRevocation",
+        name="unblock",
         method="DELETE",
         path="/v1/revocations/{kind}/{value}",
         tag=_TAG,
@@ -70,7 +70,7 @@ OPERATIONS: Final = (
         description="The answer comes when the grid has it. Every node that reaches the grid follows within a second. "
         "Sessions that were ended stay ended.",
         action=Action.REVOCATIONS_WRITE,
-        handle=_lift,
+        handle=_unblock,
         result=None,
         status=HTTPStatus.NO_CONTENT,
         path_model=models.RevocationPath,

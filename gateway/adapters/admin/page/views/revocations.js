@@ -1,5 +1,5 @@
 /**
- * The revocations: listed, added and lifted.
+ * The revocations: listed, added and unblocked.
  *
  * @module
  */
@@ -202,8 +202,8 @@ export class Revocations {
       return;
     }
     const title = el("h2", { class: "mono wrap", tabindex: "-1", id: "panel-title" }, plain(item.value));
-    const lift = el("button", { type: "button", class: "small", onclick: () => this.#lift(item) }, "Unblock…");
-    this.#context.rights.guard("revocations:write", [lift], this.#stop.signal);
+    const unblock = el("button", { type: "button", class: "small", onclick: () => this.#unblock(item) }, "Unblock…");
+    this.#context.rights.guard("revocations:write", [unblock], this.#stop.signal);
     const facts = [
       ["What", item.kind],
       ["Since", moment(item.made)],
@@ -213,7 +213,7 @@ export class Revocations {
     this.#side.replaceChildren(
       panel(
         { title, close: () => this.#select(null) },
-        el("div", { class: "buttons start" }, lift),
+        el("div", { class: "buttons start" }, unblock),
         el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
         el("p", { class: "quiet about" }, KINDS[item.kind] ?? ""),
       ),
@@ -222,12 +222,12 @@ export class Revocations {
   }
 
   /** @param {Revocation} item */
-  #lift(item) {
+  #unblock(item) {
     void confirm({
       title: "Unblock it?",
       text: `The ${item.kind} ${plain(item.value)} is unblocked. Sessions that have ended stay ended.`,
       action: "Unblock",
-      act: () => this.#context.api.lift(item.kind, item.value),
+      act: () => this.#context.api.unblock(item.kind, item.value),
       done: "Unblocked; every node that reaches the grid follows within a second",
     }).then((done) => {
       if (done) void this.#load();
