@@ -123,7 +123,7 @@ class Plan:
         node_busy: share of a node's core.
         node_memory: GiB of one node, kernel included.
         joined: updates in a write, on average.
-        p99: milliseconds that an update waits on a node, at most, for 99 of 100.
+        p99: milliseconds that an update waits on a node, 99th percentile.
         masters: of Redis.
         redis_cores: that they use together.
         redis_memory: GiB, together.

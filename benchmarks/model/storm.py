@@ -59,7 +59,7 @@ class Recovered:
 
     Attributes:
         typical: seconds until half of the sessions were served.
-        late: until 99 of 100 were.
+        late: until 99 % were.
         last: until all were.
         attempts: per session, on average; above 1 clients have lost patience.
         bottleneck: what was busy longest: ``clients``, ``HAProxy``, ``node`` or ``Redis``; ``clients`` if none of the

@@ -102,7 +102,7 @@ def describe_recoveries(recoveries: Sequence[RecoverySeen], sessions: int) -> st
 
 def _recovery_table(verdict: Verdict) -> Table:
     table = Table(title=f"{verdict.sessions} sessions", title_justify="left")
-    table.add_column("outcome (rung)")
+    table.add_column("recovery outcome")
     table.add_column("recoveries", justify="right")
     table.add_column("time without connection, p50", justify="right")
     table.add_column("max", justify="right")
@@ -120,7 +120,7 @@ def _delivery_table(verdict: Verdict) -> Table:
         ("publishes acknowledged", verdict.published),
         ("updates delivered", tally.delivered),
         ("… of these full values (snapshots)", tally.snapshots),
-        ("updates a snapshot stood for, declared", tally.skipped),
+        ("updates replaced by a newer value, as reported", tally.skipped),
     ):
         table.add_row(name, f"{count:,}")
     table.add_row("slowest publish, hung nodes and lost grids included", f"{verdict.slowest_publish:.2f} s")

@@ -64,12 +64,10 @@ _RUNGS: Final = (
 
 _AWAY: Final = (
     _count("measured", "How many comebacks tell how long the session was away."),
-    Column(
-        "away_p50_ms", _COUNT, "How long sessions were away, in milliseconds: not longer than this for half of them."
-    ),
-    Column("away_p95_ms", _COUNT, "The same for 95 of 100."),
-    Column("away_p99_ms", _COUNT, "The same for 99 of 100."),
-    Column("away_max_ms", _COUNT, "The longest."),
+    Column("away_p50_ms", _COUNT, "How long sessions were away, in milliseconds: the median (p50)."),
+    Column("away_p95_ms", _COUNT, "The same, the 95th percentile."),
+    Column("away_p99_ms", _COUNT, "The same, the 99th percentile."),
+    Column("away_max_ms", _COUNT, "The same, the maximum."),
 )
 
 OBJECTIVES: Final = GoldTable(
@@ -83,7 +81,7 @@ OBJECTIVES: Final = GoldTable(
         _count("comebacks", "Clients that came back to their sessions here, in this hour."),
         *_RUNGS,
         _count("refused", "Resumes with a genuine token that were refused for good."),
-        _count("put_off", "Resumes that were told to try again: the grid was away, or too many came at once."),
+        _count("put_off", "Resumes that were told to try again: the grid was unreachable, or too many came at once."),
         _count("strangers", "Resumes whose token was not genuine; they are nobody's comeback."),
         _count("expired", "Sessions served here last whose window ended in this hour, as was told or must be so."),
         Column(

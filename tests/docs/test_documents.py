@@ -482,7 +482,7 @@ def test_variables_and_files_that_are_mentioned_exist(path: Path) -> None:
 
 def test_the_readme_shows_the_table_that_the_demo_prints() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gateway" / "local").glob("*.py"))
-    table = next(block.text for block in read(ROOT / "README.md").blocks if "outcome (rung)" in block.text)
+    table = next(block.text for block in read(ROOT / "README.md").blocks if "recovery outcome" in block.text)
     labels = [row[1] for row in re.finditer(r"^[│┃] +(.+?) +[│┃]", table, re.MULTILINE)]
     outcomes = {str(each) for each in Outcome}
     assert len(labels) > 8
