@@ -36,7 +36,7 @@ class Needs:
         tls: the attacked node speaks TLS.
         descriptors: soft limit of open files that the node is started with; the one of the benchmark if None.
         redis_megabytes: Redis's ``maxmemory``; the shipped file has 2 GB, which takes longer to fill. None for none.
-        outage: seconds for which Redis is away in the middle of *both* phases.
+        outage: seconds for which Redis is unreachable in the middle of *both* phases.
     """
 
     users: bool = False

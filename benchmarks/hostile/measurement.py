@@ -46,7 +46,7 @@ AFTERMATH: Final = 2.0
 """Seconds after the attack that still count as it: what it has begun ends, and HAProxy's checks have their say."""
 
 _OUTAGE_AFTER: Final = 1.0
-"""Seconds into a phase at which Redis goes away."""
+"""Seconds into a phase at which Redis becomes unreachable."""
 
 _BACK_SECONDS: Final = 10.0
 """For the node to have Redis again; it tries every second at least."""
@@ -234,7 +234,7 @@ async def _with_outage(stack: Stack, seconds: float | None, phase: Coroutine[Any
     """Let a phase pass; if *seconds* are given, without Redis for so long of it, from its second second on.
 
     Returns:
-        What came of the phase, and when Redis was away.
+        What came of the phase, and when Redis was unreachable.
     """
     passing, outage = asyncio.ensure_future(phase), None
     try:

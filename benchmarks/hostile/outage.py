@@ -1,4 +1,4 @@
-"""When Redis was away on purpose, and what of a time that something took is left without that."""
+"""When Redis was unreachable on purpose, and what of a time that something took is left without that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ puts that off while the disk is busy. If it is killed before, it comes back with
 
 @dataclass(frozen=True)
 class Outage:
-    """Redis was away. All times are seconds of the monotonic clock.
+    """Redis was unreachable. All times are seconds of the monotonic clock.
 
     It ends when the node has Redis again. The node tries to reconnect after a random time of up to a second, which has
     nothing to do with what clients do; counted with the latencies, it would let the dice decide whether a row holds.

@@ -82,7 +82,7 @@ class Seen:
         lease_left: least seconds that were left of the lease; NaN if nobody could look.
         late: seconds that the witness was late for its own schedule, for want of a CPU; the p99.
         unobserved: most seconds between two looks at the node.
-        outage: when Redis was away, if it was. No time that something took includes it.
+        outage: when Redis was unreachable, if it was. No time that something took includes it.
     """
 
     latencies: Sequence[float]
@@ -135,7 +135,7 @@ def seen(
         sight: of the watch.
         counts: at its begin and at its end.
         cpu: share of a core that the node took.
-        outage: when Redis was away in the phase, if it was.
+        outage: when Redis was unreachable in the phase, if it was.
     """
 
     def net(began: float, took: float) -> float:
@@ -262,7 +262,7 @@ def remarks(measured: Measurement) -> list[str]:
 def broken_promises(measured: Measurement) -> list[str]:
     """Tell what an attack did to others that can be counted, and has nothing to do with how fast the machine is.
 
-    What happened in the quiet phase as well, such as refusals while Redis was away, is not the attack's doing.
+    What happened in the quiet phase as well, such as refusals while Redis was unreachable, is not the attack's doing.
     """
     quiet, attacked = measured.quiet, measured.attacked
     counted = (

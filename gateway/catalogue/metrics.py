@@ -505,7 +505,7 @@ CERTIFICATE_EXPIRY = Metric(
     ("clients", "admin"),
 )
 
-JOURNAL_GRID_AWAY: Final = "grid_away"
+JOURNAL_GRID_UNREACHABLE: Final = "grid_unreachable"
 JOURNAL_GRID_REFUSES: Final = "grid_refuses"
 JOURNAL_TOO_SLOW: Final = "too_slow"
 JOURNAL_STOPPED: Final = "stopped"
@@ -518,7 +518,7 @@ JOURNAL_DROPPED = Metric(
     Kind.COUNTER,
     "Events of the session journal that were dropped, by reason. The journal records it, too.",
     "reason",
-    (JOURNAL_GRID_AWAY, JOURNAL_GRID_REFUSES, JOURNAL_TOO_SLOW, JOURNAL_STOPPED),
+    (JOURNAL_GRID_UNREACHABLE, JOURNAL_GRID_REFUSES, JOURNAL_TOO_SLOW, JOURNAL_STOPPED),
 )
 JOURNAL_WAITING = Metric("gateway_journal_waiting_events", Kind.GAUGE, "Events of the session journal not yet written.")
 JOURNAL_CUT = Metric(

@@ -41,7 +41,7 @@ class Session:
     Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server
     wait while the session recovers; the order of calls that wait for each other is the order of execution. Calls made
     at the same time (``asyncio.gather``) are sent in the order in which they were made, but may be executed in another
-    order if the grid goes away and comes back between them.
+    order if the grid becomes unreachable and comes back between them.
 
     A call may be cancelled at any time. Whether its request is executed is then unknown, and the session is unharmed.
     """

@@ -1,7 +1,7 @@
 """A TCP proxy that is bad on purpose: it stands between two parties and makes their network fail.
 
-Between a client and HAProxy it cuts WebSockets; between a node and Redis it takes the grid away. What passes is bytes:
-the proxy knows no protocol, so a fault falls wherever it falls, also in the middle of a handshake.
+Between a client and HAProxy it cuts WebSockets; between a node and Redis it makes the grid unreachable. What passes is
+bytes: the proxy knows no protocol, so a fault falls wherever it falls, also in the middle of a handshake.
 
 ```text
             near                            far

@@ -222,7 +222,7 @@ class Stack:
         await self.ready(node)
 
     def launch_node(self, node: str, **settings: object) -> None:
-        """Start a node and do not wait for it: its grid may be away.
+        """Start a node and do not wait for it: its grid may be unreachable.
 
         Args:
             node: which one.

@@ -17,7 +17,7 @@ class GridRefused(GridUnavailable):
 class LeaseUnverified(GridUnavailable):
     """The node's lease may have lapsed, so the step was not even sent; it may be as soon as the lease is verified (P3).
 
-    Not a sign that the grid is away: a node that was suspended beyond its lease meets this when it wakes.
+    Not a sign that the grid is unreachable: a node that was suspended beyond its lease meets this when it wakes.
     """
 
 

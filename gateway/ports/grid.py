@@ -19,12 +19,12 @@ class GridState(StrEnum):
     """Whether the grid can be relied upon."""
 
     UP = "up"
-    AWAY = "away"
+    UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True)
 class GridChange:
-    """The grid went away or came back.
+    """The grid became unreachable or came back.
 
     Attributes:
         state: which.

@@ -170,4 +170,4 @@ class NodeDirectory(Protocol):
         """
 
     def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
-        """Yield what others told *node* by ``tell_claimed``; goes on by itself when the grid was away."""
+        """Yield what others told *node* by ``tell_claimed``; goes on by itself when the grid was unreachable."""

@@ -89,5 +89,5 @@ class RevocationStore(Protocol):
         """Yield everything, then every change, for ever; for one listener.
 
         Everything comes again whenever a change may have been missed, and after each time that the grid may have lost
-        writes. While the grid is away it waits.
+        writes. While the grid is unreachable it waits.
         """

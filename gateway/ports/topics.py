@@ -272,6 +272,6 @@ class TopicTail(Protocol):
     def items(self) -> AsyncIterator[TailItem]:
         """Yield what the followed partitions bring, for ever.
 
-        While the grid is away it waits. A followed partition whose stream does not continue contiguously from its
-        position yields ``PositionLost``, never a batch with a hole.
+        While the grid is unreachable it waits. A followed partition whose stream does not continue contiguously from
+        its position yields ``PositionLost``, never a batch with a hole.
         """

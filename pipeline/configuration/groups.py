@@ -92,7 +92,7 @@ class JournalSettings:
     grid_timeout: float = setting(
         Seconds(0.05, 60),
         10.0,
-        "How long one command may take before the grid counts as away.",
+        "How long one command may take before the grid counts as unreachable.",
         reason="A read of many entries takes longer than what nodes ask, and nobody waits for it.",
     )
     batch_entries: int = setting(
@@ -142,7 +142,7 @@ class CompactionSettings:
         Seconds(0, 30 * _DAY),
         3600.0,
         "How long after the end of an hour, and after the newest file in it, it is compacted.",
-        reason="By then every node has told what happened, unless the grid was away.",
+        reason="By then every node has told what happened, unless the grid was unreachable.",
     )
     compact_size: int = setting(
         Bytes(1024, 1 << 40),

@@ -126,4 +126,4 @@ REVOKED: Final = 0.01
 """Share of ends on purpose that somebody else decided."""
 
 UNAWARE: Final = 0.8
-"""Share of those who lost nothing but time while the grid was away; the others' node does not hold them."""
+"""Share of those who lost nothing but time while the grid was unreachable; the others' node does not hold them."""

@@ -255,7 +255,7 @@ class Lives:
         at = population.at[who]
         window_ends = (at if begins is None else begins) + population.window[who]
         in_time = returns < window_ends
-        # Nobody can end a session while the grid is away.
+        # Nobody can end a session while the grid is unreachable.
         place = np.searchsorted(self._outage_begins, window_ends, side="right") - 1
         ends = np.maximum(window_ends, self._outage_ends[place]) + random.integers(0, REAPER, len(who))
         population.lost[who] = at if lost is None else lost

@@ -30,7 +30,7 @@ PAUSE: Final = 25 * SECOND
 """How long a node hangs, longer than its lease."""
 
 OUTAGE: Final = 8 * SECOND
-"""How long the grid is away, at least."""
+"""How long the grid is unreachable, at least."""
 
 FIRST_ACT: Final = 3 * MINUTE
 """Before it, the cluster fills."""
@@ -43,8 +43,8 @@ ACTS_PER_PLAN: Final = 24
 """Things that go wrong in a plan whose length lies between what these breaks allow."""
 
 ACTS: Final = ("death", "reset", "deploy", "outage", "pause", "deaths", "reset", "death")
-"""What goes wrong, in turn: a node dies; a proxy cuts all connections; a release is rolled out; the grid is away; a
-node hangs for longer than its lease; two nodes die shortly after each other."""
+"""What goes wrong, in turn: a node dies; a proxy cuts all connections; a release is rolled out; the grid is
+unreachable; a node hangs for longer than its lease; two nodes die shortly after each other."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The grid is away from ``begins`` to ``ends``; ``lost_writes`` if it came back with less than it had."""
+    """The grid is unreachable from ``begins`` to ``ends``; ``lost_writes`` if it came back with less than it had."""
 
     begins: int
     ends: int

@@ -36,7 +36,7 @@ def test_a_time_without_the_outage_counts_from_the_return(due: float, took: floa
     assert AWAY.without(due, took) == pytest.approx(left)
 
 
-def test_where_redis_was_away_every_time_of_the_phase_is_without_it() -> None:
+def test_where_redis_was_unreachable_every_time_of_the_phase_is_without_it() -> None:
     account = Account(
         updates=[(10.9, 4.0), (12.0, 2.7), (14.6, 0.1)],
         missing=[12.0],

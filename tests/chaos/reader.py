@@ -20,7 +20,7 @@ from tests.support.redis_server import HOST
 from tests.support.times import time_limit
 
 LOOK: Final = 5.0
-"""Seconds that one look may take; while Redis is away there is nothing to see."""
+"""Seconds that one look may take; while Redis is unreachable there is nothing to see."""
 
 SEED: Final = 1.0
 """Seconds for one node of a cluster to tell who serves what, before another one is asked."""
@@ -29,7 +29,7 @@ READ: Final = 30.0
 """Seconds that reading everything may take; a Redis that hangs is asked again by its client for much longer."""
 
 UNREADABLE: Final = (RedisError, OSError, TimeoutError, LookupError, StopIteration, KeyError, ValueError, TypeError)
-"""What a look may meet while Redis is away, is being replaced, or has just forgotten everything."""
+"""What a look may meet while Redis is unreachable, is being replaced, or has just forgotten everything."""
 
 _KEYS: Final = Keys(PREFIX)
 

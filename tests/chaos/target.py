@@ -136,7 +136,7 @@ class Target:
     # --- Nodes ----------------------------------------------------------------------------------------------------
 
     async def ready(self, node: str) -> None:
-        """Wait until a node is ready, which it is not while its grid is away.
+        """Wait until a node is ready, which it is not while its grid is unreachable.
 
         Raises:
             NotHealed: it is not in time.

@@ -123,7 +123,7 @@ async def _lose_redis(stack: Stack, market: Market, state: GridRestart) -> str:
     loop = asyncio.get_running_loop()
     killed = loop.time()
     await stack.grid.process.kill()
-    await eventually(lambda: grid_is(stack, up=False), "every node knows that the grid is away")
+    await eventually(lambda: grid_is(stack, up=False), "every node knows that the grid is unreachable")
     await stack.restart_redis(state)
     away = loop.time() - killed
     await market.rounds(1)
@@ -241,7 +241,7 @@ async def test_a_redis_that_crawls_or_hangs_disconnects_nobody(tmp_path: Path, f
             paused = loop.time()
             stack.grid.process.pause()
             try:
-                await eventually(lambda: grid_is(stack, up=False), "every node knows that the grid is away")
+                await eventually(lambda: grid_is(stack, up=False), "every node knows that the grid is unreachable")
                 noticed = loop.time() - paused
                 await _promises_are_refused(stack, raw)
                 await eventually(lambda: loop.time() - paused > HANG, "it hangs for longer than a lease")
@@ -278,7 +278,7 @@ async def test_a_redis_that_crawls_or_hangs_disconnects_nobody(tmp_path: Path, f
 
 
 async def _promises_are_refused(stack: Stack, raw: RawClient) -> None:
-    """A node whose grid is away lives, takes no new sessions, and refuses new promises as retryable."""
+    """A node whose grid is unreachable lives, takes no new sessions, and refuses new promises as retryable."""
     assert await admin.answers_ok(stack.admin_url("n1", "/healthz"))
     assert not await admin.answers_ok(stack.admin_url("n1", "/readyz"))
     await raw.send({"id": 1, "request": 1, "type": "publish", "topic": "asked/once", "value": 1})

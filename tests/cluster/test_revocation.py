@@ -272,7 +272,7 @@ async def test_the_revoked_are_out_everywhere_within_a_second(tmp_path: Path, fi
         refused += await assert_refused(stack, orphans, survivors)
         await gone(reader, orphans)
 
-        # Redis is away: nothing can be revoked. It comes back without anything: the nodes know.
+        # Redis is unreachable: nothing can be revoked. It comes back without anything: the nodes know.
         names = {"principal:alice", "credential:leaked", f"session:{thief.session}", "principal:dave"}
         await stack.grid.process.kill()
         status = await admin.try_to_revoke("n1", RevocationKind.PRINCIPAL, "carol")

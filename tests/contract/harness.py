@@ -372,7 +372,7 @@ class RedisHarness(Harness):
         for proxy in self._proxies_of[id(grid)].values():
             proxy.refuse()
             proxy.cut()
-        await eventually(lambda: grid.state is GridState.AWAY, message="the node notices that it is cut off")
+        await eventually(lambda: grid.state is GridState.UNREACHABLE, message="the node notices that it is cut off")
 
     async def mend(self, grid: Grid) -> None:
         for proxy in self._proxies_of[id(grid)].values():
@@ -391,7 +391,7 @@ class RedisHarness(Harness):
         for proxy in self._all_proxies():
             proxy.refuse()
             proxy.cut()
-        await eventually(lambda: all(grid.state is GridState.AWAY for grid in self._grids))
+        await eventually(lambda: all(grid.state is GridState.UNREACHABLE for grid in self._grids))
 
     async def come_back(self, *, restarted: bool = False, emptied: bool = False, snapshot: Any = None) -> None:
         if restarted or emptied or snapshot is not None:
@@ -402,7 +402,7 @@ class RedisHarness(Harness):
 
     async def restart(self, *grids: Grid, snapshot: Any = None) -> None:
         self.servers.kill()
-        await eventually(lambda: all(grid.state is GridState.AWAY for grid in grids))
+        await eventually(lambda: all(grid.state is GridState.UNREACHABLE for grid in grids))
         await self.servers.restart(snapshot=snapshot)
         await asyncio.gather(*(self.up(grid) for grid in grids))
 

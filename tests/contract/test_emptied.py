@@ -51,7 +51,7 @@ async def test_an_emptied_grid_is_adopted_before_it_answers(fragile: Harness, st
     await fragile.flush()
     with pytest.raises(GridUnavailable):
         await STEPS[step](grid, record)
-    assert await anext(changes) == GridChange(GridState.AWAY, FIRST_GENERATION)
+    assert await anext(changes) == GridChange(GridState.UNREACHABLE, FIRST_GENERATION)
     assert await anext(changes) == GridChange(GridState.UP, SECOND, lost_writes=True)
     await grid.nodes.join(N1, lease=LONG)
     assert await grid.sessions.restore([record], recreate=True) == [Restored.WRITTEN]

@@ -127,7 +127,7 @@ async def test_a_node_that_starts_later_adopts_the_same_generation(harness: Harn
         assert (await harness.grid(name)).generation == FIRST_GENERATION
 
 
-async def test_start_raises_when_the_grid_is_away_and_goes_on_trying(harness: Harness) -> None:
+async def test_start_raises_when_the_grid_is_unreachable_and_goes_on_trying(harness: Harness) -> None:
     """GridUnavailable: it cannot be reached; background work to reach it goes on."""
     grid = await harness.unstarted("n1")
     await harness.go_away()
@@ -158,7 +158,7 @@ async def test_a_start_is_made_once_however_often_it_is_asked_for(harness: Harne
         await grid.start()
     await harness.mend(grid)
     # One loss, and one return: nobody else connects, and nothing has been begun a second time.
-    assert await next_change(changes) == GridChange(GridState.AWAY, FIRST_GENERATION)
+    assert await next_change(changes) == GridChange(GridState.UNREACHABLE, FIRST_GENERATION)
     assert await next_change(changes) == GridChange(GridState.UP, FIRST_GENERATION)
     names = [task.get_name() for task in asyncio.all_tasks() - before if task.get_name() in STARTED_TASKS]
     assert sorted(names) == sorted({task.get_name() for task in once} & STARTED_TASKS)
@@ -171,7 +171,7 @@ async def test_a_start_is_made_once_however_often_it_is_asked_for(harness: Harne
 async def test_nothing_is_accepted_before_the_start(harness: Harness, name: str) -> None:
     """state: whether commands are accepted now."""
     grid = await harness.unstarted()
-    assert grid.state is GridState.AWAY
+    assert grid.state is GridState.UNREACHABLE
     with pytest.raises(GridUnavailable):
         await CALLS[name](grid)
 
@@ -180,7 +180,7 @@ async def test_nothing_is_accepted_before_the_start(harness: Harness, name: str)
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_while_the_grid_is_away_calls_are_refused_at_once(harness: Harness, name: str) -> None:
+async def test_while_the_grid_is_unreachable_calls_are_refused_at_once(harness: Harness, name: str) -> None:
     """…and for no more than the grid's time limit. Then it raises ``GridUnavailable``."""
     grid = await harness.grid()
     await harness.go_away()
@@ -215,7 +215,7 @@ async def test_a_cut_is_told_and_loses_nothing(harness: Harness) -> None:
         await harness.cut(grid)
         await harness.mend(grid)
     for _ in range(3):
-        assert await next_change(changes) == GridChange(GridState.AWAY, FIRST_GENERATION)
+        assert await next_change(changes) == GridChange(GridState.UNREACHABLE, FIRST_GENERATION)
         assert await next_change(changes) == GridChange(GridState.UP, FIRST_GENERATION, lost_writes=False)
     assert await grid.sessions.find(record.id) == record
 
@@ -240,7 +240,7 @@ async def test_a_restart_gets_the_next_generation(fragile: Harness) -> None:
         await fragile.go_away()
         await fragile.come_back(restarted=True)
         for changes, grid in zip(listeners, (n1, n2), strict=True):
-            assert (await next_change(changes)).state is GridState.AWAY
+            assert (await next_change(changes)).state is GridState.UNREACHABLE
             back = await next_change(changes)
             assert (back.state, back.grid_generation, back.lost_writes) == (GridState.UP, generation, True)
             assert grid.generation == generation
@@ -373,7 +373,7 @@ async def test_nodes_that_saw_different_runs_end_up_in_a_generation_of_their_own
     await eventually(agreed)
     await fragile.up(n1)
     for changes, grid in zip(listeners, (n1, n2), strict=True):
-        last = GridChange(GridState.AWAY, FIRST_GENERATION)
+        last = GridChange(GridState.UNREACHABLE, FIRST_GENERATION)
         while last.grid_generation != grid.generation or last.state is not GridState.UP:
             last = await next_change(changes)
         assert last.lost_writes
@@ -538,7 +538,7 @@ async def test_an_emptied_grid_knows_no_lease_and_no_session(fragile: Harness) -
 
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_an_outage_lapses_nobody(fragile: Harness, *, restarted: bool) -> None:
-    """P10: connected clients stay connected: while the grid was away nobody could renew a lease."""
+    """P10: connected clients stay connected: while the grid was unreachable nobody could renew a lease."""
     n1, n2 = await fragile.grid("n1"), await fragile.grid("n2")
     await n1.nodes.join(N1, lease=fragile.roomy)
     await n2.nodes.join(N2, lease=fragile.roomy)
@@ -592,7 +592,7 @@ async def test_close_finishes_what_was_started(harness: Harness) -> None:
     await n1.close()
     await asyncio.gather(*started)
     assert [await n2.sessions.find(record.id) for record in records] == records
-    assert n1.state is GridState.AWAY
+    assert n1.state is GridState.UNREACHABLE
     with pytest.raises(GridUnavailable):
         await n1.sessions.find(records[0].id)
     await n1.close()

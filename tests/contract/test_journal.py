@@ -114,7 +114,7 @@ async def test_what_the_cap_cuts_before_the_reader_had_it_is_counted(harness: Ha
     assert (len(held.entries), held.lost, held.unclaimed) == (JOURNAL_LENGTH, 20, 0)
 
 
-# --- the grid away, back, and not what it was -------------------------------------------------------------------------
+# --- the grid unreachable, back, and not what it was ------------------------------------------------------------------
 
 
 async def test_a_grid_that_was_emptied_begins_another_incarnation(fragile: Harness) -> None:

@@ -95,7 +95,7 @@ async def test_what_waits_is_lost_when_the_server_goes_away_or_the_connection_is
     with pytest.raises(GridUnavailable):
         await started[1]
     n1.mend()
-    assert n1.state is GridState.AWAY
+    assert n1.state is GridState.UNREACHABLE
     harness.server.come_back()
     assert await n1.sessions.find(first.id) is None
     assert await n2.sessions.find(second.id) is None
@@ -323,7 +323,7 @@ async def test_a_server_that_never_went_away_can_be_restarted_and_told_to_flow(h
     changes = grid.changes()
     harness.server.flow()
     harness.server.come_back(restarted=True)
-    assert [(await anext(changes)).state, (await anext(changes)).state] == [GridState.AWAY, GridState.UP]
+    assert [(await anext(changes)).state, (await anext(changes)).state] == [GridState.UNREACHABLE, GridState.UP]
     assert grid.generation == 2
     harness.server.stall()
     harness.server.stall()

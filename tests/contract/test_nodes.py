@@ -308,8 +308,8 @@ async def test_telling_a_node_that_is_not_there_is_no_error(harness: Harness) ->
     assert not await harness.inventory()
 
 
-async def test_telling_goes_on_after_the_grid_was_away(harness: Harness) -> None:
-    """claimed_elsewhere: goes on by itself when the grid was away."""
+async def test_telling_goes_on_after_the_grid_was_unreachable(harness: Harness) -> None:
+    """claimed_elsewhere: goes on by itself when the grid was unreachable."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=LONG)
     async with listening(n1) as told:

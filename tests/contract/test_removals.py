@@ -163,7 +163,7 @@ async def test_a_publish_and_a_removal_at_the_same_time_both_happen(harness: Har
     assert versions == set(range(1, 12))
 
 
-async def test_a_grid_that_is_away_removes_nothing(harness: Harness) -> None:
+async def test_a_grid_that_is_unreachable_removes_nothing(harness: Harness) -> None:
     """GridUnavailable: see the module."""
     grid = await harness.grid()
     await harness.cut(grid)

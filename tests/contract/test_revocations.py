@@ -214,7 +214,7 @@ async def test_changes_while_everything_is_read_are_not_missed(harness: Harness)
 
 
 async def test_a_follower_that_was_cut_off_goes_on_where_it_was(harness: Harness) -> None:
-    """While the grid is away it waits."""
+    """While the grid is unreachable it waits."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     async with Listener(n2) as listener:
         await n1.revocations.add(revocation("before"))
@@ -245,7 +245,7 @@ async def test_a_follower_that_missed_changes_is_given_everything(harness: Harne
         await listener.holds(*many, revocation("after"))
 
 
-async def test_nothing_can_be_revoked_while_the_grid_is_away(harness: Harness) -> None:
+async def test_nothing_can_be_revoked_while_the_grid_is_unreachable(harness: Harness) -> None:
     """GridUnavailable: see the module."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     async with Listener(n2) as listener:

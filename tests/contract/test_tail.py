@@ -329,11 +329,11 @@ async def test_restored_values_come_to_every_follower(harness: Harness) -> None:
         assert (await follower.has(PARTITION, 4))[3].version == 2
 
 
-# --- the grid away ----------------------------------------------------------------------------------------------------
+# --- the grid unreachable ---------------------------------------------------------------------------------------------
 
 
 async def test_a_reader_that_was_cut_off_goes_on_where_it_was(harness: Harness) -> None:
-    """While the grid is away it waits; then it goes on where it was, without hole and duplicate."""
+    """While the grid is unreachable it waits; then it goes on where it was, without hole and duplicate."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     owner = ownership(session())
     async with Follower(n2) as follower:
@@ -364,7 +364,7 @@ async def test_a_reader_that_was_cut_off_for_too_long_is_told(harness: Harness) 
         assert len(follower.values[PARTITION]) == 1
 
 
-async def test_interest_may_be_changed_while_the_grid_is_away(harness: Harness) -> None:
+async def test_interest_may_be_changed_while_the_grid_is_unreachable(harness: Harness) -> None:
     """Both follow and unfollow do not wait, whatever the state of the grid."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     owner = ownership(session())

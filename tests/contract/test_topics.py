@@ -446,7 +446,7 @@ async def test_all_values_of_a_partition_are_read_in_pages(harness: Harness) -> 
     assert await values_of(grid, (PARTITION + 1) % 64) == {}
 
 
-async def test_reading_values_starts_again_when_the_grid_was_away(harness: Harness) -> None:
+async def test_reading_values_starts_again_when_the_grid_was_unreachable(harness: Harness) -> None:
     """GridUnavailable: see the module; the read has to start again."""
     grid = await harness.grid()
     owner = ownership(session())

@@ -163,16 +163,16 @@ CASES: Final[dict[str, Case]] = {
     ),
     "GatewayJournalIncomplete": Case(
         {
-            'gateway_journal_dropped_total{node="n1",reason="grid_away"}': "0x15 500x5",
+            'gateway_journal_dropped_total{node="n1",reason="grid_unreachable"}': "0x15 500x5",
             'gateway_journal_dropped_total{node="n1",reason="stopped"}': still(0),
         },
         (
             {
-                'gateway_journal_dropped_total{node="n1",reason="grid_away"}': still(500),
+                'gateway_journal_dropped_total{node="n1",reason="grid_unreachable"}': still(500),
                 'gateway_journal_cut_total{node="n1",state="unread"}': grows(7),
             },
         ),
-        {"reason": "grid_away"},
+        {"reason": "grid_unreachable"},
     ),
     "GatewayJournalReaderBehind": Case(
         {'gateway_journal_cut_total{node="n1",state="unread"}': "0x15 7x5"},

@@ -96,7 +96,7 @@ def refused(request: int, kind: str, field: str, why: str, code: ErrorCode) -> M
 
 NOT_UNICODE: Final = "is not Unicode: a surrogate in it has no other half"
 TOO_WIDE: Final = "you may not select all of 'prices/**', but of it 'prices/public/**'"
-UNAVAILABLE: Final = "the grid is away and nothing was done; ask again"
+UNAVAILABLE: Final = "the grid is unreachable and nothing was done; ask again"
 NINE: Final = RequestNumber(9)
 
 EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
@@ -164,7 +164,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
     "error-revoked": Error(ErrorCode.REVOKED, REVOKED.meaning),
     "error-that-names-a-request": Error(ErrorCode.MESSAGE_TOO_BIG, "a message has at most 65536 bytes", request=NINE),
-    "error-with-retry": Error(ErrorCode.GRID_UNAVAILABLE, "the grid is away; try again", 1.0),
+    "error-with-retry": Error(ErrorCode.GRID_UNAVAILABLE, "the grid is unreachable; try again", 1.0),
     "publish": session(12, Publish(NINE, "prices/ACME", b'{"bid":1.5}'), 40),
     "publish-resubmitted": session(1, Publish(NINE, "prices/ACME", b'{"bid":1.5}', resubmitted=True)),
     "subscribe-resubmitted": session(1, Subscribe(RequestNumber(10), "prices/**", resubmitted=True)),

@@ -269,7 +269,7 @@ class Twins:
                         session.decline(number, RequestRefused("no"))
                 case "for now":
                     for number in numbers:
-                        session.decline_for_now(number, "the grid is away")
+                        session.decline_for_now(number, "the grid is unreachable")
                 case "dropped":
                     session.pending.clear()
                 case "again":

@@ -1,4 +1,4 @@
-"""Many bytes at once: large values handed over together, not read, or handed over while Redis is away."""
+"""Many bytes at once: large values handed over together, not read, or handed over while Redis is unreachable."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ ATTACKS: Final = (
     ),
     HandOver(
         name="resubmitted",
-        about="60 sessions that hand over 250 publishes of 32 KB each as resubmitted, while Redis is away and after",
+        about="60 sessions that hand over 250 publishes of 32 KB each as resubmitted, while Redis is down and after",
         counts="requests",
         fields=_resubmitted,
         needs=Needs(outage=_OUTAGE_SECONDS),

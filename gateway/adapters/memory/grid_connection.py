@@ -81,7 +81,7 @@ class GridConnection:
     @property
     def state(self) -> GridState:
         """Whether commands are accepted."""
-        return GridState.UP if self._up else GridState.AWAY
+        return GridState.UP if self._up else GridState.UNREACHABLE
 
     @property
     def generation(self) -> GridGeneration:
@@ -237,7 +237,7 @@ class GridConnection:
             self._heard = max(self._heard, grid_generation)
             self._up = False
             self._breaks += 1
-            self.changes.put(GridChange(GridState.AWAY, self._generation))
+            self.changes.put(GridChange(GridState.UNREACHABLE, self._generation))
             self._look()
 
     def _look(self) -> None:
@@ -248,7 +248,7 @@ class GridConnection:
             # A grid of another generation has to be adopted before it is used again.
             self._up = False
             self._breaks += 1
-            self.changes.put(GridChange(GridState.AWAY, self._generation))
+            self.changes.put(GridChange(GridState.UNREACHABLE, self._generation))
         if not self._up and connected and not server.stalled:
             self._adopt()
         if self.readable:

@@ -102,7 +102,7 @@ class Leases:
         ]
 
     def extend(self, since: float, now: float) -> None:
-        """Give the leases that held at *since* their full length again: nobody could renew one while the grid was away.
+        """Give the leases that held at *since* their full length again: nobody could renew one in the outage.
 
         A node that is being taken over stays lapsed, because some of its sessions are on the clock already.
         """

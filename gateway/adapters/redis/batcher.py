@@ -260,7 +260,7 @@ class Executor(ABC):
             A future of one reply per command; a command that was refused by itself has an exception in place of one.
 
         Raises:
-            GridUnavailable: the grid is away; nothing is sent.
+            GridUnavailable: the grid is unreachable; nothing is sent.
         """
 
 

@@ -102,7 +102,7 @@ class ServerGauges:
         attached = await self._grid.attached()
         told: dict[str, Mapping[str, str]] = {}
         for member, batcher in zip(attached.members, self._grid.batcher.batchers, strict=False):
-            # Whoever needs the grid finds out that it is away, and a Redis that withholds INFO is no worse a grid.
+            # Whoever needs the grid finds out that it is unreachable; a Redis that withholds INFO is no worse a grid.
             with suppress(GridUnavailable, ScriptFailed):
                 told[member.label or ONLY_MASTER] = facts_of(await batcher.call(_QUESTION))
         self._told = told

@@ -5,8 +5,8 @@ version that will do, and agree on who serves what; what is left of our previous
 cut off, so that a command which its caller has given up cannot be executed after newer ones; and the grid's generation
 is adopted and open in every partition. Until then every command fails with ``GridUnavailable``.
 
-It is all or nothing: the grid is up while every master is. One that dies takes the grid away until its replica has
-been promoted, or until it is back; clients stay connected meanwhile.
+It is all or nothing: the grid is up while every master is. One that dies makes the grid unreachable until its replica
+has been promoted, or until it is back; clients stay connected meanwhile.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class GridConnection:
         self.batcher = Router(timeout=timeout, redirected=self.follow_slots)
         self.attachment = 0
         self._generation = GridGeneration(0)
-        self._state = GridState.AWAY
+        self._state = GridState.UNREACHABLE
         self._seal = ""
         self._lost_at: float | None = None
         """When the grid lost writes for the last time, as far as is known, by the time of the loop."""
@@ -152,7 +152,7 @@ class GridConnection:
         self._tried = asyncio.Event()
         self._closed = False
         self._why_away = "it was not tried yet"
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._tell_again = 0.0
         self._refusal_logged = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
@@ -262,7 +262,8 @@ class GridConnection:
         """Begin to stay connected, if that was not begun before, and wait for the outcome of the first attempt.
 
         Raises:
-            GridUnavailable: the grid is away; it is tried again in the background, whether or not this is called again.
+            GridUnavailable: the grid is unreachable; it is tried again in the background, whether or not this is called
+            again.
         """
         if not self._tasks and not self._closed:
             # Nobody but the first of these tasks ever connects, so that no two attempts can be under way.
@@ -285,7 +286,7 @@ class GridConnection:
                 pass
         self._closed = True
         await abandon([*self._tasks, *([self._following] if self._following is not None else [])])
-        self._state = GridState.AWAY
+        self._state = GridState.UNREACHABLE
         self._why_away = "this node has closed its connection to the grid"
         self._up.clear()
         self._tried.set()
@@ -490,11 +491,14 @@ class GridConnection:
         self.batcher.open(attached.topology, [self._batcher(attached, member) for member in attached.members])
         self._up.set()
         self._tell_masters(attached)
-        if self._away_since is not None:
-            away = asyncio.get_running_loop().time() - self._away_since
-            self._away_since = None
+        if self._unreachable_since is not None:
+            seconds = asyncio.get_running_loop().time() - self._unreachable_since
+            self._unreachable_since = None
             self._log.emit(
-                log_events.GRID_BACK, generation=generation, lost_writes=lost_writes, unreachable_seconds=round(away, 3)
+                log_events.GRID_BACK,
+                generation=generation,
+                lost_writes=lost_writes,
+                unreachable_seconds=round(seconds, 3),
             )
             self._changes.put_nowait(GridChange(GridState.UP, generation, lost_writes))
 
@@ -531,13 +535,13 @@ class GridConnection:
         attached, self._attached = self._attached, None
         if attached is None:
             return
-        self._state = GridState.AWAY
+        self._state = GridState.UNREACHABLE
         self._up.clear()
         attached.over.set()
         self._forsaken += [member.server for member in attached.members]
         for member in attached.members:
             self._drop(member.connection)
-        self._changes.put_nowait(GridChange(GridState.AWAY, self._generation))
+        self._changes.put_nowait(GridChange(GridState.UNREACHABLE, self._generation))
         self._mark_away(error)
         self.batcher.shut(GridUnavailable(f"the grid is unreachable: {why(error)}"))
         self._down.set()
@@ -545,8 +549,8 @@ class GridConnection:
     def _mark_away(self, error: Exception) -> None:
         self._why_away = why(error)
         now = asyncio.get_running_loop().time()
-        if self._away_since is None:
-            self._away_since = now
+        if self._unreachable_since is None:
+            self._unreachable_since = now
             self._tell_again = now + STILL_AWAY_AFTER
             self._log.emit(log_events.GRID_UNREACHABLE, error=why(error))
         elif now >= self._tell_again:
@@ -555,7 +559,7 @@ class GridConnection:
             self._log.emit(
                 log_events.GRID_STILL_UNREACHABLE,
                 error=why(error),
-                unreachable_seconds=round(now - self._away_since, 3),
+                unreachable_seconds=round(now - self._unreachable_since, 3),
             )
 
     def _write_refused(self, why: str) -> None:

@@ -41,7 +41,7 @@ class Router(Executor):
         redirected: called when commands are held; expected to call ``release`` before long, or ``shut``.
 
     Attributes:
-        batchers: one per master, in the order of the topology; none while the grid is away.
+        batchers: one per master, in the order of the topology; none while the grid is unreachable.
         meeting: since when commands for a hash tag are redirected, in seconds of the loop's clock; whoever finds that
             they are no more deletes it.
     """
@@ -83,7 +83,7 @@ class Router(Executor):
         """Tell the batcher of the master that serves a hash tag.
 
         Raises:
-            GridUnavailable: the grid is away.
+            GridUnavailable: the grid is unreachable.
         """
         if not self.batchers:
             raise GridUnavailable(str(self._why_shut))

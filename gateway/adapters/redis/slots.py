@@ -44,7 +44,7 @@ async def agreed(finder: ClusterFinder, topology: Topology, batchers: Sequence[B
         What all of them say; None if they do not agree, or do not know.
 
     Raises:
-        GridUnavailable: the grid is away.
+        GridUnavailable: the grid is unreachable.
     """
     replies = await asyncio.gather(*(batcher.ask(SLOTS) for batcher in batchers))
     try:
@@ -92,7 +92,7 @@ async def still_redirects(keys: Keys, tag: str, batcher: Batcher) -> bool:
     """Tell whether the slot of a hash tag is still being given away by the master that serves it.
 
     Raises:
-        GridUnavailable: the grid is away.
+        GridUnavailable: the grid is unreachable.
     """
     try:
         await batcher.ask(("EXISTS", keys.probe(tag)))

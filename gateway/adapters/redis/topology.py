@@ -77,7 +77,7 @@ class Finder(Protocol):
 
 
 class NobodyKnows(GridUnavailable):
-    """Whoever could tell the masters is away, or is known to be behind."""
+    """Whoever could tell the masters is unreachable, or is known to be behind."""
 
 
 class SingleFinder:

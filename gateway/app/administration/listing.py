@@ -91,7 +91,7 @@ class SessionListing:
 
         Raises:
             BadParameter: the cursor cannot be read.
-            GridUnavailable: the grid is away.
+            GridUnavailable: the grid is unreachable.
         """
         place = from_cursor(cursor, partitions=SESSION_PARTITIONS)
         found: list[SessionView] = []

@@ -37,7 +37,8 @@ PAGE_BYTES: Final = 1024 * 1024
 """Bytes of values after which a page ends, so that large ones do not stop the node or the caller."""
 
 REMOVAL_GRACE: Final = 3600.0
-"""Seconds for which a removal is remembered beyond the longest window: some sessions end late, if a node is away."""
+"""Seconds for which a removal is remembered beyond the longest window: some sessions end late, if a node
+is unreachable."""
 
 WRITER: Final = "$admin-"
 """Begins the names by which the grid remembers what administrators have published; no session has such an id."""

@@ -144,7 +144,7 @@ class Limits:
             why = f"this node has {node.absent} disconnected sessions, as many as it may; try again"
             raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected: {why}", TRY_LATER, BUSY_RETRY)
         if not at_admin_port and 0 < node.limits.absent_bytes < node.absent_bytes:
-            # The grid is away, or has not been told of them yet: else what is above the bound has been given up.
+            # The grid is unreachable, or has not been told of them yet: else what is above the bound has been given up.
             self.exceeded("limit_disconnected_bytes")
             why = f"disconnected sessions take {node.absent_bytes} bytes of this node, more than they may"
             raise HandshakeRefused(ErrorCode.TRY_LATER, f"limit_disconnected_bytes: {why}", TRY_LATER, RETRY_DELAY)

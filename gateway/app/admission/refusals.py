@@ -64,7 +64,7 @@ def refusal(reason: ErrorCode) -> HandshakeRefused:
 
 
 def grid_unavailable() -> HandshakeRefused:
-    """Say that the grid is needed and away."""
+    """Say that the grid is needed and unreachable."""
     return HandshakeRefused(
         ErrorCode.GRID_UNAVAILABLE, "the grid is unreachable; try again", GRID_UNAVAILABLE, RETRY_DELAY
     )

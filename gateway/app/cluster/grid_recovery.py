@@ -1,4 +1,4 @@
-"""What a node does when the grid was away, or when the node itself was: its sessions are written again (P10).
+"""What a node does when the grid was unreachable, or when the node itself was: its sessions are written again (P10).
 
 How a client gets its session back is told in ``gateway.app.connections.ladder``.
 """
@@ -28,7 +28,7 @@ LOOKED_AT_ONCE: Final = 1_000
 That is asked of all of them with each renewal of the lease."""
 
 RETRY: Final = 0.2
-"""Seconds before restoring is tried again after the grid went away in the middle."""
+"""Seconds before restoring is tried again after the grid became unreachable in the middle."""
 
 
 class GridRecovery:
@@ -92,14 +92,14 @@ class GridRecovery:
 
     def _tell(self, change: GridChange) -> None:
         now = self._clock.monotonic()
-        if change.state is GridState.AWAY:
+        if change.state is GridState.UNREACHABLE:
             if self._away_since is None:
                 self._away_since = now
             self._announce(GridLost())
             return
         since, self._away_since = self._away_since, None
-        away = None if since is None else now - since
-        self._announce(GridRegained(change.grid_generation, change.lost_writes, away))
+        seconds = None if since is None else now - since
+        self._announce(GridRegained(change.grid_generation, change.lost_writes, seconds))
 
     async def _rejoin(self) -> None:
         """Have a lease again, whatever became of the last one, and make sure of every session."""

@@ -55,7 +55,7 @@ class NodeLease:
         """Take the first lease.
 
         Raises:
-            GridUnavailable: the grid is away.
+            GridUnavailable: the grid is unreachable.
         """
         async with self._one_at_a_time:
             await self._join()
@@ -67,7 +67,7 @@ class NodeLease:
             watch: as for ``NodeDirectory.renew``.
 
         Raises:
-            GridUnavailable: the grid is away.
+            GridUnavailable: the grid is unreachable.
             LeaseLost: another one was taken and has lapsed already, so slow is the grid.
         """
         async with self._one_at_a_time:

@@ -30,7 +30,7 @@ TAKEOVER_LEASES: Final = 5
 
 @dataclass(slots=True)
 class _Takeover:
-    """How far a takeover has come: should the grid go away in the middle, it goes on from there.
+    """How far a takeover has come: should the grid become unreachable in the middle, it goes on from there.
 
     Attributes:
         grid_generation: of the grid in which it began; another one may know nothing of what was done.
@@ -91,7 +91,7 @@ class Membership:
         """Take the first lease.
 
         Raises:
-            GridUnavailable: the grid is away.
+            GridUnavailable: the grid is unreachable.
         """
         await self._grid_recovery.lease.take()
 
@@ -105,8 +105,8 @@ class Membership:
                 await self._grant_lost_leases()
                 for lapsed in self._table.lapsed:
                     await self._take_over(lapsed)
-                # A single write may have failed while the grid never counted as away. Nobody waits for it here, because
-                # to write many sessions again takes longer than a lease lasts.
+                # A single write may have failed while the grid never counted as unreachable. Nobody waits for it here,
+                # because to write many sessions again takes longer than a lease lasts.
                 self._background.once(self._grid_recovery.catch_up(), "catch-up")
             except (GridUnavailable, LeaseLost):
                 continue

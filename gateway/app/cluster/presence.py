@@ -71,7 +71,7 @@ class Presence:
         )
 
     async def tell(self) -> None:
-        """Report now; a grid that is away is told with the next renewal."""
+        """Report now; a grid that is unreachable is told with the next renewal."""
         report = self.report()
         if report is not None:
             with suppress(GridUnavailable):

@@ -109,7 +109,7 @@ class Replicas:
                 partition.complete.set()
 
     async def complete(self, numbers: Iterable[int]) -> None:
-        """Wait until partitions that are held have been read; for as long as the grid is away."""
+        """Wait until partitions that are held have been read; for as long as the grid is unreachable."""
         for number in numbers:
             partition = self._partitions.get(number)
             if partition is not None:

@@ -4,9 +4,9 @@
 use cases ──Announcer──▶ Journal ──▶ Buffer, bounded ──Writer, twice a second──▶ grid.journal, one stream per partition
 ```
 
-Telling an event never waits and never fails. While the grid is away, refuses or is too slow, events wait in the buffer;
-what it cannot take is counted, and told as an event of its own as soon as there is room. Delivery and the work of
-sessions know nothing of it.
+Telling an event never waits and never fails. While the grid is unreachable, refuses or is too slow, events wait in the
+buffer; what it cannot take is counted, and told as an event of its own as soon as there is room. Delivery and the work
+of sessions know nothing of it.
 """
 
 from gateway.app.journal.announcer import Announcer

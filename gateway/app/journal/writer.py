@@ -98,7 +98,7 @@ class Writer:
             try:
                 results = await self._grid.journal.append(batches)
             except GridUnavailable:
-                self.trouble = catalogue.JOURNAL_GRID_AWAY
+                self.trouble = catalogue.JOURNAL_GRID_UNREACHABLE
                 return False
             self._metrics.observe(catalogue.JOURNAL_APPEND_SECONDS, self._clock.monotonic() - started)
             taken = True
@@ -110,7 +110,7 @@ class Writer:
                     continue
                 taken = False
                 refused = isinstance(result, GridRefused) or not isinstance(result, GridUnavailable)
-                self.trouble = catalogue.JOURNAL_GRID_REFUSES if refused else catalogue.JOURNAL_GRID_AWAY
+                self.trouble = catalogue.JOURNAL_GRID_REFUSES if refused else catalogue.JOURNAL_GRID_UNREACHABLE
                 if not isinstance(result, GatewayError):
                     raise result
             self._relieved()

@@ -275,10 +275,10 @@ class FencedStore(Fencing):
     async def end(self, ended: Session | Ownership, reason: ErrorCode) -> bool:
         """Delete everything of a session.
 
-        One that is held here, or was until now, may be ahead of the grid: its client came back while the grid was away,
-        or the grid lost it. It is written first then. Else the grid would take its end for one of an older owner, or
-        know nothing of it, and an older copy elsewhere could bring it back. A claim by this very node, for a client
-        that came back meanwhile, does not keep it from ending either.
+        One that is held here, or was until now, may be ahead of the grid: its client came back while the grid was
+        unreachable, or the grid lost it. It is written first then. Else the grid would take its end for one of an older
+        owner, or know nothing of it, and an older copy elsewhere could bring it back. A claim by this very node, for a
+        client that came back meanwhile, does not keep it from ending either.
 
         Args:
             ended: a session; or the ownership by which this node has claimed one that it does not hold.

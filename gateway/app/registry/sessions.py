@@ -268,7 +268,7 @@ class Sessions:
                 self._save_disconnect(session)
 
     async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> EndResult:
-        """End the session everywhere (P7); while the grid is away it is closed here now, and ended there afterwards.
+        """End the session everywhere (P7); while the grid is unreachable it is closed here now, and ended there later.
 
         Until then its end is *pending*: another node that reaches the grid may be shown its token, and serve it on; and
         if this node dies first, nobody ends it. So it is announced as ended when the grid has confirmed it, and not

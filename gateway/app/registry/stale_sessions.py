@@ -64,7 +64,7 @@ class StaleSessionSweeper:
             await self.look()
 
     async def look(self) -> None:
-        """Ask for all sessions that are due; if the grid is away, for those that are left in the next round."""
+        """Ask for all sessions that are due; if the grid is unreachable, for those that are left in the next round."""
         now = self._clock.monotonic()
         while due := self._looks.due(now, most=BATCH):
             for session in due:

@@ -4,9 +4,9 @@ Each session's requests go through a *lane*, one after the other, so that they t
 client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck. Lanes take turns: a
 run is bounded, and what all of them begin in one turn of the loop is, too, also what they repeat (P20).
 
-A request whose step fails because the grid went away may have been executed. It stays in the lane and is repeated when
-the grid is back; each step is idempotent. A request that comes while the grid is away is refused at once, because
-nothing has been done for it yet (P10), unless the client says that it has sent it before.
+A request whose step fails because the grid became unreachable may have been executed. It stays in the lane and is
+repeated when the grid is back; each step is idempotent. A request that comes while the grid is unreachable is refused
+at once, because nothing has been done for it yet (P10), unless the client says that it has sent it before.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from gateway.ports import (
 )
 
 RESTORE_RETRY: Final = 0.2
-"""Seconds before revocations are put back again after the grid went away in the middle."""
+"""Seconds before revocations are put back again after the grid became unreachable in the middle."""
 
 FORGET_INTERVAL: Final = 30.0
 """Seconds between two looks for revocations that are over. Nothing depends on it: they refuse nobody by then."""

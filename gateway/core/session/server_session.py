@@ -32,8 +32,8 @@ from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Bye, ClientRequest, Malformed, Notice, NoticeCode, Reply
 
 RETRY_AFTER: Final = 0.5
-"""Seconds after which a client may repeat a request that was refused because the grid is away: about the time in which
-a restarted Redis is adopted again."""
+"""Seconds after which a client may repeat a request that was refused because the grid is unreachable: about the time in
+which a restarted Redis is adopted again."""
 
 
 def number_used(number: RequestNumber) -> RequestRefused:

@@ -113,7 +113,7 @@ async def test_a_bug_shows_nothing_of_itself(pair: Pair, monkeypatch: pytest.Mon
     assert any(event is events.ADMIN_FAILED for event, _ in pair.n1.log.events)
 
 
-async def test_a_grid_that_is_away_is_told_with_a_time_to_ask_again(pair: Pair) -> None:
+async def test_a_grid_that_is_unreachable_is_told_with_a_time_to_ask_again(pair: Pair) -> None:
     pair.memory.go_away()
 
     answer = await pair.asker.ask(pair.n1, "GET", "/v1/sessions")

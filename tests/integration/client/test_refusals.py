@@ -67,7 +67,7 @@ async def test_a_refusal_that_stays_is_told_at_once(server: ScriptedServer, code
 
 async def test_a_node_that_cannot_yet_is_asked_again(server: ScriptedServer) -> None:
     attempt = opening(server.url)
-    await (await server.connection()).refuse("grid_unavailable", "the grid is away", 4100, retry_after=0.01)
+    await (await server.connection()).refuse("grid_unavailable", "the grid is unreachable", 4100, retry_after=0.01)
     peer = await server.connection()
     await peer.greet()
     session = await attempt

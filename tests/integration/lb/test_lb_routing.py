@@ -200,7 +200,7 @@ def test_node_that_is_not_ready_gets_no_new_sessions_but_returning_ones(cluster:
 
 
 @pytest.mark.promise("P10")
-def test_grid_away_keeps_clients_and_returning_sessions(cluster: StandIns, proxy: HAProxy) -> None:
+def test_an_unreachable_grid_keeps_clients_and_returning_sessions(cluster: StandIns, proxy: HAProxy) -> None:
     """P10: no node is ready; those connected stay, those who name their node reach it, new ones are told to wait."""
     with dial(proxy, "?node=n2") as connected:
         greeting(connected)

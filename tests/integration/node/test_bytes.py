@@ -153,7 +153,7 @@ async def test_a_modest_publisher_gets_through_while_sixty_greedy_ones_wait(monk
                 await client.cut()
 
 
-async def test_what_is_resubmitted_while_the_grid_is_away_is_bounded_and_coming_back_adds_nothing() -> None:
+async def test_what_is_resubmitted_while_the_grid_is_unreachable_is_bounded_and_coming_back_adds_nothing() -> None:
     memory = MemoryGridServer()
     bound = 100 * KIB
     async with running_node(memory=memory, limit_request_bytes=bound) as node:

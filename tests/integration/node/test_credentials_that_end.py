@@ -221,7 +221,7 @@ async def test_credentials_that_end_while_the_client_is_away_are_refused_when_it
     assert cluster.stored(welcome["session"]).owner == stored.owner
 
 
-async def test_the_grid_away_does_not_let_ended_credentials_in_and_keeps_nobody_out(start: Start) -> None:
+async def test_an_unreachable_grid_does_not_let_ended_credentials_in_and_keeps_nobody_out(start: Start) -> None:
     cluster = await start(credential_notice=0.0)
     client, welcome = await cluster.opened(cluster.n1, fresh(SHORT))
     cluster.memory.go_away()
@@ -240,7 +240,7 @@ async def test_the_grid_away_does_not_let_ended_credentials_in_and_keeps_nobody_
     await client.cut()
 
 
-async def test_a_refresh_while_the_grid_is_away_is_asked_again(start: Start) -> None:
+async def test_a_refresh_while_the_grid_is_unreachable_is_asked_again(start: Start) -> None:
     cluster = await start()
     client, _ = await cluster.opened(cluster.n1, fresh())
     cluster.memory.go_away()

@@ -171,7 +171,7 @@ async def test_requests_that_redis_leaves_unanswered_are_gone_without_the_collec
             for packet in PACKETS:
                 redis.suspend()
                 await client.send(packet)
-                # Accepted first, or it would be refused while the grid is away.
+                # Accepted first, or it would be refused while the grid is unreachable.
                 await eventually(lambda: waits(node) and bool(grid._connection.batcher.batchers[0]._awaited))
                 grid._connection.suspect("a test says so")
                 redis.resume()

@@ -102,7 +102,7 @@ async def bye(cluster: Cluster, raw: RawClient, _session: SessionId) -> int:
 
 
 async def closed_by_an_administrator(cluster: Cluster, raw: RawClient, session: SessionId) -> int:
-    unreachable = cluster.n1.gateway.node._context.grid.state is GridState.AWAY
+    unreachable = cluster.n1.gateway.node._context.grid.state is GridState.UNREACHABLE
     result = await cluster.n1.gateway.node.administration.sessions.close(session)
     assert result is (CloseResult.PENDING if unreachable else CloseResult.ENDED)
     code = await raw.closed()
@@ -144,7 +144,7 @@ async def test_a_session_that_is_ahead_of_the_grid_ends_for_good(cluster: Cluste
         await raw.expect("reply")
     session = SessionId(opened["session"])
     await cluster.go_away()
-    await cluster.see(GridState.AWAY)
+    await cluster.see(GridState.UNREACHABLE)
     async with RawClient(cluster.n1.url) as back:
         again = await back.resume(opened["token"], attempt=1, received=1, oldest=2)
         assert again["outcome"] == "reattached"
@@ -206,7 +206,7 @@ async def eventually_asked_to_end(node: TestNode, session: SessionId) -> None:
 
 
 async def test_a_bye_that_the_grid_has_not_taken_is_not_confirmed() -> None:
-    """P7: one that was confirmed while the grid was away was lost with its node, and the session could be resumed."""
+    """P7: one that was confirmed in an outage of the grid was lost with its node, and the session could be resumed."""
     memory = MemoryGridServer()
     async with running_node("n2", memory=memory, **QUICK) as n2:
         async with running_node("n1", memory=memory, **QUICK) as n1, RawClient(n1.url) as raw:
@@ -228,7 +228,7 @@ async def test_a_bye_counts_though_its_client_hangs_up_before_the_grid_has_taken
         opened = await raw.hello("alice", window=60)
         session = SessionId(opened["session"])
         await cluster.go_away()
-        await cluster.see(GridState.AWAY)
+        await cluster.see(GridState.UNREACHABLE)
         await raw.send({"type": "bye"})
         await eventually_asked_to_end(cluster.n1, session)
     await cluster.come_back()
@@ -253,7 +253,7 @@ async def test_a_pending_end_is_announced_when_the_grid_has_confirmed_it(cluster
         opened = await raw.hello("alice", window=60)
         session = SessionId(opened["session"])
         await cluster.go_away()
-        await cluster.see(GridState.AWAY)
+        await cluster.see(GridState.UNREACHABLE)
         sessions = cluster.n1.gateway.node.administration.sessions
         assert await sessions.close(session) is CloseResult.PENDING
         assert await raw.closed() == 4205

@@ -199,7 +199,7 @@ async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
 
 @pytest.mark.promise("P7")
 @pytest.mark.redis
-async def test_a_node_whose_lease_lapsed_while_the_grid_was_away_verifies_its_sessions(
+async def test_a_node_whose_lease_lapsed_while_the_grid_was_unreachable_verifies_its_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others have put them on the clock; left there, they would end while their clients are connected (P7)."""

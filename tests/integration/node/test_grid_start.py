@@ -19,7 +19,7 @@ from tests.support.times import scaled
 pytestmark = [pytest.mark.redis, pytest.mark.promise("P10")]
 
 AWAY: Final = 1.5
-"""Seconds for which Redis is away at the start: the node tries again and again meanwhile."""
+"""Seconds for which Redis is unreachable at the start: the node tries again and again meanwhile."""
 
 PATIENCE: Final = 20.0
 """Seconds in which a node must be back after Redis is."""

@@ -83,7 +83,7 @@ async def test_a_grid_that_comes_back_empty_is_filled_again(cluster: Cluster) ->
     before = await watcher.raw.expect("update")
 
     cluster.redis.kill()
-    await cluster.see_grid(GridState.AWAY)
+    await cluster.see_grid(GridState.UNREACHABLE)
     refused = await publisher.ask("publish", topic="a/x", value="refused")
     await cluster.redis.restart(emptied=True)
     await publisher.publish_when_possible("a/x", "after")
@@ -116,7 +116,7 @@ async def test_values_that_only_a_node_still_has_are_put_back(cluster: Cluster) 
     await watcher.raw.expect("update")
 
     cluster.redis.kill()
-    await cluster.see_grid(GridState.AWAY)
+    await cluster.see_grid(GridState.UNREACHABLE)
     await cluster.redis.restart(emptied=True)
     await cluster.see_grid(GridState.UP)
     await eventually(lambda: cluster.n1.gateway.node.sessions.delivery.replicas.restored > 0)
@@ -138,7 +138,7 @@ async def test_a_suspended_grid_disconnects_nobody(cluster: Cluster) -> None:
     pending = {"id": 1, "request": 1, "type": "publish", "topic": "a/x", "value": 1}
     await publisher.raw.send(pending)
     publisher.sent = 1
-    await eventually(lambda: cluster.n2.gateway.node._context.grid.state is GridState.AWAY)
+    await eventually(lambda: cluster.n2.gateway.node._context.grid.state is GridState.UNREACHABLE)
     refused = await publisher.ask("publish", topic="a/x", value=2)
     cluster.redis.resume()
     reply = await publisher.raw.expect("reply", where=lambda reply: reply["request"] == 1)
@@ -164,7 +164,7 @@ async def test_a_grid_rolled_back_never_takes_versions_or_sessions_back(cluster:
     await late.ask("subscribe", selector="a/*")
 
     cluster.redis.kill()
-    await cluster.see_grid(GridState.AWAY)
+    await cluster.see_grid(GridState.UNREACHABLE)
     await cluster.redis.restart(snapshot=snapshot)
     await cluster.see_grid(GridState.UP)
     await publisher.publish_when_possible("a/x", "newest")
@@ -204,7 +204,7 @@ async def test_sessions_that_an_older_grid_takes_for_connected_end_by_their_wind
         await talker.raw.cut()
 
     cluster.redis.kill()
-    await cluster.see_grid(GridState.AWAY)
+    await cluster.see_grid(GridState.UNREACHABLE)
     await cluster.redis.restart(snapshot=snapshot)
     await cluster.see_grid(GridState.UP)
 
@@ -220,11 +220,11 @@ async def test_sessions_that_an_older_grid_takes_for_connected_end_by_their_wind
     await stayer.raw.cut()
 
 
-async def test_a_socket_lost_while_the_grid_is_away_is_reattached_without_it(cluster: Cluster) -> None:
+async def test_a_socket_lost_while_the_grid_is_unreachable_is_reattached_without_it(cluster: Cluster) -> None:
     watcher = await Talker.open(cluster.n1)
     await watcher.ask("subscribe", selector="a/**")
     cluster.redis.kill()
-    await cluster.see_grid(GridState.AWAY)
+    await cluster.see_grid(GridState.UNREACHABLE)
 
     await watcher.raw.cut()
     async with RawClient(cluster.n1.url) as back:
@@ -254,7 +254,7 @@ async def test_an_outdated_copy_is_not_reattached_after_a_rollback() -> None:
         assert cluster.n2.gateway.node.sessions.get(talker.welcome["session"]) is not None
 
         cluster.redis.kill()
-        await cluster.see_grid(GridState.AWAY)
+        await cluster.see_grid(GridState.UNREACHABLE)
         # n2 cannot know whose turn it is, and must not guess.
         await talker.raw.cut()
         async with RawClient(cluster.n2.url) as early:
@@ -283,7 +283,7 @@ async def test_a_bye_to_a_grid_that_went_back_is_a_bye(cluster: Cluster) -> None
     for talker in talkers:
         await talker.ask("publish", topic="a/x", value="a receipt")
     cluster.redis.kill()
-    await cluster.see_grid(GridState.AWAY)
+    await cluster.see_grid(GridState.UNREACHABLE)
     await cluster.redis.restart(snapshot=snapshot)
     for number, talker in enumerate(talkers):
         # Before the grid is there, while sessions are written again, and after that.

@@ -279,7 +279,7 @@ async def test_a_late_answer_does_not_undo_what_came_after_it(
     assert not ours._changing
 
 
-async def test_the_grid_away_refuses_to_revoke_and_nothing_is_half_done(
+async def test_an_unreachable_grid_refuses_to_revoke_and_nothing_is_half_done(
     memory: MemoryGridServer, n1: TestNode, n2: TestNode
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -299,7 +299,7 @@ async def test_the_grid_away_refuses_to_revoke_and_nothing_is_half_done(
         assert await raw.closed() == REVOKED
 
 
-async def test_sockets_are_closed_though_the_grid_goes_away_before_the_sessions_are_ended(
+async def test_sockets_are_closed_though_the_grid_becomes_unreachable_before_the_sessions_are_ended(
     memory: MemoryGridServer, n1: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = MemorySessionStore.end

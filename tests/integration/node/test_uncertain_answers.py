@@ -67,7 +67,9 @@ async def test_a_hello_whose_write_had_no_answer_leaves_nothing_for_ever(
         await eventually(lambda: not any(each.startswith("session") for each in memory.inventory()), within=15)
 
 
-async def test_a_bye_while_the_grid_is_away_ends_the_session_there_too(memory: MemoryGridServer, n1: TestNode) -> None:
+async def test_a_bye_while_the_grid_is_unreachable_ends_the_session_there_too(
+    memory: MemoryGridServer, n1: TestNode
+) -> None:
     async with RawClient(n1.url) as raw:
         welcome = await raw.hello()
         memory.go_away()

@@ -197,7 +197,7 @@ async def until_up(grid: RedisGrid) -> None:
 
 
 async def until_away(grid: RedisGrid) -> None:
-    await eventually(lambda: grid.state is GridState.AWAY, message="the grid is away")
+    await eventually(lambda: grid.state is GridState.UNREACHABLE, message="the grid is unreachable")
 
 
 async def stream_of(bench: Bench, partition: int = PARTITION) -> list[tuple[str, bytes]]:

@@ -236,7 +236,7 @@ async def test_without_sentinels_the_adopted_master_is_reached_again() -> None:
         await until_away(grid)
         before = len(log.events)
         await asyncio.sleep(2 * LONGEST_BACKOFF)
-        assert grid.state is GridState.AWAY
+        assert grid.state is GridState.UNREACHABLE
         assert len(log.events) == before, "away is told once"
         for each in servers.sentinels:
             await each.start()

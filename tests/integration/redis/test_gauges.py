@@ -50,7 +50,7 @@ async def test_figures_are_kept_fresh(bench: Bench, monkeypatch: pytest.MonkeyPa
     await eventually(lambda: of_master(metrics, catalogue.GRID_COMMANDS) > before, "it is asked again")
 
 
-async def test_nothing_is_told_of_a_redis_that_is_away(forgetful: Bench) -> None:
+async def test_nothing_is_told_of_a_redis_that_is_unreachable(forgetful: Bench) -> None:
     metrics = MemoryMetrics()
     await forgetful.grid(metrics=metrics)
     await eventually(lambda: is_told(metrics, catalogue.GRID_MEMORY_BYTES), "Redis has answered")

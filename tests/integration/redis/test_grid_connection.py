@@ -55,7 +55,7 @@ async def test_start_while_the_grid_is_down_raises_and_comes_up_later(forgetful:
     with pytest.raises(GridUnavailable):
         await grid.start()
     assert time.monotonic() - started < scaled(5.0)
-    assert grid.state is GridState.AWAY
+    assert grid.state is GridState.UNREACHABLE
     with pytest.raises(GridUnavailable):
         await grid.sessions.create(session_record())
     async with changes_of(grid) as changes:
@@ -80,14 +80,16 @@ async def test_kill_and_restart_with_data_is_a_new_generation_and_loses_nothing(
         assert await grid.sessions.find(record.id) == record
         assert grid.generation == 2
         assert changes == [
-            GridChange(GridState.AWAY, GridGeneration(1)),
+            GridChange(GridState.UNREACHABLE, GridGeneration(1)),
             GridChange(GridState.UP, GridGeneration(2), lost_writes=True),
         ]
     events = [event for event, _ in harmed.log.events if event in {log_events.GRID_UNREACHABLE, log_events.GRID_BACK}]
     assert events == [log_events.GRID_UNREACHABLE, log_events.GRID_BACK]
 
 
-async def test_why_a_grid_is_still_away_is_told_after_a_while(harmed: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_why_a_grid_is_still_unreachable_is_told_after_a_while(
+    harmed: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What ended the connection says nothing of what keeps the next one from being made."""
     monkeypatch.setattr(grid_connection, "STILL_AWAY_AFTER", 0.0)
     grid = await harmed.grid()
@@ -129,7 +131,7 @@ async def test_a_node_that_knows_a_higher_generation_raises_it_for_all(forgetful
 
 
 @pytest.mark.promise("P10")
-async def test_a_suspended_redis_is_away_after_the_time_limit_and_back_without_losses(forgetful: Bench) -> None:
+async def test_a_suspended_redis_is_unreachable_after_the_time_limit_and_back_without_losses(forgetful: Bench) -> None:
     grid = await forgetful.grid(timeout=0.5)
     record = session_record()
     await grid.sessions.create(record)
@@ -139,7 +141,7 @@ async def test_a_suspended_redis_is_away_after_the_time_limit_and_back_without_l
         with pytest.raises(GridUnavailable):
             await grid.sessions.change(ownership_of(record), SessionChanges(selections=("+late",)))
         assert 0.4 < time.monotonic() - started < scaled(3.0)
-        assert grid.state is GridState.AWAY
+        assert grid.state is GridState.UNREACHABLE
         forgetful.server.resume()
         await until_up(grid)
         await keep_trying(lambda: len(changes) == 2, message="both changes are told")
@@ -179,7 +181,7 @@ async def test_a_cut_command_connection_comes_back_without_losses(bench: Bench) 
     async with changes_of(grid) as changes:
         assert await bench.kill_clients() >= 1
         await keep_trying(lambda: len(changes) == 2, message="away and back")
-        assert [each.state for each in changes] == [GridState.AWAY, GridState.UP]
+        assert [each.state for each in changes] == [GridState.UNREACHABLE, GridState.UP]
         assert not changes[1].lost_writes
 
 
@@ -223,7 +225,7 @@ async def test_a_replica_is_not_taken_for_the_grid(forgetful: Bench) -> None:
         await forgetful.server.call("REPLICAOF", "127.0.0.1", master.port)
         with pytest.raises(GridUnavailable):
             await grid.sessions.create(session_record())
-        assert grid.state is GridState.AWAY
+        assert grid.state is GridState.UNREACHABLE
         await forgetful.server.call("REPLICAOF", "NO", "ONE")
         await until_up(grid)
 

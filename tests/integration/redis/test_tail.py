@@ -190,7 +190,7 @@ async def test_a_suspended_redis_loses_no_position(forgetful: Bench) -> None:
     await publisher.publish(3)
     forgetful.server.suspend()
     stalled = asyncio.create_task(publisher.publish(3))
-    await keep_trying(lambda: grid.state.value == "away", message="away")
+    await keep_trying(lambda: grid.state.value == "unreachable", message="unreachable")
     forgetful.server.resume()
     await stalled
     await until_up(grid)

@@ -260,7 +260,7 @@ async def test_values_are_read_in_pages_and_all_of_them(bench: Bench) -> None:
     assert [page async for page in grid.topics.values((partition + 1) % 64)] == []
 
 
-async def test_reading_values_starts_again_when_the_grid_was_away(bench: Bench) -> None:
+async def test_reading_values_starts_again_when_the_grid_was_unreachable(bench: Bench) -> None:
     grid = await bench.grid()
     publisher = Publisher(grid)
     commands = []

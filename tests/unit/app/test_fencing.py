@@ -253,7 +253,7 @@ class Watched(Bench):
     @property
     def state(self) -> GridState:
         self.looks += 1
-        return GridState.UP if self.looks >= self._back_after else GridState.AWAY
+        return GridState.UP if self.looks >= self._back_after else GridState.UNREACHABLE
 
     @state.setter
     def state(self, _: GridState) -> None: ...

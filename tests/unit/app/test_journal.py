@@ -1,4 +1,4 @@
-"""The journal of one node on a grid that goes away, refuses and is slow, in virtual time."""
+"""The journal of one node on a grid that becomes unreachable, refuses and is slow, in virtual time."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_a_takeover_bounds_the_life_of_the_dead_node(monkeypatch: pytest.M
     assert (taken["type"], taken["count"]) == ("node_taken_over", 1)
 
 
-async def test_the_grid_away_is_told_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_grid_is_told_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(monkeypatch) as bench:
         bench.announce(GridLost())
         bench.announce(GridRegained(GridGeneration(2), lost_writes=True, away=1.5))
@@ -196,16 +196,20 @@ def test_hashed_principals_can_be_told_apart_and_not_guessed() -> None:
 # --- a grid that does not take it -------------------------------------------------------------------------------------
 
 
-async def test_what_is_told_while_the_grid_is_away_is_written_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_told_while_the_grid_is_unreachable_is_written_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with running(monkeypatch) as bench:
         bench.server.go_away()
         bench.tell(*range(100))
-        await eventually(lambda: bench.journal.writer is not None and bench.journal.writer.trouble == "grid_away")
+        await eventually(
+            lambda: bench.journal.writer is not None and bench.journal.writer.trouble == "grid_unreachable"
+        )
         assert bench.metrics.gauge(catalogue.JOURNAL_WAITING) == 100
         bench.server.come_back()
         records = await bench.written(100)
     assert [number_of(each) for each in records] == list(range(1, 101))
-    assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="grid_away") == 0
+    assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="grid_unreachable") == 0
 
 
 async def test_a_batch_whose_answer_was_lost_is_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,16 +225,18 @@ async def test_what_finds_no_room_is_counted_and_told(monkeypatch: pytest.Monkey
     async with running(monkeypatch, buffer_events=10) as bench:
         bench.server.go_away()
         bench.tell(0)
-        await eventually(lambda: bench.journal.writer is not None and bench.journal.writer.trouble == "grid_away")
+        await eventually(
+            lambda: bench.journal.writer is not None and bench.journal.writer.trouble == "grid_unreachable"
+        )
         bench.tell(*range(1, 25))
-        assert bench.log.of(log_events.JOURNAL_FULL) == [{"reason": "grid_away"}]
-        assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="grid_away") == 15
+        assert bench.log.of(log_events.JOURNAL_FULL) == [{"reason": "grid_unreachable"}]
+        assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="grid_unreachable") == 15
         bench.server.come_back()
         records = await bench.written(11)
         bench.tell(99)
         await bench.written(12)
     told = records[-1]
-    assert (told["type"], told["count"], told["reason"]) == ("events_dropped", 15, "grid_away")
+    assert (told["type"], told["count"], told["reason"]) == ("events_dropped", 15, "grid_unreachable")
     assert [number_of(each) for each in records] == [*range(1, 11), 26], "the numbers of what was dropped are missing"
     assert not bench.log.undeclared
 

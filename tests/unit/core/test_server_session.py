@@ -179,7 +179,7 @@ def test_a_malformed_request_is_answered_and_nothing_waits() -> None:
 
 
 @pytest.mark.promise("P10")
-def test_while_the_grid_is_away_only_what_may_have_been_executed_waits() -> None:
+def test_while_the_grid_is_unreachable_only_what_may_have_been_executed_waits() -> None:
     held = session()
 
     assert not ask(held, subscribe(1), grid_available=False)

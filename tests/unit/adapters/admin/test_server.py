@@ -48,7 +48,7 @@ async def site() -> AsyncIterator[Site]:
 
 
 async def test_alive_even_if_not_ready(site: Site) -> None:
-    site.reasons = ["the grid is away"]
+    site.reasons = ["the grid is unreachable"]
 
     assert await site.get("/healthz") == (200, "application/json", {"alive": True})
 
@@ -58,11 +58,11 @@ async def test_ready_without_reasons_against_it(site: Site) -> None:
 
 
 async def test_not_ready_with_reasons(site: Site) -> None:
-    site.reasons = ["the grid is away", "draining"]
+    site.reasons = ["the grid is unreachable", "draining"]
 
     status, _, body = await site.get("/readyz")
 
-    assert (status, body) == (503, {"ready": False, "reasons": ["the grid is away", "draining"], "warnings": []})
+    assert (status, body) == (503, {"ready": False, "reasons": ["the grid is unreachable", "draining"], "warnings": []})
 
 
 async def test_not_ready_if_nobody_can_tell(site: Site) -> None:

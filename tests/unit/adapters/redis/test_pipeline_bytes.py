@@ -205,9 +205,9 @@ async def test_what_was_cut_fails_with_everything_else() -> None:
     batcher = batcher_for(connection)
     asked = batcher.submit(commands_of(0, 100, "t"))
     await eventually(lambda: bool(connection.pipelines), message="the first part is sent")
-    batcher.shut(GridUnavailable("the grid is away"))
+    batcher.shut(GridUnavailable("the grid is unreachable"))
     turns.stop()
-    with pytest.raises(GridUnavailable, match="the grid is away"):
+    with pytest.raises(GridUnavailable, match="the grid is unreachable"):
         await asked
 
 
