@@ -21,7 +21,7 @@ from benchmarks.hostile.outage import Outage, came_back
 from benchmarks.hostile.stack import ATTACKED, running
 from benchmarks.hostile.verdict import Measurement, Phase, busy_share, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
-from benchmarks.hostile.witness import FAREWELL
+from benchmarks.hostile.witness import SETTLE_SECONDS
 from benchmarks.placement import Placement
 from benchmarks.processes import die_with_us
 from benchmarks.progress import Progress
@@ -37,7 +37,7 @@ READY_SECONDS: Final = 60.0
 """For the witnesses to log in, and for an attacker to prepare itself."""
 
 END_SECONDS: Final = 30.0
-"""For an attacker to end when its time is up, and for witnesses to end beyond their farewell."""
+"""For an attacker to end when its time is up, and for witnesses to end beyond what they wait for."""
 
 SETTLE: Final = 1.5
 """Seconds between the start of the witnesses and the quiet phase: caches fill, first acknowledgements are sent."""
@@ -206,7 +206,7 @@ class _Run:
 
     async def _ended(self, witness: asyncio.subprocess.Process) -> None:
         try:
-            async with asyncio.timeout(FAREWELL + END_SECONDS):
+            async with asyncio.timeout(SETTLE_SECONDS + END_SECONDS):
                 code: int | None = await witness.wait()
         except TimeoutError:
             code = None

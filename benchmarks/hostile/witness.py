@@ -34,7 +34,7 @@ SUBSCRIBERS: Final = 4
 LOGIN_EVERY: Final = 1.0
 """Seconds between two logins."""
 
-FAREWELL: Final = 10.0
+SETTLE_SECONDS: Final = 10.0
 """Seconds for which the witness waits, at the end, for what is under way."""
 
 _POLL: Final = 0.02
@@ -110,7 +110,7 @@ class Witnesses:
         announce()
         await self._until(stop.is_set)
         self.stopping = True
-        await self._until(self._complete, seconds=FAREWELL)
+        await self._until(self._complete, seconds=SETTLE_SECONDS)
         self._close_account()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

@@ -38,7 +38,7 @@ SILENT_BYTE_COST: Final = 0.6e-6
 """Seconds for a byte that came over TLS and said nothing: a change of keys takes 27 of them and 13 µs of OpenSSL. On
 the high side for all else that says nothing, which honest clients do not send."""
 
-GREETING_PIECES: Final = 4
+HANDSHAKE_PIECES: Final = 4
 """Pieces of a handshake that are taken in one turn: all of nearly every handshake, and of the others 2 ms at worst."""
 
 UNSENT_MOST_BYTES: Final = 2 * GATHERED_BYTES
@@ -112,7 +112,7 @@ class TlsConnection:
             OSError: the connection is broken.
         """
         try:
-            for _ in range(GREETING_PIECES):
+            for _ in range(HANDSHAKE_PIECES):
                 try:
                     self._tls.do_handshake()
                 except SSLWantReadError:

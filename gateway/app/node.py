@@ -355,7 +355,7 @@ class Node:
         self._context.announce(NodeStopped(held))
         await self._context.journal.close()
         if self._may_leave:
-            await self._reports.farewell()
+            await self._reports.leave()
             with suppress(GridUnavailable):  # then the lease lapses by itself
                 await self._context.grid.nodes.leave(self.me)
         await self._context.grid.close()

@@ -1,4 +1,4 @@
-"""Why the client port turns connections away: the values of two labels, so that each kind of abuse can be counted."""
+"""Why the client port refuses connections: the values of two labels, so that each kind of abuse can be counted."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Connection:
         self._over = False
         self._writing = False
         self._how = Disconnect(GOING_AWAY.code, "the client stops")
-        self._farewell: list[bytes] = []
+        self._last_messages: list[bytes] = []
         self._work = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._reader = loop.create_task(self._read(), name="gateway-client-read")
@@ -63,8 +63,8 @@ class Connection:
         """Carry nothing any more; ``close`` comes next."""
         self._over = True
         self._how = how
-        # With messages still to be written before it, a farewell would come out of order.
-        self._farewell = [] if self._writing else list(how.farewell)
+        # With messages still to be written before it, the last messages would come out of order.
+        self._last_messages = [] if self._writing else list(how.last_messages)
         self._writer.cancel()
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class Connection:
         """
         await asyncio.wait([self._writer])
         try:
-            await self._transport.close(self._how.code, self._how.reason, self._farewell)
+            await self._transport.close(self._how.code, self._how.reason, self._last_messages)
         finally:
             self._reader.cancel()
             await asyncio.wait([self._reader])

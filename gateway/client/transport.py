@@ -48,7 +48,7 @@ class Transport(Protocol):
     async def receive(self) -> str | bytes | Ending:
         """Wait for the next message; an ``Ending`` says that there will be none."""
 
-    async def close(self, code: int, reason: str, farewell: list[bytes]) -> None:
+    async def close(self, code: int, reason: str, last_messages: list[bytes]) -> None:
         """Write the last messages and a close frame, wait a bounded time for the answer, and drop the connection."""
 
 
@@ -79,14 +79,14 @@ class WebSocketTransport:
                 code = self._websocket.close_code or _ABNORMAL
                 return Ending(code=None if code == _ABNORMAL else code, message="the connection was lost")
 
-    async def close(self, code: int, reason: str, farewell: list[bytes]) -> None:
+    async def close(self, code: int, reason: str, last_messages: list[bytes]) -> None:
         """See ``Transport.close``."""
         cut = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         # When the time is over, aiohttp answers the cancellation by dropping the connection: that is what it is for.
         with contextlib.suppress(TimeoutError, ConnectionError, aiohttp.ClientError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 try:
-                    for message in farewell:
+                    for message in last_messages:
                         await self._websocket.send_frame(message, aiohttp.WSMsgType.TEXT)
                 finally:
                     await self._websocket.close(code=code, message=cut)

@@ -444,7 +444,7 @@ class TopicAdministration(Protocol):
 
 
 class RevocationAdministration(Protocol):
-    """Who is locked out of the cluster."""
+    """What is blocked in the cluster."""
 
     async def list(self, *, cursor: str | None, limit: int) -> Page[Revocation]:
         """List revocations by name, as this node knows them.
@@ -501,7 +501,7 @@ class Administration:
         nodes: the nodes of the cluster.
         sessions: the sessions of the cluster.
         topics: the topics of the cluster.
-        revocations: who is locked out.
+        revocations: what is blocked.
         configuration: what this node runs with.
     """
 

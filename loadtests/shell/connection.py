@@ -60,12 +60,12 @@ class Connection:
     def close(self, how: Disconnect) -> None:
         """Carry nothing any more, and drop the connection in a bounded time, for which nobody waits."""
         self._over = True
-        # With messages still to be written before it, a farewell would come out of order.
-        spawn(self._part, how, () if self._writing else how.farewell)
+        # With messages still to be written before it, the last messages would come out of order.
+        spawn(self._part, how, () if self._writing else how.last_messages)
 
-    def _part(self, how: Disconnect, farewell: tuple[bytes, ...]) -> None:
+    def _part(self, how: Disconnect, last_messages: tuple[bytes, ...]) -> None:
         with suppress(TimeoutError, ConnectionError), limited(CLOSE_TIMEOUT):
-            for message in farewell:
+            for message in last_messages:
                 self._transport.send(message)
             self._transport.say_close(how.code, how.reason)
             self._reader.join()

@@ -57,7 +57,7 @@ async def peer_of(request: pytest.FixtureRequest, server: ScriptedServer) -> Asy
             else:
                 opening = driver.begin("connect", urls=[server.url], options={"principal": "alice"})
             peer = await server.connection()
-            await peer.greet(**greeting)
+            await peer.welcome(**greeting)
             await opening
             return peer
 
@@ -70,7 +70,7 @@ async def peer_of(request: pytest.FixtureRequest, server: ScriptedServer) -> Asy
 async def resumed(server: ScriptedServer, greeting: Packet) -> Peer:
     """Have the client come back, and say so."""
     peer = await server.connection()
-    first = await peer.greet(**greeting)
+    first = await peer.welcome(**greeting)
     assert first["type"] == "resume"
     return peer
 

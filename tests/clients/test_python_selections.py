@@ -61,7 +61,7 @@ async def play(case: Case, server: ScriptedServer, **greeting: Any) -> list[list
     """Take the steps of a case; returns what was asked for after each."""
     opening = asyncio.ensure_future(_open(server.url))
     peer = await server.connection()
-    await peer.greet(**greeting)
+    await peer.welcome(**greeting)
     session = await opening
     application = Application(session)
     found = []

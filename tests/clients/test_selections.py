@@ -25,7 +25,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 async def open_session(server: ScriptedServer, client: Driver, **greeting: Any) -> Peer:
     opening = client.begin("connect", urls=[server.url], options={"principal": "alice"})
     peer = await server.connection()
-    await peer.greet(**greeting)
+    await peer.welcome(**greeting)
     await opening
     return peer
 

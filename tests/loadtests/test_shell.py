@@ -64,7 +64,7 @@ async def session(**welcome: Any) -> AsyncIterator[tuple[ScriptedServer, Driven,
     """A session that is open."""
     async with ScriptedServer() as server, driven(server.url) as driver:
         peer = await server.connection(within=PATIENCE)
-        await peer.greet(**welcome)
+        await peer.welcome(**welcome)
         await driver.event("opened")
         yield server, driver, peer
 
@@ -108,7 +108,7 @@ async def test_a_cut_connection_is_resumed_and_nothing_is_lost_or_doubled() -> N
         await driver.tell("cut")
         assert (await driver.event("cut"))["connected"] is True
         again = await server.connection()
-        await again.greet(outcome="reattached", token="token-2", received=0, node="n2", resent=1)
+        await again.welcome(outcome="reattached", token="token-2", received=0, node="n2", resent=1)
         assert again.first.pop("away") >= 0
         assert again.first == {
             "type": "resume",
@@ -138,7 +138,7 @@ async def test_after_a_failover_what_is_unanswered_is_asked_again_under_its_numb
         await peer.expect("publish")
         peer.cut()
         again = await server.connection()
-        await again.greet(outcome="failed_over", reason="other_node", node="n3", token="token-2", lost=None)
+        await again.welcome(outcome="failed_over", reason="other_node", node="n3", token="token-2", lost=None)
         recovered = await driver.event("recovered")
         assert (recovered["outcome"], recovered["resent"]) == ("failed_over", 1)
         asked = await again.expect("publish")
@@ -152,7 +152,7 @@ async def test_selections_that_the_grid_forgot_are_a_broken_promise_and_asked_ag
         await driver.event("replied")
         peer.cut()
         again = await server.connection()
-        await again.greet(outcome="failed_over", reason="other_node", token="token-2", selections=[])
+        await again.welcome(outcome="failed_over", reason="other_node", token="token-2", selections=[])
         assert "lacked selections" in (await driver.event("violated"))["message"]
         await driver.event("recovered")
         assert (await again.expect("subscribe"))["selector"] == "load/**"
@@ -168,7 +168,7 @@ async def test_a_node_that_asks_to_go_away_is_left_without_the_hint() -> None:
         assert (await peer.expect("ack"))["received"] == 1
         assert await peer.closed() == 4000
         again = await server.connection()
-        await again.greet(outcome="failed_over", reason="other_node", token="token-2", node="n1")
+        await again.welcome(outcome="failed_over", reason="other_node", token="token-2", node="n1")
         assert again.query == {}
         assert (await driver.event("recovered"))["cause"] == "node n2 asked to go away: the node drains"
 
@@ -194,7 +194,7 @@ async def test_who_is_told_to_come_later_does() -> None:
         await second.refuse("grid_unavailable", "away", 4100, retry_after=0.01)
         assert "away" in (await driver.event("attempt_failed"))["message"]
         third = await server.connection()
-        await third.greet(outcome="reattached", token="token-2")
+        await third.welcome(outcome="reattached", token="token-2")
         assert third.first["attempt"] == 2
         await driver.event("recovered")
 
@@ -205,7 +205,7 @@ async def test_a_skipped_packet_is_a_violation_that_resuming_mends() -> None:
         await peer.update("load/1", 2, 2)
         assert await peer.closed() == 4003
         again = await server.connection()
-        await again.greet(outcome="reattached", token="token-2", resent=2)
+        await again.welcome(outcome="reattached", token="token-2", resent=2)
         assert again.first["received"] == 0
         assert "one in between is missing" in (await driver.event("violated"))["message"]
         await driver.event("recovered")
@@ -219,7 +219,7 @@ async def test_a_ping_is_answered_and_its_token_used_from_then_on() -> None:
         assert (await peer.expect("pong"))["received"] == 0
         peer.cut()
         again = await server.connection()
-        await again.greet(outcome="reattached", token="token-2")
+        await again.welcome(outcome="reattached", token="token-2")
         assert again.first["token"] == "token-1b"
         await driver.event("recovered")
 
@@ -228,7 +228,7 @@ async def test_a_silent_node_is_given_up() -> None:
     async with session(ping_timeout=0.2) as (server, driver, peer):
         assert await peer.closed() == 4002
         again = await server.connection()
-        await again.greet(outcome="reattached", token="token-2")
+        await again.welcome(outcome="reattached", token="token-2")
         assert (await driver.event("recovered"))["cause"] == "the node was silent for 0.2 s"
 
 
@@ -260,12 +260,12 @@ async def test_an_outcome_that_nobody_knows_means_what_its_numbering_says() -> N
         for attempt in (1, 2):
             peer.cut()
             peer = await server.connection()
-            await peer.greet(outcome="handed_over", numbering="kept", token=f"t{attempt}")
+            await peer.welcome(outcome="handed_over", numbering="kept", token=f"t{attempt}")
             assert await peer.expect("publish") == sent
             assert (await driver.event("recovered"))["outcome"] == "handed_over"
         peer.cut()
         peer = await server.connection()
-        await peer.greet(outcome="beamed_up", numbering="restarted")
+        await peer.welcome(outcome="beamed_up", numbering="restarted")
         assert (await peer.expect("publish"))["resubmitted"] is True
         assert (await driver.event("recovered"))["outcome"] == "beamed_up"
 
@@ -275,11 +275,11 @@ async def test_without_a_numbering_an_unknown_outcome_leads_to_a_failover() -> N
         peer = first
         peer.cut()
         peer = await server.connection()
-        await peer.greet(outcome="beamed_up", token="t1")
+        await peer.welcome(outcome="beamed_up", token="t1")
         assert await peer.closed() == 4000
         assert "beamed_up" in (await driver.event("attempt_failed"))["message"]
         peer = await server.connection()
-        await peer.greet(outcome="failed_over", reason="gap")
+        await peer.welcome(outcome="failed_over", reason="gap")
         assert (peer.first["received"], peer.first["oldest"], peer.first["token"]) == (0, 2**53 - 1, "t1")
         assert (await driver.event("recovered"))["outcome"] == "failed_over"
 
@@ -294,7 +294,7 @@ async def test_a_request_that_a_node_closes_for_is_reported_and_not_sent_again()
         await peer.send({"type": "error", "code": "message_too_big", "message": "too much", "request": 1})
         await peer.close(1009)
         peer = await server.connection()
-        await peer.greet(outcome="failed_over", reason="gap")
+        await peer.welcome(outcome="failed_over", reason="gap")
         assert peer.first["oldest"] == 3
         assert (await peer.expect("publish"))["topic"] == "load/2"
         assert "too much" in (await driver.event("violated"))["message"]

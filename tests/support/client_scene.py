@@ -235,7 +235,7 @@ class Scene:
         for effect in outcome:
             self.effects.append(effect)
             if isinstance(effect, effects.Disconnect):
-                self._write(effect.farewell)
+                self._write(effect.last_messages)
         self._write(self.machine.flush())
 
     def _write(self, messages: Iterable[bytes]) -> None:

@@ -5,7 +5,7 @@ A test takes each connection of the client in turn and plays the server's side o
     async with ScriptedServer() as server:
         connecting = asyncio.create_task(open_session(server.url))
         peer = await server.connection()
-        await peer.greet()
+        await peer.welcome()
         session = await connecting
 """
 
@@ -148,7 +148,7 @@ class Peer:
         self.sent += 1
         return {"type": kind, "id": self.sent, **fields}
 
-    async def greet(self, **fields: Any) -> Packet:
+    async def welcome(self, **fields: Any) -> Packet:
         """Take the first packet and answer with a welcome.
 
         Returns:

@@ -104,7 +104,7 @@ class AdminConnection(asyncio.Protocol):
             self._socket.watch(self._first_byte)
 
     def refuse(self, reason: AdminRefusal) -> None:
-        """Turn it away: end it now, and have that counted."""
+        """Refuse it: end it now, and have that counted."""
         if self._state is not State.OVER:
             self._shared.refused(self, reason)
             self.abort()

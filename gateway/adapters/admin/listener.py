@@ -53,7 +53,7 @@ class AdminListener:
         knows: whether the value of an Authorization header is that of an administrator.
         body_bytes: largest body of a request.
         tls: tells how to speak TLS with a connection that begins now; None to speak none.
-        metrics: where it is counted who is turned away.
+        metrics: where it is counted who is refused.
         log: where a crowd is told of.
     """
 
@@ -194,7 +194,7 @@ class AdminListener:
         else:
             loop.call_exception_handler({"message": "no connection can be accepted", "exception": error})
 
-    # --- Turning away -------------------------------------------------------------------------------------------------
+    # --- Refusing -----------------------------------------------------------------------------------------------------
 
     def _refused(self, _connection: AdminConnection, reason: AdminRefusal) -> None:
         self._metrics.add(catalogue.ADMIN_CONNECTIONS_REFUSED, label=reason.value)

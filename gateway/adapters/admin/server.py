@@ -89,7 +89,7 @@ class AdminServer:
             ready: the reasons for not being ready, in words for people; empty if ready. Must not block.
             warnings: what is wrong with no harm to readiness, in words for people; shown beside it. Must not block.
             metrics_text: all metrics in the text format of Prometheus. Must not block.
-            metrics: where it is counted who is turned away.
+            metrics: where it is counted who is refused.
             tls: tells how to speak TLS with a connection that begins now; None to speak none.
             log: where bugs and crowds are told.
             knows: whether the value of an Authorization header is that of an administrator, who has a place apart; by

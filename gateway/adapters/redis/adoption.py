@@ -109,7 +109,7 @@ class Unfitting(GridUnavailable):
     """A Redis cannot be part of the grid; the sentence says which and why."""
 
 
-async def greet(finder: Finder, topology: Topology, connections: Sequence[AbstractConnection]) -> tuple[Member, ...]:
+async def identify(finder: Finder, topology: Topology, connections: Sequence[AbstractConnection]) -> tuple[Member, ...]:
     """Make sure of every master.
 
     Args:
@@ -125,7 +125,7 @@ async def greet(finder: Finder, topology: Topology, connections: Sequence[Abstra
         redis.RedisError, OSError: one of them does not answer as it should.
     """
     return tuple(
-        await asyncio.gather(*(_greet(finder, topology, number, each) for number, each in enumerate(connections)))
+        await asyncio.gather(*(_identify(finder, topology, number, each) for number, each in enumerate(connections)))
     )
 
 
@@ -151,7 +151,7 @@ async def told_by(label: str, connection: AbstractConnection, commands: Sequence
         raise GridUnavailable(f"{label}: {why(error)}".removeprefix(": ")) from error
 
 
-async def _greet(finder: Finder, topology: Topology, number: int, connection: AbstractConnection) -> Member:
+async def _identify(finder: Finder, topology: Topology, number: int, connection: AbstractConnection) -> Member:
     label = label_of(topology, number)
     sections = ("server", "replication", "persistence")
     commands: list[Command] = [*(("INFO", section) for section in sections), ("TIME",), ("CLIENT", "ID")]

@@ -21,7 +21,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from gateway.adapters.redis import slots
-from gateway.adapters.redis.adoption import NO_SEAL, Adopted, Adoption, Member, Server, greet, label_of, prepare
+from gateway.adapters.redis.adoption import NO_SEAL, Adopted, Adoption, Member, Server, identify, label_of, prepare
 from gateway.adapters.redis.batcher import Batcher, abandon, bytes_for_each
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
@@ -425,7 +425,7 @@ class GridConnection:
         connections = await self._dial(topology)
         try:
             async with asyncio.timeout(self._timeout):
-                members = await greet(self._finder, topology, connections)
+                members = await identify(self._finder, topology, connections)
                 await prepare(members, self._forsaken)
                 adoption = Adoption(self._keys, self._stream_length, topology, members, self.clock)
                 if nobody_knows and adoption.names != self._adopted_from:

@@ -60,7 +60,7 @@ class WebSocketServer:
         admission: who may connect, and when, if so many come.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
-        metrics: where it is counted who is turned away, and why.
+        metrics: where it is counted who is refused, and why.
         log: where it is told what operators should know of.
         tls: tells how to speak TLS with the connection that has just come; None to speak none.
         origins: exact values of the Origin header that are allowed; ``*`` for all. A request without one is no browser

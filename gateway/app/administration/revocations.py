@@ -1,4 +1,4 @@
-"""Who is locked out, as an administrator sees and changes it; implements ``RevocationAdministration``."""
+"""What is blocked, as an administrator sees and changes it; implements ``RevocationAdministration``."""
 
 from __future__ import annotations
 

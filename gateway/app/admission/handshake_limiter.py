@@ -26,7 +26,7 @@ from gateway.core.pacing.rates import TokenBucket
 from gateway.core.wire.codes import TRY_LATER, ErrorCode
 from gateway.ports import Metrics
 
-GREETING_PATIENCE: Final = 2.0
+HANDSHAKE_WAIT: Final = 2.0
 """Seconds that a first packet waits at most for its turn: less than a client waits for a welcome. Then the client is
 told when to come again, which costs less than letting it lose patience."""
 
@@ -139,7 +139,7 @@ class HandshakeLimiter:
         came = self._clock.monotonic()
         turn: asyncio.Future[_Bound | None] = asyncio.get_running_loop().create_future()
         queue = self._returning if returning else self._new
-        queue.append((turn, came + GREETING_PATIENCE))
+        queue.append((turn, came + HANDSHAKE_WAIT))
         if is_first:
             self._arm(wait)
         try:
@@ -171,7 +171,7 @@ class HandshakeLimiter:
             if bound is _Bound.AT_ONCE
             else f"more clients come than the {self._parameters.claim_rate:g} a second that the cluster takes on"
         )
-        return HandshakeRefused(ErrorCode.TRY_LATER, f"{bound}: {why}; try again", TRY_LATER, GREETING_PATIENCE)
+        return HandshakeRefused(ErrorCode.TRY_LATER, f"{bound}: {why}; try again", TRY_LATER, HANDSHAKE_WAIT)
 
     def _is_full(self) -> bool:
         most = self._parameters.claims_at_once

@@ -106,7 +106,7 @@ class Reports:
             return
         await self._mark(lapsed, "lapsed")
 
-    async def farewell(self) -> None:
+    async def leave(self) -> None:
         """Say that this node has left on purpose, if somebody watches."""
         if self._watchers.here or self._watchers.elsewhere:
             await self._mark(self._me, "left")

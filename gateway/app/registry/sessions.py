@@ -201,7 +201,7 @@ class Sessions:
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
-    def drop(self, session: Session, code: CloseCode, *, farewell: Bye | Error | None = None) -> None:
+    def drop(self, session: Session, code: CloseCode, *, last_packet: Bye | Error | None = None) -> None:
         """Give the session up here and now, without touching the grid."""
         if session.dropped:
             return
@@ -213,13 +213,13 @@ class Sessions:
         self.absences.forget(session)
         self._deadlines.cancel(session)
         self.delivery.forget(session)
-        if farewell is not None:
+        if last_packet is not None:
             self.flusher.flush(session)  # the answers to what came before a bye
         session.machine.close()
         session.lane.abandon()
         if session.connection is not None:
-            if farewell is not None:
-                session.machine.send_link(farewell)
+            if last_packet is not None:
+                session.machine.send_link(last_packet)
             self.flusher.flush(session)
             self.close_connection(session.connection, code)
             session.connection = None
@@ -311,7 +311,7 @@ class Sessions:
         if was_pending:
             del self._pending_ends[session.id]
         self._announce(ended(session, reason))
-        self.drop(session, code, farewell=_farewell(reason))
+        self.drop(session, code, last_packet=_last_packet(reason))
 
     def _close_until_confirmed(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
         """Close a session here, whose end the grid has yet to be told of."""
@@ -321,7 +321,7 @@ class Sessions:
         if reason is not ErrorCode.SESSION_EXPIRED:
             # The grid, or whoever takes over from this node, ends an expired one in any case.
             self._log.emit(events.SESSION_END_PENDING, session=session.id)
-        self.drop(session, code, farewell=_farewell(reason))
+        self.drop(session, code, last_packet=_last_packet(reason))
 
     def revoke(self, session: Session) -> bool:
         """Give a session up that was revoked: its socket is closed here and now, whatever the grid does (P8).
@@ -333,7 +333,7 @@ class Sessions:
             return False
         session.ending = True
         self._announce(ended(session, ErrorCode.REVOKED))
-        self.drop(session, REVOKED, farewell=Error(ErrorCode.REVOKED, REVOKED.meaning))
+        self.drop(session, REVOKED, last_packet=Error(ErrorCode.REVOKED, REVOKED.meaning))
         return True
 
     async def _end_later(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
@@ -493,6 +493,6 @@ class Sessions:
                     await asyncio.sleep(ADVISED_AT_ONCE / ADVISED_PER_SECOND)
 
 
-def _farewell(reason: ErrorCode) -> Bye:
+def _last_packet(reason: ErrorCode) -> Bye:
     """Make what the client of a session is told when it ends."""
     return Bye("expired" if reason is ErrorCode.SESSION_EXPIRED else "closed")

@@ -234,7 +234,7 @@ class Pool:
         self._arm()
 
     def _let_go_of_who_hung_up(self) -> None:
-        """Make room in a full queue: nobody who is there is sent away for somebody who is not."""
+        """Make room in a full queue: nobody who is there is refused for somebody who is not."""
         for waiting in self._queue.waiting():
             if waiting.credentials.abandoned():
                 self._hung_up(waiting)

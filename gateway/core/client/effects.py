@@ -59,12 +59,12 @@ class Disconnect:
     Attributes:
         code: close code.
         reason: for people.
-        farewell: messages to write before, unless there is still something to be written that came before them.
+        last_messages: messages to write before, unless there is still something to be written that came before them.
     """
 
     code: int
     reason: str
-    farewell: tuple[bytes, ...] = ()
+    last_messages: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,10 +426,10 @@ class ClientMachine(Attempts):
         """End the connection from this side, after what waits to be written."""
         self._lost(ending, now, tuple(self._opened_stream.flush(WRITE_ROOM)))
 
-    def _lost(self, ending: Ending, now: float, farewell: tuple[bytes, ...] = ()) -> None:
+    def _lost(self, ending: Ending, now: float, last_messages: tuple[bytes, ...] = ()) -> None:
         """The connection has ended; find out why, and get the session back."""
         resume, sender = self._opened_resume, self._opened_sender
-        self._emit(Disconnect(close_code(ending), ending.message, farewell))
+        self._emit(Disconnect(close_code(ending), ending.message, last_messages))
         resume.lost_at = now
         self._opened_stream.detach()
         sender.freeze()

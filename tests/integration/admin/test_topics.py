@@ -217,7 +217,7 @@ async def test_a_node_that_read_the_values_again_does_not_bring_a_removed_topic_
     assert (await pair.asker.ask(pair.n1, "GET", path("prices/ACME"))).status == 404
 
 
-async def test_revocations_lock_out_and_let_in(pair: Pair) -> None:
+async def test_revocations_block_and_unblock(pair: Pair) -> None:
     async with RawClient(pair.n2.url) as client:
         await client.hello("mallory")
         body = {"kind": "principal", "value": "mallory", "reason": "ticket 7"}

@@ -51,7 +51,7 @@ async def opened(server: ScriptedServer) -> AsyncIterator[OpenSession]:
     async def open_session(greeting: dict[str, Any] | None = None, **arguments: Any) -> tuple[Session, Peer]:
         opening = asyncio.ensure_future(_await(connect(arguments.pop("urls", server.url), "alice", **arguments)))
         peer = await server.connection()
-        await peer.greet(**(greeting or {}))
+        await peer.welcome(**(greeting or {}))
         session = await opening
         sessions.append(session)
         return session, peer

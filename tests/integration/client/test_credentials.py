@@ -60,7 +60,7 @@ async def test_each_attempt_asks_anew(server: ScriptedServer) -> None:
     attempt = asyncio.create_task(run())
     first = await (await server.connection()).refuse("authentication_unavailable", "later", 4104, retry_after=0.01)
     peer = await server.connection()
-    await peer.greet()
+    await peer.welcome()
     session = await attempt
 
     assert (first["secret"], peer.first["secret"]) == ("fresh-1", "fresh-2")
@@ -134,14 +134,14 @@ async def test_after_the_end_the_resume_carries_fresh_ones(opened: OpenSession, 
     await peer.close(4006, "credentials_expired")
 
     peer = await server.connection()
-    await peer.greet(outcome="reattached", token="token-2")
+    await peer.welcome(outcome="reattached", token="token-2")
     assert (peer.first["type"], peer.first["secret"], peer.first["principal"]) == ("resume", "fresh-2", "alice")
     assert (await anext(aiter(session.recoveries()))).outcome is Outcome.REATTACHED
 
     # They are good again: the next resume needs none.
     peer.cut()
     peer = await server.connection()
-    await peer.greet(outcome="reattached", token="token-3")
+    await peer.welcome(outcome="reattached", token="token-3")
     assert "secret" not in peer.first
 
 
@@ -154,7 +154,7 @@ async def test_credentials_that_ended_while_it_was_away_are_noticed_by_the_refus
     assert "secret" not in first
 
     peer = await server.connection()
-    await peer.greet(outcome="failed_over", reason="other_node", token="token-2")
+    await peer.welcome(outcome="failed_over", reason="other_node", token="token-2")
 
     assert peer.first["secret"] == "fresh-2"
     assert peer.first["attempt"] == 2

@@ -46,7 +46,7 @@ async def test_with_its_numbering_kept_a_session_goes_on_whatever_the_outcome_is
     for attempt in (1, 2):  # twice in a row: a node hands over, and so does the next
         peer.cut()
         peer = await server.connection()
-        resume = await peer.greet(outcome=outcome, numbering="kept", node=f"n{attempt}", token=f"t{attempt}")
+        resume = await peer.welcome(outcome=outcome, numbering="kept", node=f"n{attempt}", token=f"t{attempt}")
         assert (resume["received"], resume["oldest"], resume["attempt"]) == (0, 1, attempt)
         assert resume["supports"] == ["handed_over", "mirrored"]
         again = await peer.expect("publish")
@@ -71,7 +71,7 @@ async def test_with_its_numbering_restarted_what_is_unanswered_is_asked_again(
     sent = await peer.expect("publish")
     peer.cut()
     peer = await server.connection()
-    await peer.greet(outcome=outcome, numbering="restarted", selections=["+a/**"])
+    await peer.welcome(outcome=outcome, numbering="restarted", selections=["+a/**"])
     again = await peer.expect("publish")
 
     assert (again["id"], again["request"], again["resubmitted"]) == (1, sent["request"], True)
@@ -99,13 +99,13 @@ async def test_if_nobody_can_tell_whose_numbers_count_the_client_gives_its_own_u
     peer.cut()
     for attempt in range(1, 4):
         peer = await server.connection()
-        resume = await peer.greet(**fields, token=f"t{attempt}", received=1)
+        resume = await peer.welcome(**fields, token=f"t{attempt}", received=1)
         if attempt > 1:
             assert (resume["received"], resume["oldest"]) == (0, MAX_NUMBER)
             assert resume["token"] == f"t{attempt - 1}"
         assert await peer.closed() == 4000
     peer = await server.connection()
-    resume = await peer.greet(outcome="failed_over", reason="gap")
+    resume = await peer.welcome(outcome="failed_over", reason="gap")
     assert (resume["received"], resume["oldest"]) == (0, MAX_NUMBER)
     again = await peer.expect("publish")
     assert (again["id"], again["resubmitted"]) == (1, True)
@@ -116,7 +116,7 @@ async def test_if_nobody_can_tell_whose_numbers_count_the_client_gives_its_own_u
     assert (await anext(session.recoveries())).outcome == "failed_over"
     peer.cut()
     peer = await server.connection()
-    resume = await peer.greet(outcome="reattached", received=1)
+    resume = await peer.welcome(outcome="reattached", received=1)
     assert resume["oldest"] == 2, "it counts again"
 
 
@@ -124,13 +124,13 @@ async def test_a_numbering_that_was_given_up_is_not_gone_on_with(server: Scripte
     session, peer = await opened()
     peer.cut()
     peer = await server.connection()
-    await peer.greet(outcome="beamed_up")
+    await peer.welcome(outcome="beamed_up")
     assert await peer.closed() == 4000
     peer = await server.connection()
-    await peer.greet(outcome="reattached")
+    await peer.welcome(outcome="reattached")
     assert await peer.closed() == 4200
     peer = await server.connection()
-    await peer.greet(outcome="failed_over", reason="gap")
+    await peer.welcome(outcome="failed_over", reason="gap")
 
     assert (await anext(session.recoveries())).outcome == "failed_over"
 
@@ -164,7 +164,7 @@ async def test_fields_of_later_releases_are_ignored_everywhere(server: ScriptedS
     await peer.send({"type": "go-away", "reason": "spring", "delay": 0.0, **NEW_FIELDS})
     assert await peer.closed() == 4000
     peer = await server.connection()
-    await peer.greet(outcome="reattached", received=1, numbering="kept", **NEW_FIELDS)
+    await peer.welcome(outcome="reattached", received=1, numbering="kept", **NEW_FIELDS)
 
     assert (await anext(session.recoveries())).outcome == "reattached"
 
@@ -194,7 +194,7 @@ async def test_a_close_code_of_a_later_release_means_what_its_range_says(
     peer = await server.connection()
     await peer.refuse("out_of_cheese", "not yet", 4177, retry_after=0.01)
     peer = await server.connection()
-    await peer.greet(outcome="reattached")
+    await peer.welcome(outcome="reattached")
 
     assert (await anext(session.recoveries())).attempts == 2
 
@@ -225,7 +225,7 @@ async def test_a_request_that_is_named_is_dropped_and_the_session_goes_on(
     else:
         await peer.close(close, "too much")
     peer = await server.connection()
-    resume = await peer.greet(outcome="failed_over", reason="gap")
+    resume = await peer.welcome(outcome="failed_over", reason="gap")
     assert resume["oldest"] == 4, "what is missing cannot be resent"
     with pytest.raises(RequestRefused, match="too much") as refused:
         await calls[1]
@@ -247,7 +247,7 @@ async def test_a_request_that_is_not_there_is_no_reason_for_anything(
     await peer.send({"type": "error", "code": "internal", "message": "whatever", "request": 99})
     await peer.close(4005)
     peer = await server.connection()
-    resume = await peer.greet(outcome="reattached")
+    resume = await peer.welcome(outcome="reattached")
 
     assert resume["oldest"] == 1
     assert (await anext(session.recoveries())).outcome == "reattached"
@@ -265,7 +265,7 @@ async def test_the_oldest_unanswered_request_is_dropped_after_the_second_close_i
             await peer.close(close, "that was wrong")
             peer = await server.connection()
             last = outcome == "reattached"
-            await peer.greet(outcome="failed_over" if last else "reattached")
+            await peer.welcome(outcome="failed_over" if last else "reattached")
         with pytest.raises(RequestRefused, match="that was wrong") as refused:
             await calls[culprit]
         assert refused.value.code in {ErrorCode.PROTOCOL_ERROR, ErrorCode.MESSAGE_TOO_BIG}
@@ -280,14 +280,14 @@ async def test_closes_for_different_requests_are_not_in_a_row(server: ScriptedSe
         await peer.expect("publish")
         await peer.close(4200, "that was wrong")
         peer = await server.connection()
-        await peer.greet(outcome="reattached", received=number - 1)
+        await peer.welcome(outcome="reattached", received=number - 1)
         peer.sent = number - 1
         await peer.reply(await peer.expect("publish"))
         assert (await call).version == number
     # Nothing is unanswered any more, so that there is nothing to find out.
     await peer.close(4200, "that was wrong")
     peer = await server.connection()
-    await peer.greet(outcome="reattached", received=3)
+    await peer.welcome(outcome="reattached", received=3)
     await peer.close(4200, "that was wrong, too")
     await session.wait_closed()
 
@@ -307,7 +307,7 @@ async def test_what_a_smaller_node_does_not_accept_is_not_asked_again(
     await eventually(lambda: session.state is SessionState.RECOVERING)
     waiting = asyncio.create_task(session.set_properties({"note": "x" * 1024, "more": "x" * 1024}))
     peer = await server.connection()
-    await peer.greet(outcome="failed_over", limits=LIMITS | {"message_bytes": 2048})
+    await peer.welcome(outcome="failed_over", limits=LIMITS | {"message_bytes": 2048})
     request = await peer.expect("publish")
     assert request["value"] == 1
     await peer.reply(request)

@@ -34,7 +34,7 @@ async def test_a_lost_connection_is_resumed_where_both_sides_were(server: Script
     peer.cut()
 
     again = await server.connection()
-    resume = await again.greet(**REATTACHED, received=1, resent=1)
+    resume = await again.welcome(**REATTACHED, received=1, resent=1)
     assert again.query == {"node": "n1"}
     away = resume.pop("away")
     assert resume == {
@@ -90,7 +90,7 @@ async def test_after_a_failover_the_unanswered_is_asked_again_and_current_values
     peer.cut()
 
     other = await server.connection()
-    await other.greet(**FAILED_OVER, node="n2", selections=["+a/**"], properties={"$node": "n2", "team": "fx"})
+    await other.welcome(**FAILED_OVER, node="n2", selections=["+a/**"], properties={"$node": "n2", "team": "fx"})
     assert await other.packet() == {"type": "ack", "received": 0}
     requests = [await other.packet() for _ in range(2)]
     assert [(each["id"], each["request"], each["resubmitted"], each["value"]) for each in requests] == [
@@ -128,7 +128,7 @@ async def test_calls_made_meanwhile_wait_and_are_then_sent_for_the_first_time(
     await eventually(lambda: session.state is SessionState.RECOVERING)
     publishing = asyncio.create_task(session.publish("a", 1))
     other = await server.connection()
-    await other.greet(**FAILED_OVER)
+    await other.welcome(**FAILED_OVER)
     request = await other.expect("publish")
     await other.reply(request)
 
@@ -148,11 +148,11 @@ async def test_every_resume_counts_up_and_carries_the_newest_token(server: Scrip
     first = await unanswered.packet()
     unanswered.cut()
     welcomed = await server.connection()
-    second = await welcomed.greet(**REATTACHED, received=0)
+    second = await welcomed.welcome(**REATTACHED, received=0)
     await welcomed.expect("ack")
     welcomed.cut()
     last = await server.connection()
-    third = await last.greet(outcome="reattached", token="token-3", received=0)
+    third = await last.welcome(outcome="reattached", token="token-3", received=0)
 
     assert [(each["token"], each["attempt"]) for each in (first, second, third)] == [
         ("token-renewed", 1),
@@ -188,7 +188,7 @@ async def test_a_close_code_that_allows_it_is_followed_by_a_resume(
     else:
         await peer.close(code, "bye for now")
     other = await server.connection()
-    await other.greet(**REATTACHED)
+    await other.welcome(**REATTACHED)
 
     assert (await anext(session.recoveries())).outcome == "reattached"
     assert other.query == ({} if code == 4000 else {"node": "n1"}), "a node that goes away is not asked for again"
@@ -203,7 +203,7 @@ async def test_a_node_that_cannot_yet_is_asked_again(
     other = await server.connection()
     await other.refuse(code, "not yet", close, retry_after=0.01)
     other = await server.connection()
-    await other.greet(**REATTACHED)
+    await other.welcome(**REATTACHED)
 
     assert (await anext(session.recoveries())).attempts == 2
 
@@ -213,7 +213,7 @@ async def test_upgrades_refused_on_the_way_are_tried_again(server: ScriptedServe
     server.statuses.extend([503, 502, 404, 302])
     peer.cut()
     other = await server.connection()
-    await other.greet(**REATTACHED)
+    await other.welcome(**REATTACHED)
 
     assert (await anext(session.recoveries())).attempts == 5
 
@@ -229,10 +229,10 @@ async def test_a_welcome_that_does_not_fit_is_not_believed(server: ScriptedServe
         {"outcome": "failed_over", "selections": ["no sign"]},
     ):
         other = await server.connection()
-        await other.greet(**wrong)
+        await other.welcome(**wrong)
         assert await other.closed() == 4200
     other = await server.connection()
-    await other.greet(**REATTACHED)
+    await other.welcome(**REATTACHED)
 
     assert (await anext(session.recoveries())).attempts == 5
 
@@ -241,7 +241,7 @@ async def test_a_silent_node_is_given_up(server: ScriptedServer, opened: OpenSes
     session, peer = await opened(greeting={"ping_interval": 0.05, "ping_timeout": 0.1})
     assert await peer.closed() == 4002
     other = await server.connection()
-    await other.greet(**REATTACHED)
+    await other.welcome(**REATTACHED)
 
     assert "silent" in (await anext(session.recoveries())).cause
 
@@ -255,7 +255,7 @@ async def test_a_skipped_packet_is_complained_about_and_asked_for_again(
     assert (await peer.expect("error"))["message"]
     assert await peer.closed() == 4003
     other = await server.connection()
-    resume = await other.greet(**REATTACHED, resent=2)
+    resume = await other.welcome(**REATTACHED, resent=2)
     await other.send(
         other.numbered("notice", code="first", message=""), other.numbered("notice", code="second", message="")
     )
@@ -275,7 +275,7 @@ async def test_what_came_before_the_cut_and_again_after_it_is_delivered_once(
     assert [(await anext(notices)).code for _ in range(2)] == ["1", "2"]
     peer.cut()
     other = await server.connection()
-    await other.greet(**REATTACHED)
+    await other.welcome(**REATTACHED)
     await other.send(*(other.numbered("notice", code=code, message="") for code in "123"))
 
     assert (await anext(notices)).code == "3"
@@ -293,7 +293,7 @@ async def test_a_grid_that_forgot_is_reminded_before_anything_new(server: Script
     subscribing = asyncio.create_task(session.subscribe("b"))
 
     other = await server.connection()
-    await other.greet(**FAILED_OVER, selections=["+a/**"], properties={"$node": "n2", "team": "fx"})
+    await other.welcome(**FAILED_OVER, selections=["+a/**"], properties={"$node": "n2", "team": "fx"})
     asked = [await other.answer() for _ in range(3)]
     assert [(each["type"], each.get("selector"), each.get("set")) for each in asked] == [
         ("unsubscribe", "a/old/**", None),
@@ -312,7 +312,7 @@ async def test_a_reminder_that_is_refused_is_told(
     _held = await session.subscribe("a/**")
     await peer.release()
     other = await server.connection()
-    await other.greet(**FAILED_OVER)
+    await other.welcome(**FAILED_OVER)
     await other.decline(await other.expect("subscribe"), "too_many_selections")
     other.answer_all()
     await session.publish("a", 1)
@@ -373,7 +373,7 @@ async def test_a_node_that_asks_to_go_away_is_left_without_anything_under_way(
     assert await peer.closed() == 4000
 
     other = await server.connection()
-    await other.greet(**FAILED_OVER, node="n2")
+    await other.welcome(**FAILED_OVER, node="n2")
     assert other.query == {}
     assert (await other.answer())["value"] == 2
     await waiting
@@ -391,7 +391,7 @@ async def test_a_node_that_never_answers_is_left_after_a_while(
     await peer.expect("publish")
     await peer.send({"type": "go-away", "reason": "the node drains", "delay": 0.0})
     other = await server.connection()
-    await other.greet(**FAILED_OVER)
+    await other.welcome(**FAILED_OVER)
 
     assert (await other.answer())["resubmitted"] is True
     assert (await publishing).version == 1
@@ -406,7 +406,7 @@ async def test_requests_that_a_draining_node_refuses_are_executed_elsewhere(
     await peer.decline(await peer.expect("publish"), "draining", retry_after=60)
     await peer.send({"type": "go-away", "reason": "the node drains", "delay": 0.0})
     other = await server.connection()
-    await other.greet(**FAILED_OVER)
+    await other.welcome(**FAILED_OVER)
 
     assert (await other.answer())["request"] == 2
     await publishing
@@ -509,7 +509,7 @@ async def test_withdrawn_selections_are_told_and_not_asked_for_again(
     await peer.release()
 
     other = await server.connection()
-    await other.greet(**FAILED_OVER, selections=LEFT)
+    await other.welcome(**FAILED_OVER, selections=LEFT)
     other.answer_all()
     await session.publish("a", 1)
     assert list(session._supervisor.notices._kept) == [WITHDRAWN], "nothing had to be restored"
@@ -524,7 +524,7 @@ async def test_what_is_withdrawn_at_a_failover_is_not_asked_for_again(
     _held = await session.subscribe("prices/**")
     await peer.release()
     other = await server.connection()
-    await other.greet(**FAILED_OVER, selections=LEFT, withdrawn=["prices/**"])
+    await other.welcome(**FAILED_OVER, selections=LEFT, withdrawn=["prices/**"])
     await other.send(withdrawn(other, LEFT))
     other.answer_all()
     await session.publish("a", 1)
@@ -540,7 +540,7 @@ async def test_a_withdrawal_that_was_lost_with_its_node_is_found_by_asking(
     _held = await session.subscribe("prices/**")
     await peer.release()
     other = await server.connection()
-    await other.greet(**FAILED_OVER, selections=LEFT)
+    await other.welcome(**FAILED_OVER, selections=LEFT)
     ask = await other.expect("subscribe")
     assert ask["selector"] == "prices/**", "what is left is not given up to ask for the rest"
     await other.decline(ask, "forbidden")
@@ -552,7 +552,7 @@ async def test_a_withdrawal_that_was_lost_with_its_node_is_found_by_asking(
     await other.release()
 
     third = await server.connection()
-    await third.greet(**FAILED_OVER, selections=LEFT)
+    await third.welcome(**FAILED_OVER, selections=LEFT)
     third.answer_all()
     await session.publish("a", 2)
     assert len(list(session._supervisor.notices._kept)) == 2, "it is not asked for a second time"

@@ -69,7 +69,7 @@ async def test_a_node_that_cannot_yet_is_asked_again(server: ScriptedServer) -> 
     attempt = opening(server.url)
     await (await server.connection()).refuse("grid_unavailable", "the grid is unreachable", 4100, retry_after=0.01)
     peer = await server.connection()
-    await peer.greet()
+    await peer.welcome()
     session = await attempt
 
     assert session.id == "s1"
@@ -80,7 +80,7 @@ async def test_a_proxy_without_nodes_is_asked_again(server: ScriptedServer) -> N
     server.statuses.append(503)
     attempt = opening(server.url)
     peer = await server.connection()
-    await peer.greet()
+    await peer.welcome()
     await abandon(await attempt, server)
 
 
@@ -98,7 +98,7 @@ async def test_a_wrong_url_is_no_reason_to_leave_out_the_others(server: Scripted
         wrong.statuses.append(404)
         attempt = opening([wrong.url, server.url])
         peer = await server.connection()
-        await peer.greet()
+        await peer.welcome()
         await abandon(await attempt, server)
 
 
@@ -154,14 +154,14 @@ async def test_hanging_upgrades_cost_one_attempt_each_and_the_hint(server: Scrip
     options = Options(urls=(f"{server.url}/v1/connect",), principal="alice", attempt_timeout=scaled(0.05))
     waiting = asyncio.ensure_future(_open(options))
     peer = await server.connection()
-    await peer.greet()
+    await peer.welcome()
     session = await waiting
     server.hanging = True
     peer.cut()
     await eventually(lambda: server.upgrades == 2)
     server.hanging = False
     other = await server.connection()
-    await other.greet(outcome="failed_over", node="n2")
+    await other.welcome(outcome="failed_over", node="n2")
 
     assert other.query == {}, "a node that hangs is not waited for"
     assert (await anext(session.recoveries())).attempts == 2
@@ -268,11 +268,11 @@ async def test_the_shorter_window_ends_the_session(
 async def test_the_next_url_is_tried_and_told_who_had_the_session(server: ScriptedServer) -> None:
     async with ScriptedServer() as second:
         attempt = opening([server.url, second.url])
-        await (await server.connection()).greet()
+        await (await server.connection()).welcome()
         session = await attempt
         await server.stop()
         other = await second.connection()
-        await other.greet(outcome="failed_over", node="n2")
+        await other.welcome(outcome="failed_over", node="n2")
 
         assert other.query == {"node": "n1"}
         assert (await anext(session.recoveries())).node == "n2"
@@ -286,7 +286,7 @@ async def test_a_node_that_keeps_breaking_the_protocol_ends_the_session(
     for number in range(2):
         if number:
             peer = await server.connection()
-            await peer.greet(outcome="reattached")
+            await peer.welcome(outcome="reattached")
         await peer.send_text('{"type":"surprise"}')
         assert (await peer.expect("error"))["code"] == "unknown_packet_type"
         assert await peer.closed() == 4200
@@ -303,7 +303,7 @@ async def test_a_node_that_says_twice_that_this_client_has_a_bug_ends_the_sessio
     session, peer = await opened()
     await peer.close(close, "that was wrong")
     peer = await server.connection()
-    await peer.greet(outcome="reattached")
+    await peer.welcome(outcome="reattached")
     await peer.close(close, "that was wrong again")
     await session.wait_closed()
 
@@ -339,7 +339,7 @@ async def test_closing_while_recovering_ends_the_session_as_soon_as_it_is_back(
     peer.cut()
     other = await server.connection()
     closing = asyncio.create_task(session.close())
-    await other.greet(outcome="reattached")
+    await other.welcome(outcome="reattached")
     await other.expect("bye")
     await other.confirm_bye()
     await closing
@@ -383,7 +383,7 @@ async def main():
     await server.start()
     opening = asyncio.ensure_future(open(server.url))
     peer = await server.connection()
-    await peer.greet()
+    await peer.welcome()
     session = await opening
     reading = asyncio.create_task(anext(session.recoveries()))
     await asyncio.sleep(0)

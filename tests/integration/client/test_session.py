@@ -38,7 +38,7 @@ async def test_the_hello_says_who_and_the_welcome_becomes_the_session(server: Sc
         connecting = connect([server.url, other.url], "alice", "secret", {"team": "fx"}, window=12.5)
         opening = asyncio.create_task(opened_by(connecting))
         peer = await server.connection()
-        hello = await peer.greet(window=10.0)
+        hello = await peer.welcome(window=10.0)
         session = await opening
         peer.answer_all()
 
@@ -73,7 +73,7 @@ async def test_both_ways_of_async_with_close_the_session(server: ScriptedServer)
     async def serve(times: int) -> None:
         for _ in range(times):
             peer = await server.connection()
-            await peer.greet()
+            await peer.welcome()
             peer.answer_all()
 
     serving = asyncio.create_task(serve(2))

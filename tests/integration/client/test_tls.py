@@ -32,7 +32,7 @@ async def test_a_certificate_that_is_trusted_is_accepted(server: ScriptedServer,
 
     opening = asyncio.create_task(run())
     peer = await server.connection()
-    await peer.greet()
+    await peer.welcome()
     session = await opening
     peer.answer_all()
 
@@ -97,13 +97,13 @@ async def test_a_route_hint_leads_nowhere_else(server: ScriptedServer, authority
 
     opening = asyncio.create_task(run())
     peer = await server.connection()
-    await peer.greet(node=hint)
+    await peer.welcome(node=hint)
     session = await opening
     peer.cut()
     again = await server.connection()
 
     assert again.query["node"] == hint
-    await again.greet(outcome="reattached", token="token-2")
+    await again.welcome(outcome="reattached", token="token-2")
     again.answer_all()
     await session.close()
 

@@ -101,7 +101,7 @@ async def test_credentials_that_are_cancelled_do_not_end_the_session(
     session, peer = await opened(credentials=source)
     await peer.close(4006, "credentials_expired")
     again = await server.connection()
-    await again.greet(outcome="reattached", token="token-2")
+    await again.welcome(outcome="reattached", token="token-2")
 
     assert (await asyncio.wait_for(anext(aiter(session.recoveries())), scaled(PATIENCE))).outcome == "reattached"
     assert again.first["secret"] == "fresh-3"
@@ -179,7 +179,7 @@ async def test_a_stream_that_is_thrown_away_while_the_session_recovers_is_desele
     other = await server.connection()
     del stream
     await asyncio.sleep(0)
-    await other.greet(outcome="reattached", token="token-2", received=1)
+    await other.welcome(outcome="reattached", token="token-2", received=1)
 
     assert (await other.expect("unsubscribe"))["selector"] == "a"
 

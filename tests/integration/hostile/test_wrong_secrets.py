@@ -47,7 +47,7 @@ def home(number: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is sent away for the time that this machine takes to fill a queue."""
+    """Nobody is refused for the time that this machine takes to fill a queue."""
     monkeypatch.setattr(verifications, "PATIENCE", 3600.0)
 
 

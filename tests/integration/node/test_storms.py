@@ -95,7 +95,7 @@ async def test_live_updates_make_a_node_busy_and_values_from_memory_do_not() -> 
 
 
 async def test_updates_that_are_kept_for_clients_who_are_away_make_no_node_busy() -> None:
-    """Else a crowd whose sockets were cut would wait at the door of a node that has nobody else to serve."""
+    """Else a crowd whose sockets were cut would wait for admission to a node that has nobody else to serve."""
     async with running_node() as node, RawClient(node.url) as one:
         flusher = node.gateway.node.sessions.flusher
         await one.hello()
@@ -131,7 +131,7 @@ async def test_connected_clients_are_told_when_their_advice_is_outgrown(monkeypa
         assert not [packet for packet in two.seen if packet["type"] == "ping"], "its advice is as good as new"
 
 
-async def test_the_turnstile_bounds_what_is_worked_on_together() -> None:
+async def test_the_handshake_limiter_bounds_what_is_worked_on_together() -> None:
     async with running_node(claims_at_once=2) as node:
         handshake_limiter: HandshakeLimiter = node.gateway.node._handshake_limiter
         await handshake_limiter.enter(returning=False)
@@ -151,7 +151,7 @@ async def test_the_turnstile_bounds_what_is_worked_on_together() -> None:
 
 
 async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.admission.handshake_limiter.GREETING_PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.app.admission.handshake_limiter.HANDSHAKE_WAIT", 0.05)
     async with running_node(claims_at_once=1) as node, RawClient(node.url) as client:
         handshake_limiter: HandshakeLimiter = node.gateway.node._handshake_limiter
         await handshake_limiter.enter(returning=True)
@@ -169,7 +169,7 @@ async def test_a_hello_that_waits_too_long_is_told_when_to_come(monkeypatch: pyt
 
 async def test_claims_are_paced_for_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how much is a matter of ``tests/unit/app/test_storms.py``."""
-    monkeypatch.setattr("gateway.app.admission.handshake_limiter.GREETING_PATIENCE", 0.05)
+    monkeypatch.setattr("gateway.app.admission.handshake_limiter.HANDSHAKE_WAIT", 0.05)
     async with running_node(claim_rate=0.001) as node, RawClient(node.url) as first, RawClient(node.url) as second:
         assert (await first.hello("p1"))["outcome"] == "created"
         await second.send({"type": "hello", "principal": "p2"})

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app.admission import handshake_limiter as turnstile_module
+from gateway.app.admission import handshake_limiter as limiter_module
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.reconnect_advice import NEARLY, ReconnectAdvice
@@ -50,11 +50,11 @@ def limiter_of(
 
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_each_node_lets_its_share_of_the_claims_through(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
-    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 3600.0)  # of real time, too
+    monkeypatch.setattr(limiter_module, "HANDSHAKE_WAIT", 3600.0)  # of real time, too
     clock = VirtualClock()
     parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
     handshake_limiter = limiter_of(parameters, clock, nodes=nodes)
-    burst = int(max(1, RATE / nodes * turnstile_module.CLAIM_BURST))
+    burst = int(max(1, RATE / nodes * limiter_module.CLAIM_BURST))
     claims = [asyncio.create_task(handshake_limiter.enter(returning=True)) for _ in range(burst + 9)]
 
     def through() -> int:
@@ -92,7 +92,7 @@ async def test_a_place_is_taken_at_once_only_if_there_is_one_and_nobody_waits() 
 
 
 async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.01)
+    monkeypatch.setattr(limiter_module, "HANDSHAKE_WAIT", 0.01)
     clock, metrics = VirtualClock(), MemoryMetrics()
     handshake_limiter = one_at_a_time(clock, metrics)
     await handshake_limiter.enter(returning=True)
@@ -128,7 +128,7 @@ async def test_whoever_waits_too_long_hears_what_held_the_line(
     monkeypatch: pytest.MonkeyPatch, rate: float, at_once: int, named: str, said: str
 ) -> None:
     """Bug: it was always called the pace of claims, though handshakes of this node took too long."""
-    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
+    monkeypatch.setattr(limiter_module, "HANDSHAKE_WAIT", 0.0)
     parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=rate, claims_at_once=at_once)
     clock, metrics, log = VirtualClock(), MemoryMetrics(), MemoryEventLog()
     handshake_limiter = limiter_of(parameters, clock, metrics=metrics, log=log)
@@ -142,7 +142,7 @@ async def test_whoever_waits_too_long_hears_what_held_the_line(
 
 
 async def test_whoever_leaves_in_the_moment_of_the_refusal_had_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile_module, "GREETING_PATIENCE", 0.0)
+    monkeypatch.setattr(limiter_module, "HANDSHAKE_WAIT", 0.0)
     handshake_limiter = one_at_a_time(VirtualClock(), MemoryMetrics())
     await handshake_limiter.enter(returning=True)
     waiting = asyncio.create_task(handshake_limiter.enter(returning=True))
@@ -189,7 +189,7 @@ async def test_a_timer_that_fires_a_hair_early_is_set_again() -> None:
     clock = Creeping()
     parameters = StormParameters(admission_rate=0.0, admission_wait=0.0, claim_rate=RATE, claims_at_once=0)
     handshake_limiter = limiter_of(parameters, clock)
-    for _ in range(int(RATE * turnstile_module.CLAIM_BURST)):
+    for _ in range(int(RATE * limiter_module.CLAIM_BURST)):
         await handshake_limiter.enter(returning=True)
     waiting = asyncio.create_task(handshake_limiter.enter(returning=True))
     await asyncio.sleep(0)

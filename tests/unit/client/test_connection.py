@@ -32,8 +32,8 @@ class QueueTransport:
     async def receive(self) -> str | bytes | Ending:
         return await self.incoming.get()
 
-    async def close(self, code: int, reason: str, farewell: list[bytes]) -> None:
-        self.closed = (code, reason, farewell)
+    async def close(self, code: int, reason: str, last_messages: list[bytes]) -> None:
+        self.closed = (code, reason, last_messages)
         self.incoming.put_nowait(Ending(message="closed"))
 
 
@@ -71,8 +71,8 @@ class Bench:
         self.waiting.append(message)
         self.connection.wake()
 
-    async def leave(self, reason: str = "done", farewell: tuple[bytes, ...] = ()) -> None:
-        self.connection.leave(Disconnect(4000, reason, farewell))
+    async def leave(self, reason: str = "done", last_messages: tuple[bytes, ...] = ()) -> None:
+        self.connection.leave(Disconnect(4000, reason, last_messages))
         await self.connection.close()
 
 
@@ -97,7 +97,7 @@ async def test_the_other_sides_ending_is_how_it_ended() -> None:
     assert bench.transport.closed == (4000, "the node closed", [])
 
 
-async def test_nothing_is_handed_in_of_a_connection_that_was_left_and_its_farewell_is_written() -> None:
+async def test_nothing_is_handed_in_of_a_connection_that_was_left_and_its_last_messages_are_written() -> None:
     bench = Bench()
     await bench.turn()
     bench.connection.leave(Disconnect(4000, "over", (b"bye",)))
@@ -110,7 +110,7 @@ async def test_nothing_is_handed_in_of_a_connection_that_was_left_and_its_farewe
     assert bench.endings == []
 
 
-async def test_a_farewell_never_overtakes_what_is_being_written() -> None:
+async def test_last_messages_never_overtake_what_is_being_written() -> None:
     bench = Bench()
     await bench.turn()
     bench.transport.room.clear()

@@ -54,7 +54,7 @@ class Client:
         self._tls = trust.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
         self._heard = b""
 
-    def greeting(self) -> bytes:
+    def client_hello(self) -> bytes:
         """Begin the handshake; the caller sends it."""
         with suppress(ssl.SSLWantReadError):
             self._tls.do_handshake()
@@ -327,9 +327,9 @@ async def test_who_changes_keys_before_each_request_is_served(site: SecureSite, 
 
 async def test_a_handshake_and_a_request_may_come_in_any_pieces(site: SecureSite) -> None:
     client = await site.client()
-    greeting = client.greeting()
-    for at in range(len(greeting)):
-        await client.send(greeting[at : at + 1])
+    client_hello = client.client_hello()
+    for at in range(len(client_hello)):
+        await client.send(client_hello[at : at + 1])
         await asyncio.sleep(0)
     updates = await client.shake_hands()
     request = updates.say(MISSING)
@@ -341,9 +341,9 @@ async def test_a_handshake_and_a_request_may_come_in_any_pieces(site: SecureSite
 
 async def test_a_handshake_that_never_ends_is_ended(site: SecureSite) -> None:
     client = await site.client()
-    # A greeting that says it is long, in records of one byte.
-    greeting = b"\x01\x01\x00\x00" + bytes(60_000)
-    await client.flood(b"".join(b"\x16\x03\x01\x00\x01" + greeting[at : at + 1] for at in range(len(greeting))))
+    # A ClientHello that says it is long, in records of one byte.
+    client_hello = b"\x01\x01\x00\x00" + bytes(60_000)
+    await client.flood(b"".join(b"\x16\x03\x01\x00\x01" + client_hello[at : at + 1] for at in range(len(client_hello))))
 
     await eventually(lambda: site.strangers == 0)
 

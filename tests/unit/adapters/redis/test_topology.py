@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from gateway.adapters.redis import adoption
-from gateway.adapters.redis.adoption import Server, Unfitting, greet
+from gateway.adapters.redis.adoption import Server, Unfitting, identify
 from gateway.adapters.redis.batcher import Batcher, Group, Redirected
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer
@@ -299,7 +299,7 @@ def named(*names: str) -> list[AbstractConnection]:
 
 async def test_masters_that_agree_are_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, {"a": THIRDS, "b": THIRDS, "c": THIRDS}, mode=b"cluster")
-    members = await greet(finder(), finder().read(THIRDS, A), named("a", "b", "c"))
+    members = await identify(finder(), finder().read(THIRDS, A), named("a", "b", "c"))
     assert [each.server for each in members] == [Server(name, "", 7, 100.5) for name in "abc"]
     assert [each.label for each in members] == ["10.0.0.1:7000", "10.0.0.2:7000", "10.0.0.3:7000"]
 
@@ -309,7 +309,7 @@ async def test_a_master_that_was_replaced_and_does_not_know_it_is_not_believed(m
     promoted = [entry(0, 5460, D), *THIRDS[::2], THIRDS[2]]
     answering(monkeypatch, {"a": THIRDS, "b": promoted, "c": promoted}, mode=b"cluster")
     with pytest.raises(Unfitting, match="does not agree"):
-        await greet(finder(), finder().read(THIRDS, A), named("a", "b", "c"))
+        await identify(finder(), finder().read(THIRDS, A), named("a", "b", "c"))
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [(b"cluster", r"redis\+cluster"), (b"sentinel", r"redis\+sentinel")])
@@ -318,10 +318,10 @@ async def test_a_url_of_another_kind_than_the_redis_is_told(
 ) -> None:
     answering(monkeypatch, {}, mode=mode)
     with pytest.raises(Unfitting, match=wanted):
-        await greet(SingleFinder(), Topology((None,), {}), named("a"))
+        await identify(SingleFinder(), Topology((None,), {}), named("a"))
 
 
 async def test_a_process_that_was_promoted_has_another_name_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, {}, mode=b"standalone", replid2=b"abc" * 14)
-    (member,) = await greet(SingleFinder(), Topology((None,), {}), named("a"))
+    (member,) = await identify(SingleFinder(), Topology((None,), {}), named("a"))
     assert member.server.name == "a:abcabcabcabc"

@@ -13,7 +13,9 @@ def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-async def test_no_more_are_accepted_in_a_turn_than_the_door_says(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_are_accepted_in_a_turn_than_the_limiter_allows(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loop gets its turn in between, so that those who are in are served meanwhile."""
     accepted: list[int] = []
 

@@ -99,9 +99,7 @@ async def test_a_break_right_behind_a_request_is_noticed(
         await eventually(lambda: not port.server._connections)
 
 
-async def test_who_hangs_up_while_it_waits_at_the_door_is_not_let_in_later(
-    port: Port, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_hangs_up_while_it_waits_is_not_admitted_later(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[Candidate] = []
     monkeypatch.setattr(
         port.admission,

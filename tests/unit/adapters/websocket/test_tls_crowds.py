@@ -27,7 +27,7 @@ COST = STRANGERS_TIME * 0.55
 """Seconds that a handshake takes by the clock of these tests: two of them are more than a turn has."""
 
 CROWD = 60
-"""Connections that send a canned greeting and nothing more."""
+"""Connections that send a canned ClientHello and nothing more."""
 
 ELSEWHERE = "127.0.0.2"
 """An address of this machine that the crowd does not come from."""
@@ -70,9 +70,9 @@ def canned(port: SecurePort) -> bytes:
 
 
 async def crowd(port: SecurePort) -> None:
-    greeting = canned(port)
+    client_hello = canned(port)
     for _ in range(CROWD):
-        await (await port.dial()).send(greeting)
+        await (await port.dial()).send(client_hello)
 
 
 async def from_elsewhere(port: SecurePort) -> SecurePeer:

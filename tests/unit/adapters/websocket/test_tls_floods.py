@@ -16,7 +16,7 @@ import pytest
 
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import (
-    GREETING_PIECES,
+    HANDSHAKE_PIECES,
     PIECE_BYTES,
     RECORD_BYTES,
     RECORD_MOST_BYTES,
@@ -288,13 +288,13 @@ def test_what_the_kernel_does_not_take_is_offered_again_and_sent_once(
 def test_a_handshake_that_never_ends_is_taken_in_pieces(authority: Authority) -> None:
     kernel = Kernel()
     connection = TlsConnection(kernel, ServerTls(authority.issue("server")).context())  # type: ignore[arg-type]
-    # A greeting that says it is long, in records of one byte.
-    greeting = b"\x01\x01\x00\x00" + bytes(60_000)
-    kernel.incoming = b"".join(b"\x16\x03\x01\x00\x01" + greeting[at : at + 1] for at in range(len(greeting)))
+    # A ClientHello that says it is long, in records of one byte.
+    client_hello = b"\x01\x01\x00\x00" + bytes(60_000)
+    kernel.incoming = b"".join(b"\x16\x03\x01\x00\x01" + client_hello[at : at + 1] for at in range(len(client_hello)))
 
     with pytest.raises(NothingSaid):
         connection.shake_hands()
-    assert kernel.reads == [PIECE_BYTES] * GREETING_PIECES
+    assert kernel.reads == [PIECE_BYTES] * HANDSHAKE_PIECES
 
 
 def test_answers_of_openssl_do_not_pile_up(ends: tuple[TlsConnection, Kernel, Client]) -> None:
