@@ -1,1 +1,1 @@
-"""What one hostile client, account or stranger can take of a node: attacks, a witness beside them, and the verdict."""
+"""What one hostile client can take of a node, authenticated or not: attacks, a witness beside them, and the verdict."""

@@ -1,4 +1,4 @@
-"""What the work costs that strangers and clients cause, beside the constants that it is charged by.
+"""What the work costs that clients cause, authenticated or not, beside the constants that it is charged by.
 
 ``python -m benchmarks.micro.costs`` prints a table. Everything happens in one thread: what the peers do is done before
 the processor time is read, so only the node's side is in it, the kernel's part of it too. The least of some rounds is
@@ -29,7 +29,7 @@ import uvloop
 from gateway.adapters.admin import AdminServer
 from gateway.adapters.admin.listener import AdminListener
 from gateway.adapters.admin.pacing import COSTS, Pacer, ServiceClass
-from gateway.adapters.admin.places import STRANGERS
+from gateway.adapters.admin.places import UNAUTHENTICATED
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.websocket import connection as connection_module
 from gateway.adapters.websocket.connection import WebSocketConnection
@@ -148,7 +148,7 @@ async def admin_port(tls: Callable[[], ssl.SSLContext] | None = None) -> AsyncIt
 async def accepted() -> float:
     """Each makes room by ending another: that is part of it."""
     async with admin_port() as port:
-        for _ in range(STRANGERS):
+        for _ in range(UNAUTHENTICATED):
             port.dial(b"")
         await port.work()
         for _ in range(CONNECTIONS):

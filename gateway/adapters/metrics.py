@@ -83,7 +83,7 @@ class PrometheusMetrics(Collector):
         series = (metric, label)
         amounts = self._amounts
         if series not in amounts:
-            # A refused label is not remembered: else strangers could fill the memory with them.
+            # A refused label is not remembered: else unauthenticated clients could fill the memory with them.
             series = (metric, self._known(metric, label))
             amounts.setdefault(series, 0.0)
         amounts[series] += amount

@@ -103,7 +103,7 @@ class TlsConnection:
     def shake_hands(self) -> None:
         """Go on with the handshake as far as what has come allows; returns when it is done.
 
-        One call may compute a signature, which is the most that a stranger can cause.
+        One call may compute a signature, which is the most that an unauthenticated client can cause.
 
         Raises:
             BlockingIOError: more has to come first.

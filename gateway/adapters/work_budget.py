@@ -25,7 +25,7 @@ class WorkLimits:
     idle_burst: float
 
 
-STRANGER_WORK: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.01)
+UNAUTHENTICATED_WORK: Final = WorkLimits(rate=0.01, burst=0.01, idle_rate=0.001, idle_burst=0.01)
 """Of a connection whose peer is nobody yet: a hundredth of a core; in silence 10 ms, then a thousandth of a core."""
 
 KNOWN_WORK: Final = WorkLimits(rate=0.02, burst=0.05, idle_rate=0.001, idle_burst=0.1)

@@ -369,14 +369,14 @@ READING_SLOWED = Metric(
     Kind.COUNTER,
     "Pauses in reading from a connection whose frames cause more work than allowed, by whether it has a session.",
     "of",
-    ("sessions", "strangers"),
+    ("sessions", "unauthenticated"),
 )
 READING_DEFERRED = Metric(
     "gateway_reading_deferred_total",
     Kind.COUNTER,
     "Times a connection had data to read after the time for its kind in a turn of the loop was used up.",
     "of",
-    ("sessions", "strangers"),
+    ("sessions", "unauthenticated"),
 )
 EVENTS = Metric(
     "gateway_events_total",
@@ -492,10 +492,10 @@ ADMIN_CONNECTIONS_REFUSED = Metric(
 ADMIN_CONNECTIONS = Metric(
     "gateway_admin_connections",
     Kind.GAUGE,
-    "Connections to the admin port: callers have shown a valid token, strangers have not. Each kind has a limit of its "
-    "own.",
+    "Connections to the admin port: callers have shown a valid token, unauthenticated clients have not. Each kind has "
+    "a limit of its own.",
     "kind",
-    ("strangers", "callers"),
+    ("unauthenticated", "callers"),
 )
 CERTIFICATE_EXPIRY = Metric(
     "gateway_certificate_expiry_timestamp_seconds",

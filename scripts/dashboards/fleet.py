@@ -144,7 +144,7 @@ FLEET: Final = Dashboard(
             ),
         ),
         Section(
-            "Strangers",
+            "Unauthenticated clients",
             (
                 Panel(
                     title="Rejected connections",

@@ -23,11 +23,12 @@ _CONVENTIONS: Final = """\
   `/metrics` and `/openapi.json` need none. After 10 requests without a valid token an address has to
   wait (429), but requests with a valid one are always served. Hellos of consoles count, too; they get `try_later`.
 - **Connections.** There may be 64 connections over which a valid token came; they stay for 75 s between two
-  requests. Of strangers, which have shown none, there may be 448: the one that was idle for longest is closed for a
-  newer one. They get 5 s between two requests, 10 s for a head of 128 KiB at most and 10 s to take an answer, and all
-  of them together three tenths of a core, shared among health, metrics and the rest. A health check without a token
-  ends its connection, and a body without a valid token is not read. Of the metrics, twenty answers at once show this
-  moment, then four in a second; requests in between get the last answer, a quarter of a second old at most.
+  requests. Of unauthenticated clients, which have shown none, there may be 448: the one that was idle for longest is
+  closed for a newer one. They get 5 s between two requests, 10 s for a head of 128 KiB at most and 10 s to take an
+  answer, and all of them together three tenths of a core, shared among health, metrics and the rest. A health check
+  without a token ends its connection, and a body without a valid token is not read. Of the metrics, twenty answers at
+  once show this moment, then four in a second; requests in between get the last answer, a quarter of a second old at
+  most.
 - **Host.** The `Host` of a request must be an address, `localhost`, the name of the machine or one of `admin_hosts`
   (421).
 - **Problems.** Whatever is no success is `application/problem+json` (RFC 9457); `errors` names each thing that is

@@ -1,4 +1,4 @@
-"""Strangers crowd the admin and agent ports of a node: it is never taken for dead, and no client notices (P20)."""
+"""Crowds without a token at the admin and agent ports: no node is taken for dead, and no client notices (P20)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Counting, Figures, crowd
 from tests.support.stack import cluster
-from tests.support.strangers import strangers
 from tests.support.times import scaled
+from tests.support.unauthenticated_clients import unauthenticated_clients
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P20")]
 
 VICTIM: Final = "n1"
-CROWD: Final = int(os.environ.get("STRANGERS", "600"))
-"""Strangers at each port: more than have a place."""
+CROWD: Final = int(os.environ.get("CROWD", "600"))
+"""Unauthenticated clients at each port: more than have a place."""
 SECONDS: Final = float(os.environ.get("STRANGERS_SECONDS", "6"))
 """How long they stay: more health checks than have to fail for a node to be taken for dead."""
 MEMBERS: Final = 10
@@ -38,7 +38,9 @@ async def checks_failed(stack: Stack) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("kind", ["idle", "half", "checks", "kept", "unread", "pages"])
-async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Path, kind: str, figures: Figures) -> None:
+async def test_a_crowd_without_a_token_takes_no_node_from_its_clients(
+    tmp_path: Path, kind: str, figures: Figures
+) -> None:
     async with cluster(tmp_path, nodes=2) as stack, crowd(stack.url, MEMBERS) as members:
         ports = stack.options.ports.nodes[VICTIM]
         before, admin = await checks_failed(stack), aiohttp.ClientSession()
@@ -52,8 +54,8 @@ async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Pat
         loop = asyncio.get_running_loop()
         async with (
             admin,
-            strangers(ports.admin, CROWD, scaled(SECONDS) + 5, kind) as first,
-            strangers(ports.agent, CROWD, scaled(SECONDS) + 5, kind),
+            unauthenticated_clients(ports.admin, CROWD, scaled(SECONDS) + 5, kind) as first,
+            unauthenticated_clients(ports.agent, CROWD, scaled(SECONDS) + 5, kind),
         ):
             end = loop.time() + scaled(SECONDS)
             while loop.time() < end:
@@ -65,13 +67,13 @@ async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Pat
                 await counting.publish()
                 waits.append(loop.time() - begun)
                 await asyncio.sleep(0.1)
-            assert first.returncode is None, "the strangers had gone"
+            assert first.returncode is None, "the clients had gone"
             rejected = shown['gateway_admin_connections_refused_total{reason="crowded_out"}']
             assert rejected > 0 or kind == "checks", "who asks for health alone is answered and gone"
-            assert shown['gateway_admin_connections{kind="strangers"}'] <= 448
+            assert shown['gateway_admin_connections{kind="unauthenticated"}'] <= 448
         cpu = (shown["process_cpu_seconds_total"] - busy) / scaled(SECONDS)
         figures(
-            f"{CROWD} strangers, {kind}: {rejected:.0f} crowded out in {scaled(SECONDS):g} s; an operator, a scrape "
+            f"{CROWD} connections, {kind}: {rejected:.0f} crowded out in {scaled(SECONDS):g} s; an operator, a scrape "
             f"and a publish took {sorted(waits)[len(waits) // 2] * 1000:.0f} ms, at worst {max(waits) * 1000:.0f} ms; "
             f"the node took {cpu:.0%} of a core; "
             f"failed checks {await checks_failed(stack)}"
@@ -86,7 +88,7 @@ async def test_a_crowd_of_strangers_takes_no_node_from_its_clients(tmp_path: Pat
 async def test_the_agent_answers_in_a_crowd(tmp_path: Path) -> None:
     async with cluster(tmp_path, nodes=1, balancer=False) as stack:
         port = stack.options.ports.nodes[VICTIM].agent
-        async with strangers(port, CROWD, scaled(SECONDS) + 5, "idle"):
+        async with unauthenticated_clients(port, CROWD, scaled(SECONDS) + 5, "idle"):
             for _ in range(20):
                 reader, writer = await asyncio.open_connection(LOOPBACK, port)
                 assert await asyncio.wait_for(reader.read(), scaled(1)) == b"up 100%\n"

@@ -31,7 +31,7 @@ ONLY_SHOWN: Final = {
     "gateway_blocked_sessions": "as before",
     "gateway_reading_slowed_total": "floods of one client, which is closed in the end; others notice nothing",
     "gateway_rate_limited_seconds_total": "what is slowed down often makes GatewayLimitsExceeded",
-    "gateway_admin_connections_refused_total": "strangers at the admin port; harmless while they get no further, and "
+    "gateway_admin_connections_refused_total": "no token at the admin port; harmless while they get no further, and "
     "who asks without a token makes GatewayAdminRefused",
     "gateway_grid_clock_spread_seconds": "leases are kept by the clock of one master each; a spread shortens windows",
 }

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from gateway.adapters.admin.places import CALLERS, STRANGERS
+from gateway.adapters.admin.places import CALLERS, UNAUTHENTICATED
 from gateway.adapters.websocket.server import MOST_REQUESTS
 from gateway.bootstrap.descriptors import ADMIN, OTHERS, Descriptors
 
 
 def test_the_reserve_is_what_the_admin_port_may_have() -> None:
-    assert ADMIN >= CALLERS + STRANGERS
+    assert ADMIN >= CALLERS + UNAUTHENTICATED
 
 
 @pytest.mark.promise("P20")

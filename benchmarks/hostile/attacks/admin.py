@@ -1,4 +1,4 @@
-"""Strangers at the admin port, which an operator has put where the attacker can reach it."""
+"""Unauthenticated clients at the admin port, which an operator has put where the attacker can reach it."""
 
 from __future__ import annotations
 

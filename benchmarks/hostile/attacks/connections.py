@@ -77,7 +77,7 @@ class Descriptors(Attack):
     """Holds more connections than the node has descriptors; what is closed is opened anew.
 
     Attributes:
-        greeted: whether they are sessions; else strangers that say nothing.
+        greeted: whether they are sessions; else unauthenticated clients that say nothing.
     """
 
     greeted: bool

@@ -1,4 +1,4 @@
-"""aiohttp's part of a connection of the admin port: its protocol, and how much a stranger has passed on to it."""
+"""aiohttp's part of a connection of the admin port: its protocol, and how much went to it without a token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AiohttpSide:
         self.passed = 0
 
     def open(self, transport: asyncio.Transport, *, is_stuck: bool) -> None:
-        """Have a protocol, unless there is one: most strangers are answered without.
+        """Have a protocol, unless there is one: most unauthenticated clients are answered without.
 
         Args:
             transport: over which it answers.
@@ -38,7 +38,7 @@ class AiohttpSide:
                 self._protocol.pause_writing()
 
     def take(self, data: bytes, *, most: int) -> bool:
-        """Pass on what belongs to a stranger's request.
+        """Pass on what belongs to an unauthenticated client's request.
 
         Args:
             data: of it.

@@ -1,8 +1,8 @@
 """One connection of the admin port, from its acceptance on, ahead of aiohttp.
 
-A stranger, who has shown no token, is served one request at a time, and read no further meanwhile. Health and metrics
-are answered here; everything else is given to aiohttp. A connection over which a valid token comes is aiohttp's alone
-from then on.
+An unauthenticated client, which has shown no valid token, is served one request at a time, and read no further
+meanwhile. Health and metrics are answered here; everything else is given to aiohttp. A connection over which a valid
+token comes is aiohttp's alone from then on.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ REQUEST_SECONDS: Final = 10.0
 the end of its head, however the bytes trickle in. HAProxy, Prometheus and operators send theirs at once."""
 
 ANSWER_SECONDS: Final = 10.0
-"""From there until a stranger has taken the whole answer, and sent the body that is not wanted of it."""
+"""From there until an unauthenticated client has taken the whole answer, and sent the body that is not wanted of it."""
 
 KEEP_ALIVE_SECONDS: Final = 5.0
-"""How long a stranger may be idle between two requests. HAProxy uses a connection once; Prometheus asks every 15 s by
-default and connects again by itself; a browser has the parts of a page by then."""
+"""How long an unauthenticated client may be idle between two requests. HAProxy uses a connection once; Prometheus asks
+every 15 s by default and connects again by itself; a browser has the parts of a page by then."""
 
 UPGRADE_SECONDS: Final = 30.0
 """From the opening of a WebSocket until it has a session. The application waits for the first packet for less."""
@@ -184,7 +184,7 @@ class AdminConnection(asyncio.Protocol):
             self._state = State.PROBED
             self._shared.pacer.ask(self, ServiceClass.HEALTH)
         elif self._holds_token(seen):
-            # Callers wait for no stranger, and from now on make room for none.
+            # Callers wait for no unauthenticated client, and from now on make room for none.
             self._make_caller()
             self.take_turn()
         elif HEAD_END in seen:
@@ -356,7 +356,7 @@ class AdminConnection(asyncio.Protocol):
             return None
 
     def _take_request(self, head: RequestHead, data: bytes) -> ServiceClass | None:
-        """Tell what a request wants of the time of strangers; None if it is that of a caller, who is served at once."""
+        """Tell what a request wants of the unauthenticated clients' time; None if a caller's, served at once."""
         self._shared.places.begin(self)
         if self._secure is not None:
             self._secure.note_request()

@@ -51,12 +51,12 @@ class Shared(Generic[C]):
 
     Attributes:
         places: who is connected.
-        pacer: when strangers' requests are served.
+        pacer: when unauthenticated clients' requests are served.
         callers: when something is read of callers over TLS.
         pages: those that are answered here.
         make: makes aiohttp's protocol for one connection.
         knows: whether the value of an Authorization header is that of an administrator.
-        refused: is told of a stranger who is refused, and why.
+        refused: is told of an unauthenticated client who is refused, and why.
         body_bytes: largest body of a request.
         tls: tells how to speak TLS with a connection that begins now; None to speak none.
         transports: the connections by their transports, by which aiohttp's requests know them.

@@ -30,14 +30,14 @@ a crowd that wants pages some 5,000 are accepted in a second, so the last of the
 HAProxy gives a health check. Whoever finds no room here is only tried again by its kernel after a second."""
 
 ACCEPTED_AT_ONCE: Final = 16
-"""Connections accepted in one go: less than a millisecond of work. Then whatever else strangers want has its turn, if
-it has had less of the time."""
+"""Connections accepted in one go: less than a millisecond of work. Then whatever else unauthenticated clients want has
+its turn, if it has had less of the time."""
 
 ACCEPT_PAUSE: Final = 0.05
 """Seconds before accepting is tried again after the system had no descriptor left for a connection."""
 
 TELL_SECONDS: Final = 60.0
-"""At most this often the log tells that strangers crowd the port."""
+"""At most this often the log tells that unauthenticated clients crowd the port."""
 
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -91,7 +91,7 @@ class AdminListener:
             body_bytes=body_bytes,
             tls=tls,
         )
-        metrics.watch(catalogue.ADMIN_CONNECTIONS, lambda: self.places.strangers, label="strangers")
+        metrics.watch(catalogue.ADMIN_CONNECTIONS, lambda: self.places.unauthenticated, label="unauthenticated")
         metrics.watch(catalogue.ADMIN_CONNECTIONS, lambda: self.places.callers, label="callers")
 
     @property

@@ -1,4 +1,4 @@
-"""How much of the node's time strangers get, and how it is shared among what they want."""
+"""How much of the node's time unauthenticated clients get, and how it is shared among what they want."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from typing import Final, Protocol
 from gateway.core.pacing.rates import TokenBucket
 
 SHARE: Final = 0.3
-"""Of the event loop's time that strangers at the admin port may take in the long run. What is asked for in earnest, a
-few dozen requests a second, takes a hundredth."""
+"""Of the event loop's time that unauthenticated clients at the admin port may take in the long run. What is asked for
+in earnest, a few dozen requests a second, takes a hundredth."""
 
 CALLERS_SHARE: Final = 1.0
 """The same of those who have shown a valid token, as far as they are read over TLS: all of it. Only what is read of
 them in one turn of the loop is bounded."""
 
 BURST_SECONDS: Final = 0.2
-"""Time that strangers may take at once after they have left some: 2,000 connections that come together, or a page."""
+"""Time that unauthenticated clients may take at once after they have left some: 2,000 connections that come together,
+or a page."""
 
 TURN_SECONDS: Final = 0.003
-"""Work for strangers before everybody else comes once: what was measured, and the loop's own part by ``COSTS``. Not
-time on the wall: on a busy machine little is done in that, and what aiohttp does for a request comes after it."""
+"""Work for unauthenticated clients before everybody else comes once: what was measured, and the loop's own part by
+``COSTS``. Not time on the wall: on a busy machine little is done in that, and what aiohttp does for a request comes
+after it."""
 
 
 LEAST_WAIT: Final = 0.001
@@ -33,7 +35,7 @@ shorter wait is none, and the loop would spin as long as somebody waits. What is
 
 
 class ServiceClass(Enum):
-    """What strangers want; each kind has a queue and a weight of its own."""
+    """What unauthenticated clients want; each kind has a queue and a weight of its own."""
 
     ACCEPT = auto()
     """To be accepted, one after another as they came."""
@@ -99,7 +101,7 @@ class Paced(Protocol):
 
 
 class Pacer:
-    """Lets strangers have their turns, in a bounded share of the time.
+    """Lets unauthenticated clients have their turns, in a bounded share of the time.
 
     Whatever is asked for while there is time left is done at once, as far as a turn goes. Else it queues, each
     class by itself, and the classes share the time by their weights: floods of one hold up that one alone. That is

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-STRANGERS: Final = 448
+UNAUTHENTICATED: Final = 448
 """Connections at a time of whoever has shown no valid token. Far above what HAProxy, Prometheus and browsers hold, and
 little of what clients need in descriptors."""
 
@@ -14,9 +14,9 @@ CALLERS: Final = 64
 """Connections at a time that have places apart, because a valid token came over them: operators' tools, the consoles,
 and nodes that pass requests on."""
 
-STRANGERS_BYTES: Final = 8 * 1024 * 1024
-"""Bytes held for all strangers together: halves of requests, and answers that were not taken yet. Some eighty answers
-of ``/metrics``."""
+UNAUTHENTICATED_BYTES: Final = 8 * 1024 * 1024
+"""Bytes held for all unauthenticated clients together: halves of requests, and answers that were not taken yet. Some
+eighty answers of ``/metrics``."""
 
 PlaceT = TypeVar("PlaceT")
 
@@ -25,16 +25,18 @@ class Places(Generic[PlaceT]):
     """Keeps two groups apart, each of them in the order in which its members were heard last.
 
     Args:
-        strangers: places for whoever has shown no token.
+        unauthenticated: places for whoever has shown no token.
         callers: places for whoever has.
-        most_bytes: that may be held for all strangers together.
+        most_bytes: that may be held for all unauthenticated clients together.
     """
 
-    def __init__(self, strangers: int = STRANGERS, callers: int = CALLERS, most_bytes: int = STRANGERS_BYTES) -> None:
-        self._strangers = strangers
+    def __init__(
+        self, unauthenticated: int = UNAUTHENTICATED, callers: int = CALLERS, most_bytes: int = UNAUTHENTICATED_BYTES
+    ) -> None:
+        self._unauthenticated = unauthenticated
         # So many that have come or were answered last are never taken for idle: their request may be on its way. At
         # 4,000 new connections a second, which is a flood, they have 50 ms for it.
-        self._newest = strangers // 2
+        self._newest = unauthenticated // 2
         self._callers = callers
         self._most_bytes = most_bytes
         # Each is in order: who has been so for longest comes first.
@@ -51,7 +53,7 @@ class Places(Generic[PlaceT]):
             yield from list(group)
 
     @property
-    def strangers(self) -> int:
+    def unauthenticated(self) -> int:
         """How many have shown no token."""
         return len(self._idle) + len(self._answered)
 
@@ -62,24 +64,24 @@ class Places(Generic[PlaceT]):
 
     @property
     def held_bytes(self) -> int:
-        """What is held for strangers, in bytes."""
+        """What is held for unauthenticated clients, in bytes."""
         return self._bytes
 
     @property
     def longest_idle(self) -> PlaceT | None:
-        """The stranger that has been idle for longest; None if none is idle."""
+        """The unauthenticated client that has been idle for longest; None if none is idle."""
         return next(iter(self._idle), None)
 
     def enter(self, who: PlaceT) -> PlaceT | None:
-        """Give a stranger a place.
+        """Give an unauthenticated client a place.
 
         Returns:
-            Who has to go for it: the stranger that has been idle for longest; or the one whose request has been under
-            way for longest, if these are so many that only the newest half could be taken for idle. None as long as
-            there is room.
+            Who has to go for it: the unauthenticated client that has been idle for longest; or the one whose request
+            has been under way for longest, if these are so many that only the newest half could be taken for idle. None
+            as long as there is room.
         """
         self._idle[who] = None
-        if self.strangers <= self._strangers:
+        if self.unauthenticated <= self._unauthenticated:
             return None
         return next(iter(self._idle if len(self._idle) > self._newest else self._answered))
 
@@ -106,7 +108,7 @@ class Places(Generic[PlaceT]):
 
         Returns:
             Who has to go for it: the caller that has been idle for longest. None as long as there is room; and if all
-            callers have requests under way, *who* keeps its place among the strangers.
+            callers have requests under way, *who* keeps its place among the unauthenticated clients.
         """
         if who not in self._idle and who not in self._answered:
             return None
@@ -126,7 +128,7 @@ class Places(Generic[PlaceT]):
         return who in self._idle_callers or who in self._answered_callers
 
     def hold(self, who: PlaceT, amount: int) -> list[PlaceT]:
-        """So many bytes are held for a stranger from now on, in place of what was before.
+        """So many bytes are held for an unauthenticated client from now on, in place of what was before.
 
         Returns:
             Who has to go because altogether it is too much: those for whom something was held first. *who* is not

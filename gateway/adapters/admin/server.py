@@ -180,7 +180,7 @@ class AdminServer:
         return None if self._listener is None else self._listener.connection_of(request)
 
     def _established(self, request: web.Request) -> None:
-        """A console has a session: it is no stranger."""
+        """A console has a session: it is authenticated."""
         connection = self._connection_of(request)
         if connection is not None:
             connection.promote()
@@ -249,7 +249,7 @@ class Patience:
 
     @web.middleware
     async def wait(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Read the body in time, if it is that of a caller; a stranger's is wanted by nobody."""
+        """Read the body in time, if it is that of a caller; nobody wants that of others."""
         connection = self._connection_of(request)
         if connection is None:
             raise web.HTTPRequestTimeout  # it has ended meanwhile, and hears nothing

@@ -1,8 +1,8 @@
 """A transport over TLS for a connection of the admin port. It reads in turns, and in bounded pieces (P20, ADR 0047).
 
-asyncio's transport hands OpenSSL up to 256 KiB at a time, whenever something has come. A stranger fills them with
-records that say nothing, such as changes of keys, and holds up the loop for some 0.13 s. Here a pacer says when
-something is read, what reading took is charged to it, and what says nothing is charged to the connection besides.
+asyncio's transport hands OpenSSL up to 256 KiB at a time, whenever something has come. An unauthenticated client fills
+them with records that say nothing, such as changes of keys, and holds up the loop for some 0.13 s. Here a pacer says
+when something is read, what reading took is charged to it, and what says nothing is charged to the connection besides.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Any, Final
 
 from gateway.adapters.admin.pacing import Pacer, ServiceClass
 from gateway.adapters.tls_connection import GATHERED_BYTES, RECORD_BYTES, NothingSaid, TlsConnection
-from gateway.adapters.work_budget import KNOWN_WORK, STRANGER_WORK, WorkBudget
+from gateway.adapters.work_budget import KNOWN_WORK, UNAUTHENTICATED_WORK, WorkBudget
 
 CALLER_WORK: Final = KNOWN_WORK
 """What records of whoever has shown a valid token may cost beyond what they say, as of a session at the client port. Of
-a stranger, ``STRANGER_WORK``: 16 KiB without a request, after the 16 KiB that may be a record on its way."""
+an unauthenticated client, ``UNAUTHENTICATED_WORK``: 16 KiB without a request, after the 16 KiB that may be a record on
+its way."""
 
 WRITE_BYTES: Final = GATHERED_BYTES
 """Bytes that are enciphered for one connection in a turn of the loop: 0.1 ms."""
@@ -81,7 +82,7 @@ class TlsTransport(asyncio.Transport):
         self._closing_seconds = closing_seconds
         self._loop = asyncio.get_running_loop()
         self._phase = _Phase.SHAKING
-        self._limits = STRANGER_WORK
+        self._limits = UNAUTHENTICATED_WORK
         self._budget: WorkBudget | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the pause for which the connection owes, or of its end."""

@@ -39,7 +39,7 @@ from gateway.adapters.websocket.work import (
     FRAME_COST,
     READ_COST,
     SESSION,
-    STRANGER,
+    UNAUTHENTICATED,
 )
 from gateway.adapters.websocket.writer import OPEN, FrameWriter, Send, State
 from gateway.adapters.work_budget import WorkBudget
@@ -69,7 +69,7 @@ class WebSocketConnection(FrameWriter):
     Args:
         transport: after the upgrade, not blocking.
         address: where the client comes from.
-        reading: has waited for the connection so far, as for that of a stranger; taken over.
+        reading: has waited for the connection so far, as for that of an unauthenticated client; taken over.
         sessions: the share of the loop's turns from which it is read once it has a session.
         message_bytes: largest message accepted.
         violated: called with the rule that the client has broken, if it is closed for that.
@@ -296,7 +296,7 @@ class WebSocketConnection(FrameWriter):
             return
         budget = self._budget
         if budget is None:
-            budget = self._budget = WorkBudget(STRANGER if self._receiver is None else SESSION)
+            budget = self._budget = WorkBudget(UNAUTHENTICATED if self._receiver is None else SESSION)
         now, work, self._work = monotonic(), self._work, 0.0
         pause = budget.charge(now, work)
         if pause:

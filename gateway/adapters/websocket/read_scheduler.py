@@ -3,8 +3,8 @@
 The loop calls whoever is readable, and timers, deliveries and the admin port only get their turn when all of them are
 done: a lease can be lost to a crowd that never stops talking. So what is read in one turn is bounded by the time that
 it takes. Whoever comes after that waits for the next turn, in a queue that is fair to addresses. Sessions and
-strangers, who have none yet, have a share of their own each, so that no crowd of strangers stands in the way of those
-who are connected.
+unauthenticated clients, who have none yet, have a share of their own each, so that no crowd of unauthenticated clients
+stands in the way of those who are connected.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from typing import Final, TypeAlias
 from gateway.core.pacing.rates import TokenBucket
 
 SESSIONS_TIME: Final = 0.004
-"""Seconds of a turn in which what sessions say is read. With the share of strangers it is what a delivery may wait for,
-and about what a node spends in a turn anyway."""
+"""Seconds of a turn in which what sessions say is read. With the share of unauthenticated clients it is what a delivery
+may wait for, and about what a node spends in a turn anyway."""
 
-STRANGERS_TIME: Final = 0.002
+UNAUTHENTICATED_TIME: Final = 0.002
 """Seconds of a turn for connections without a session: accepting, TLS handshakes, requests, first packets. Half of what
 sessions have; some five TLS handshakes of RSA 2048 (0.43 ms each), or twenty requests."""
 
-STRANGERS_SHARE: Final = 0.5
-"""Of the time of a node that has others to serve, for all strangers together. Those 600 clients a second that such a
-node lets in by default take a quarter without TLS, and half with a certificate of RSA."""
+UNAUTHENTICATED_SHARE: Final = 0.5
+"""Of the time of a node that has others to serve, for all unauthenticated clients together. Those 600 clients a second
+that such a node lets in by default take a quarter without TLS, and half with a certificate of RSA."""
 
-STRANGERS_BURST: Final = 0.02
-"""Seconds that strangers may take in a row before they are bounded: who comes now and then is never kept waiting."""
+UNAUTHENTICATED_BURST: Final = 0.02
+"""Seconds that unauthenticated clients may take in a row before they are bounded: who comes now and then is never
+kept waiting."""
 
 ASKED_FROM: Final = 0.25
 """Share of a turn's time from which on the next turn is asked for. Below, nothing has to be bounded, and to ask would
@@ -44,13 +45,14 @@ class ReadScheduler:
     """Decides who is read in which turn of the loop that runs.
 
     Args:
-        is_paced: whether the node has others to serve, so that strangers are bounded in their share of the time.
+        is_paced: whether the node has others to serve, so that unauthenticated clients are bounded in their share of
+        the time.
         deferred: called with the name of the share when a connection has to wait for another turn.
         clock: seconds, as fine as the time that one read takes.
 
     Attributes:
         sessions: the share of connections that have a session.
-        strangers: the share of those that have none.
+        unauthenticated: the share of those that have none.
     """
 
     def __init__(
@@ -64,15 +66,15 @@ class ReadScheduler:
         self._is_paced = is_paced
         self._is_asked = False
         self._rest: asyncio.TimerHandle | None = None
-        self._bucket = TokenBucket(STRANGERS_SHARE, STRANGERS_BURST)
+        self._bucket = TokenBucket(UNAUTHENTICATED_SHARE, UNAUTHENTICATED_BURST)
         self._clock = clock
         self.sessions = Share("sessions", SESSIONS_TIME, self._ask, deferred, clock)
-        self.strangers = Share("strangers", STRANGERS_TIME, self._ask, deferred, clock)
+        self.unauthenticated = Share("unauthenticated", UNAUTHENTICATED_TIME, self._ask, deferred, clock)
 
     def close(self) -> None:
         """Read nothing more from those who wait."""
         self.sessions.close()
-        self.strangers.close()
+        self.unauthenticated.close()
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -87,16 +89,16 @@ class ReadScheduler:
         self._is_asked = False
         self.sessions.begin()
         if self._rest is None:
-            owed = self._bucket.charge(self._clock(), self.strangers.spent) if self._is_paced() else 0.0
+            owed = self._bucket.charge(self._clock(), self.unauthenticated.spent) if self._is_paced() else 0.0
             if owed:
-                self.strangers.spent = self.strangers.time
+                self.unauthenticated.spent = self.unauthenticated.time
                 self._rest = self._loop.call_later(owed, self._end_rest)
             else:
-                self.strangers.begin()
+                self.unauthenticated.begin()
 
     def _end_rest(self) -> None:
         self._rest = None
-        self.strangers.begin()
+        self.unauthenticated.begin()
 
 
 class Share:

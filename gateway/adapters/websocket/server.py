@@ -126,7 +126,10 @@ class WebSocketServer:
         )
         for listener in listeners:
             reading = self._listeners[listener] = PacedReader(
-                scheduler.strangers, listener.fileno(), LISTENER, partial(self._accept, listener, scheduler.strangers)
+                scheduler.unauthenticated,
+                listener.fileno(),
+                LISTENER,
+                partial(self._accept, listener, scheduler.unauthenticated),
             )
             reading.start()
 
@@ -284,7 +287,7 @@ class WebSocketServer:
         self._metrics.add(catalogue.UPGRADES_REFUSED, label=reason)
 
     def _slowed(self, has_session: bool) -> None:
-        self._metrics.add(catalogue.READING_SLOWED, label="sessions" if has_session else "strangers")
+        self._metrics.add(catalogue.READING_SLOWED, label="sessions" if has_session else "unauthenticated")
 
     def _violated(self, connection: WebSocketConnection, rule: FrameRule) -> None:
         self._metrics.add(catalogue.FRAME_VIOLATIONS, label=rule)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.adapters.work_budget import KNOWN_WORK, STRANGER_WORK
+from gateway.adapters.work_budget import KNOWN_WORK, UNAUTHENTICATED_WORK
 
 FRAME_COST: Final = 1.8e-6
 """Seconds for a frame that is no message by itself: parsed, and a ping answered. Measured by ``python -m
@@ -32,6 +32,6 @@ SESSION: Final = KNOWN_WORK
 """Of a connection with a session: a fiftieth of a core, which is 11,000 pings or 5 MB a second, five times the frames
 that ``rate_packets`` allows. Without a message, 550 pings a second for ever, and 55,000 more."""
 
-STRANGER: Final = STRANGER_WORK
+UNAUTHENTICATED: Final = UNAUTHENTICATED_WORK
 """Of one without: half of that, and a tenth, which is 5,500 pings. It has one packet to send, of at most
 ``limit_message_bytes``; in the segments of a slow network the largest takes a fourteenth of it."""

@@ -123,8 +123,8 @@ class Accounts(Generic[K]):
     An account is forgotten when the table is full and somebody new comes: the one that was asked for least recently,
     of those in which nothing is counted. Rates are forgotten with it, so whoever has more keys than the table has room
     fares as if each were new; that is the price of a bound. What is counted is never forgotten. If nothing can be
-    forgotten, the newcomers share one account: strangers that come in such numbers are limited together, and whoever
-    was there before is not touched.
+    forgotten, the newcomers share one account: unauthenticated clients that come in such numbers are limited together,
+    and whoever was there before is not touched.
 
     Args:
         limits: of each account.

@@ -1,4 +1,4 @@
-"""Who may ask the admin API, and what strangers learn."""
+"""Who may ask the admin API, and what unauthenticated clients learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERYTHING = [
 
 
 @pytest.mark.parametrize(("method", "path", "action"), EVERYTHING)
-async def test_no_operation_answers_a_stranger(pair: Pair, method: str, path: str, action: str) -> None:
+async def test_no_operation_answers_an_unauthenticated_client(pair: Pair, method: str, path: str, action: str) -> None:
     answer = await pair.asker.ask(pair.n1, method, path, role=None)
 
     assert (answer.status, answer.kind) == (401, "unauthenticated")

@@ -85,7 +85,7 @@ class Fuzzed:
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     with pytest.MonkeyPatch.context() as patch, RedisServer() as redis:
-        # That strangers are told to wait after so many requests is tested elsewhere.
+        # That unauthenticated clients are told to wait after so many requests is tested elsewhere.
         patch.setattr(failures, "FORGIVEN", 1_000_000)
         with Fuzzed(redis.url, tmp_path_factory.mktemp("fuzz")) as running:
             yield running

@@ -133,7 +133,7 @@ async def vanish_silently(node: NodeUnderWatch) -> None:
 
 
 FLOOD: Final = 10_000
-"""Frames that carry nothing: three times what a stranger may send."""
+"""Frames that carry nothing: three times what an unauthenticated client may send."""
 
 BOMB: Final = zlib.compress(b"\0" * 10_000_000, 9)[2:-4]
 """Ten megabytes in ten kilobytes, as permessage-deflate would send them."""
@@ -209,7 +209,8 @@ async def test_abuse_is_refused_counted_and_leaves_nothing(node: NodeUnderWatch)
         after = await node.metrics()
         counted = after[series] - before[series]
         if series == violation("flood"):
-            # Where the node has little time, that of a stranger may be over before its flood is seen to be one.
+            # Where the node has little time, that of an unauthenticated client may be over before its flood is seen to
+            # be one.
             counted += after[closed(4102)] - before[closed(4102)]
         # Who breaks a connection before it was accepted is let go by the kernel, more often than not.
         least = 1 if what in VANISHING else SIDE_BY_SIDE * ROUNDS

@@ -19,7 +19,7 @@ from tests.support.raw_client import Closed, RawClient
 MOST: Final = 32
 """Accounts that a node of these tests remembers of each kind."""
 
-STRANGERS: Final[dict[str, Any]] = {"limit_exempt": (), "trusted_proxies": (ip_network("127.0.0.1/32"),)}
+UNAUTHENTICATED: Final[dict[str, Any]] = {"limit_exempt": (), "trusted_proxies": (ip_network("127.0.0.1/32"),)}
 """The tests come from this very machine, and pass for proxies of clients elsewhere."""
 
 
@@ -40,7 +40,7 @@ def accounts(node: TestNode, of: str) -> int:
 
 @pytest.mark.promise("P20")
 async def test_a_flood_of_addresses_makes_nobody_forgotten_who_is_connected() -> None:
-    async with running_node(limit_address_connections=2, rate_address_handshakes=0.1, **STRANGERS) as node:
+    async with running_node(limit_address_connections=2, rate_address_handshakes=0.1, **UNAUTHENTICATED) as node:
         async with client(node, "192.0.2.1") as one, client(node, "192.0.2.2") as other:
             await one.hello("alice")
             await other.hello("bob")
@@ -59,8 +59,8 @@ async def test_a_flood_of_addresses_makes_nobody_forgotten_who_is_connected() ->
 
 
 @pytest.mark.promise("P20")
-async def test_strangers_beyond_a_full_table_share_one_account_until_there_is_room() -> None:
-    async with running_node(limit_address_connections=2, **STRANGERS) as node:
+async def test_unauthenticated_clients_beyond_a_full_table_share_one_account_until_there_is_room() -> None:
+    async with running_node(limit_address_connections=2, **UNAUTHENTICATED) as node:
         async with AsyncExitStack() as there:
             for number in range(MOST):
                 await (await there.enter_async_context(client(node, f"192.0.2.{number}"))).hello(f"p{number}")
@@ -88,10 +88,10 @@ async def test_a_flood_of_principals_makes_nobody_forgotten_who_has_a_session() 
     async with running as node, RawClient(node.url) as alice:
         await alice.hello("alice")
         for number in range(3 * MOST):
-            async with RawClient(node.url) as stranger:
-                await stranger.hello(f"stranger {number}")
-                await stranger.send({"type": "bye"})
-                await stranger.closed()
+            async with RawClient(node.url) as unauthenticated:
+                await unauthenticated.hello(f"unauthenticated client {number}")
+                await unauthenticated.send({"type": "bye"})
+                await unauthenticated.closed()
         assert accounts(node, "principal") <= MOST
 
         async with RawClient(node.url) as second:

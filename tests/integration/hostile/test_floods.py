@@ -117,7 +117,7 @@ async def test_floods_of_frames_hurt_nobody_but_those_who_send_them(tmp_path: Pa
         metrics = await node.metrics()
         figures = await node.settle()
 
-    # Where the node has little time, a stranger may first be closed for saying nothing else.
+    # Where the node has little time, an unauthenticated client may first be closed for saying nothing else.
     assert set(codes) <= {POLICY_VIOLATION, HANDSHAKE_TIMEOUT.code}
     assert codes.count(POLICY_VIOLATION) >= len(FLOODS) * SIDE_BY_SIDE
     assert metrics['gateway_frame_violations_total{rule="flood"}'] == codes.count(POLICY_VIOLATION)

@@ -1,4 +1,4 @@
-"""The admin port among strangers who say nothing, say it slowly, take no answers, or come in crowds (P20)."""
+"""The admin port and clients without a token that say nothing or little, take no answers, or come in crowds (P20)."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class Site:
         return self.metrics.counts(catalogue.ADMIN_CONNECTIONS_REFUSED)
 
     @property
-    def strangers(self) -> int:
-        return self.listener.places.strangers
+    def unauthenticated(self) -> int:
+        return self.listener.places.unauthenticated
 
 
 @pytest.fixture
@@ -205,16 +205,17 @@ async def test_whatever_a_crowd_does_health_metrics_and_administrators_are_answe
         assert await answer_to(reader, writer, TOKEN) == b"HTTP/1.1 404 Not Found"
         writer.close()
 
-        assert site.strangers <= places.STRANGERS
-        assert site.listener.places.held_bytes <= places.STRANGERS_BYTES + BODY_BYTES + 1024
+        assert site.unauthenticated <= places.UNAUTHENTICATED
+        assert site.listener.places.held_bytes <= places.UNAUTHENTICATED_BYTES + BODY_BYTES + 1024
     keeper.close()
-    await eventually(lambda: site.strangers == 0)
+    await eventually(lambda: site.unauthenticated == 0)
 
 
 class Counted(Pacer):
     """Counts turns of the loop, and work; knows no time but the constants, and never has too little of it.
 
-    So it is as on a machine so busy that the node does not get the share of time that strangers have at most.
+    So it is as on a machine so busy that the node does not get the share of time that unauthenticated clients have at
+    most.
     """
 
     def __init__(self, share: float = 0.0) -> None:
@@ -257,7 +258,7 @@ async def test_a_health_check_behind_a_crowd_is_answered_in_a_few_turns(
     assert isinstance(pacer, Counted)
     with ExitStack() as stack:
         # A crowd that has places, is being answered and has asked for more.
-        for _ in range(places.STRANGERS):
+        for _ in range(places.UNAUTHENTICATED):
             stack.enter_context(plain(site, said))
             await asyncio.sleep(0)
         before, turn = pacer.done.copy(), pacer.turns
@@ -278,8 +279,8 @@ async def test_a_health_check_behind_a_crowd_is_answered_in_a_few_turns(
 
 async def test_whoever_was_idle_for_longest_makes_room_and_it_is_told(site: Site) -> None:
     with ExitStack() as stack:
-        crowd = [stack.enter_context(plain(site)) for _ in range(places.STRANGERS)]
-        await eventually(lambda: site.strangers == places.STRANGERS)
+        crowd = [stack.enter_context(plain(site)) for _ in range(places.UNAUTHENTICATED)]
+        await eventually(lambda: site.unauthenticated == places.UNAUTHENTICATED)
         more = [stack.enter_context(plain(site)) for _ in range(100)]
 
         await eventually(lambda: site.counts() == {"crowded_out": 100})
@@ -292,8 +293,8 @@ async def test_whoever_was_idle_for_longest_makes_room_and_it_is_told(site: Site
 async def test_an_answer_makes_a_connection_the_newest_of_the_idle(site: Site) -> None:
     with ExitStack() as stack:
         reader, writer = await site.dial()
-        crowd = [stack.enter_context(plain(site)) for _ in range(places.STRANGERS - 1)]
-        await eventually(lambda: site.strangers == places.STRANGERS)
+        crowd = [stack.enter_context(plain(site)) for _ in range(places.UNAUTHENTICATED - 1)]
+        await eventually(lambda: site.unauthenticated == places.UNAUTHENTICATED)
         assert await answer_to(reader, writer, METRICS) == b"HTTP/1.1 200 OK"
         stack.enter_context(plain(site))
 
@@ -313,7 +314,7 @@ async def test_callers_have_places_apart_of_which_the_idle_ones_go_first(
     assert await rest(callers[0][0]) == b""
     for reader, writer in callers[1:]:
         assert await answer_to(reader, writer, TOKEN) == b"HTTP/1.1 404 Not Found"
-    assert (site.strangers, site.listener.places.callers) == (0, 3)
+    assert (site.unauthenticated, site.listener.places.callers) == (0, 3)
     for _, writer in callers:
         writer.close()
 
@@ -325,7 +326,7 @@ async def test_answers_that_nobody_takes_are_bounded_altogether(site: Site) -> N
             stack.enter_context(plain(site, METRICS, room=4096))
 
         await eventually(lambda: site.counts().get("crowded_out", 0) >= 10)
-        assert site.listener.places.held_bytes <= places.STRANGERS_BYTES + BODY_BYTES + 1024
+        assert site.listener.places.held_bytes <= places.UNAUTHENTICATED_BYTES + BODY_BYTES + 1024
         await site.check()
 
 
@@ -420,16 +421,16 @@ async def test_a_second_request_is_not_waited_for_longer_than_the_first(
     writer.close()
 
 
-async def test_a_stranger_who_has_asked_is_let_go_soon_and_a_caller_stays(
+async def test_an_unauthenticated_client_who_has_asked_is_let_go_soon_and_a_caller_stays(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "KEEP_ALIVE_SECONDS", 0.1)
-    (stranger, first), (page, second), (caller, third) = [await site.dial() for _ in range(3)]
+    (unauthenticated, first), (page, second), (caller, third) = [await site.dial() for _ in range(3)]
     assert await answer_to(caller, third, TOKEN) == b"HTTP/1.1 404 Not Found"
-    assert await answer_to(stranger, first, METRICS) == b"HTTP/1.1 200 OK"
+    assert await answer_to(unauthenticated, first, METRICS) == b"HTTP/1.1 200 OK"
     assert await answer_to(page, second, MISSING) == b"HTTP/1.1 404 Not Found"
 
-    assert await rest(stranger) == b""
+    assert await rest(unauthenticated) == b""
     assert await rest(page) == b""
     assert await answer_to(caller, third, TOKEN) == b"HTTP/1.1 404 Not Found"
     assert site.counts() == {}
@@ -464,7 +465,7 @@ async def test_a_callers_body_that_does_not_come_is_not_waited_for(site: Site, m
     writer.close()
 
 
-async def test_a_strangers_body_is_wanted_by_nobody(site: Site) -> None:
+async def test_an_unauthenticated_clients_body_is_wanted_by_nobody(site: Site) -> None:
     """The answer comes before the body has; more than a body may have is cut off."""
     reader, writer = await site.dial()
     writer.write(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\nhalf")
@@ -498,9 +499,9 @@ async def test_handshakes_that_stall_keep_nobody_out(tls_site: Site) -> None:
             stack.enter_context(plain(tls_site, [b"", hello[:50], hello][number % 3]))
         await tls_site.check()
         assert await answer_to(reader, writer, TOKEN) == b"HTTP/1.1 404 Not Found"
-        assert tls_site.strangers <= places.STRANGERS
+        assert tls_site.unauthenticated <= places.UNAUTHENTICATED
     writer.close()
-    await eventually(lambda: tls_site.strangers == 0)
+    await eventually(lambda: tls_site.unauthenticated == 0)
 
 
 async def test_a_handshake_is_not_waited_for(tls_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -559,9 +560,9 @@ def test_all_of_it_holds_on_uvloop_too(tmp_path: Path, speaks_tls: bool) -> None
                     await site.check()
             await site.check()
             assert b"404" in await answer_to(kept, keeper, TOKEN)
-            assert site.strangers <= places.STRANGERS
+            assert site.unauthenticated <= places.UNAUTHENTICATED
         keeper.close()
-        await eventually(lambda: site.strangers == 0)
+        await eventually(lambda: site.unauthenticated == 0)
         await site.server.close()
         assert site.listener.pacer.queued == 0
 

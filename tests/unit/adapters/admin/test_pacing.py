@@ -1,4 +1,4 @@
-"""How strangers share their part of the node's time, by a clock that only their work moves."""
+"""How unauthenticated clients share their part of the node's time, by a clock that only their work moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.adapters.admin.pacing import COSTS, LEAST_WAIT, TURN_SECONDS, WEIGH
 from tests.support.clock import VirtualClock, eventually
 
 
-class Stranger:
+class UnauthenticatedClient:
     """Takes turns of a known length, and tells of them.
 
     Args:
@@ -66,17 +66,17 @@ async def pacer(clock: VirtualClock) -> AsyncIterator[Pacer]:
 async def test_what_there_is_time_for_is_done_at_once(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     for _ in range(3):
-        pacer.ask(Stranger("a", clock, TURN_SECONDS / 4, turns), ServiceClass.HEALTH)
+        pacer.ask(UnauthenticatedClient("a", clock, TURN_SECONDS / 4, turns), ServiceClass.HEALTH)
 
     assert turns == ["a"] * 3
     assert pacer.queued == 0
 
 
 async def test_what_is_done_at_once_ends_with_the_turn(clock: VirtualClock, pacer: Pacer) -> None:
-    """However much time strangers have left: they come together, and everybody else has a turn in between."""
+    """However much time clients have left: they come together, and everybody else has a turn in between."""
     turns: list[str] = []
     for number in range(20):
-        pacer.ask(Stranger(str(number), clock, TURN_SECONDS / 4, turns), ServiceClass.OTHER)
+        pacer.ask(UnauthenticatedClient(str(number), clock, TURN_SECONDS / 4, turns), ServiceClass.OTHER)
     at_once = len(turns)
     assert 2 <= at_once <= 4
 
@@ -84,12 +84,12 @@ async def test_what_is_done_at_once_ends_with_the_turn(clock: VirtualClock, pace
     await asyncio.sleep(0)
     assert at_once < len(turns) <= 3 * at_once
     await eventually(lambda: turns == [str(number) for number in range(20)])
-    pacer.ask(Stranger("later", clock, 0.0, turns), ServiceClass.OTHER)
+    pacer.ask(UnauthenticatedClient("later", clock, 0.0, turns), ServiceClass.OTHER)
     await eventually(lambda: turns[-1] == "later")
 
 
 async def test_work_is_charged_once_however_it_is_told_of(clock: VirtualClock, pacer: Pacer) -> None:
-    class Reader(Stranger):
+    class Reader(UnauthenticatedClient):
         def take_turn(self) -> int:
             begun = pacer.now()
             clock.advance(0.001)
@@ -104,9 +104,9 @@ async def test_work_is_charged_once_however_it_is_told_of(clock: VirtualClock, p
 async def test_what_is_asked_for_in_a_turn_has_one_of_its_own(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
 
-    class Accepting(Stranger):
+    class Accepting(UnauthenticatedClient):
         def take_turn(self) -> int:
-            pacer.ask(Stranger("health", clock, 0.0, turns), ServiceClass.HEALTH)
+            pacer.ask(UnauthenticatedClient("health", clock, 0.0, turns), ServiceClass.HEALTH)
             return super().take_turn()
 
     pacer.ask(Accepting("accept", clock, 0.0, turns), ServiceClass.ACCEPT)
@@ -120,7 +120,7 @@ async def test_in_the_long_run_no_more_than_the_share_is_taken(clock: VirtualClo
     turns: list[str] = []
     begun = clock()
     for number in range(1000):
-        pacer.ask(Stranger(str(number), clock, 0.001, turns), ServiceClass.METRICS)
+        pacer.ask(UnauthenticatedClient(str(number), clock, 0.001, turns), ServiceClass.METRICS)
     assert pacer.queued > 0
 
     await eventually(lambda: len(turns) == 1000)
@@ -166,9 +166,9 @@ async def test_while_there_is_no_time_the_loop_sleeps_and_does_not_spin(clock: V
 async def test_a_flood_of_one_kind_does_not_hold_up_another(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
     for _ in range(1000):
-        pacer.ask(Stranger("page", clock, 0.001, turns), ServiceClass.OTHER)
+        pacer.ask(UnauthenticatedClient("page", clock, 0.001, turns), ServiceClass.OTHER)
     before = len(turns)
-    pacer.ask(Stranger("health", clock, 0.0, turns), ServiceClass.HEALTH)
+    pacer.ask(UnauthenticatedClient("health", clock, 0.0, turns), ServiceClass.HEALTH)
 
     await eventually(lambda: "health" in turns)
     assert turns.index("health") - before <= 5
@@ -178,16 +178,16 @@ async def test_what_a_kind_took_while_no_other_waited_is_not_held_against_it(clo
     """A load balancer has asked for hours; then a crowd wants pages, and it is answered as soon as on the first day."""
     turns: list[str] = []
     for _ in range(50):
-        pacer.ask(Stranger("health", clock, 0.02, turns), ServiceClass.HEALTH)
+        pacer.ask(UnauthenticatedClient("health", clock, 0.02, turns), ServiceClass.HEALTH)
         await eventually(lambda: not pacer.queued)
     for _ in range(500):
-        pacer.queue(Stranger("page", clock, 0.001, turns), ServiceClass.OTHER)
+        pacer.queue(UnauthenticatedClient("page", clock, 0.001, turns), ServiceClass.OTHER)
     del turns[:]
     for _ in range(10):
         await asyncio.sleep(0)
     assert pacer.queued > 0
     del turns[:]
-    pacer.ask(Stranger("health", clock, 0.001, turns), ServiceClass.HEALTH)
+    pacer.ask(UnauthenticatedClient("health", clock, 0.001, turns), ServiceClass.HEALTH)
 
     await eventually(lambda: "health" in turns)
     assert turns.index("health") <= 5
@@ -195,11 +195,15 @@ async def test_what_a_kind_took_while_no_other_waited_is_not_held_against_it(clo
 
 async def test_kinds_share_the_time_by_their_weights(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
+    pacer.ask(UnauthenticatedClient("first", clock, 1.0, turns), ServiceClass.HEALTH)
     for _ in range(300):
-        pacer.queue(Stranger("page", clock, 0.003 - COSTS[ServiceClass.OTHER], turns), ServiceClass.OTHER)
-        pacer.queue(Stranger("more", clock, 0.001 - COSTS[ServiceClass.FURTHER], turns), ServiceClass.FURTHER)
-        pacer.queue(Stranger("check", clock, 0.001 - COSTS[ServiceClass.HEALTH], turns), ServiceClass.HEALTH)
+        pacer.queue(UnauthenticatedClient("page", clock, 0.003 - COSTS[ServiceClass.OTHER], turns), ServiceClass.OTHER)
+        pacer.queue(
+            UnauthenticatedClient("more", clock, 0.001 - COSTS[ServiceClass.FURTHER], turns), ServiceClass.FURTHER
+        )
+        pacer.queue(
+            UnauthenticatedClient("check", clock, 0.001 - COSTS[ServiceClass.HEALTH], turns), ServiceClass.HEALTH
+        )
 
     await eventually(lambda: len(turns) > 200)
     found = Counter(turns[1:201])
@@ -210,9 +214,9 @@ async def test_kinds_share_the_time_by_their_weights(clock: VirtualClock, pacer:
 @pytest.mark.promise("P20")
 async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
+    pacer.ask(UnauthenticatedClient("first", clock, 1.0, turns), ServiceClass.HEALTH)
     for name in "abc":
-        pacer.ask(Stranger(name, clock, 0.0, turns), ServiceClass.OPEN)
+        pacer.ask(UnauthenticatedClient(name, clock, 0.0, turns), ServiceClass.OPEN)
 
     await eventually(lambda: len(turns) == 4)
     assert turns == ["first", "c", "b", "a"]
@@ -220,8 +224,8 @@ async def test_the_newest_connection_is_opened_first(clock: VirtualClock, pacer:
 
 async def test_who_is_gone_gets_no_turn(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
-    gone, here = Stranger("gone", clock, 0.0, turns), Stranger("here", clock, 0.0, turns)
+    pacer.ask(UnauthenticatedClient("first", clock, 1.0, turns), ServiceClass.HEALTH)
+    gone, here = UnauthenticatedClient("gone", clock, 0.0, turns), UnauthenticatedClient("here", clock, 0.0, turns)
     pacer.ask(gone, ServiceClass.HEALTH)
     pacer.ask(here, ServiceClass.HEALTH)
     pacer.forget(gone)
@@ -232,9 +236,9 @@ async def test_who_is_gone_gets_no_turn(clock: VirtualClock, pacer: Pacer) -> No
 
 async def test_everybody_else_has_a_turn_in_between(clock: VirtualClock, pacer: Pacer) -> None:
     turns: list[str] = []
-    pacer.ask(Stranger("first", clock, 1.0, turns), ServiceClass.HEALTH)
+    pacer.ask(UnauthenticatedClient("first", clock, 1.0, turns), ServiceClass.HEALTH)
     for _ in range(100):
-        pacer.queue(Stranger("a", clock, 0.001, turns), ServiceClass.HEALTH)
+        pacer.queue(UnauthenticatedClient("a", clock, 0.001, turns), ServiceClass.HEALTH)
     seen: list[int] = []
     while len(turns) < 101:
         await asyncio.sleep(0)

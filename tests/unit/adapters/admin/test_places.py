@@ -6,15 +6,17 @@ from gateway.adapters.admin.places import Places
 
 
 def test_there_is_room_until_there_is_none() -> None:
-    places = Places[str](strangers=4)
+    places = Places[str](unauthenticated=4)
 
     assert [places.enter(each) for each in "abcd"] == [None] * 4
     assert places.enter("e") == "a"
-    assert (places.strangers, places.callers) == (5, 0), "who has to go is ended by the caller, which makes it leave"
+    assert (places.unauthenticated, places.callers) == (5, 0), (
+        "who has to go is ended by the caller, which makes it leave"
+    )
 
 
 def test_of_the_idle_the_one_that_was_heard_longest_ago_goes() -> None:
-    places = Places[str](strangers=4)
+    places = Places[str](unauthenticated=4)
     for each in "abcd":
         places.enter(each)
     places.begin("a")
@@ -24,7 +26,7 @@ def test_of_the_idle_the_one_that_was_heard_longest_ago_goes() -> None:
 
 
 def test_a_request_under_way_keeps_its_place_while_others_are_idle() -> None:
-    places = Places[str](strangers=4)
+    places = Places[str](unauthenticated=4)
     for each in "abcd":
         places.enter(each)
     places.begin("a")
@@ -34,7 +36,7 @@ def test_a_request_under_way_keeps_its_place_while_others_are_idle() -> None:
 
 def test_the_newest_half_of_the_idle_is_not_sacrificed_to_requests_that_last() -> None:
     """Else whoever keeps requests under way would have all who have just come closed before they could ask."""
-    places = Places[str](strangers=4)
+    places = Places[str](unauthenticated=4)
     for each in "abcd":
         places.enter(each)
         places.begin(each)
@@ -44,12 +46,12 @@ def test_the_newest_half_of_the_idle_is_not_sacrificed_to_requests_that_last() -
         places.leave(leaves)
 
 
-def test_a_caller_takes_no_place_of_strangers_and_they_take_none_of_callers() -> None:
-    places = Places[str](strangers=2, callers=2)
+def test_a_caller_takes_no_place_of_unauthenticated_clients_and_they_take_none_of_callers() -> None:
+    places = Places[str](unauthenticated=2, callers=2)
     for each in "ab":
         places.enter(each)
         assert places.promote(each) is None
-    assert (places.strangers, places.callers) == (0, 2)
+    assert (places.unauthenticated, places.callers) == (0, 2)
 
     for each in "cdef":
         if (leaves := places.enter(each)) is not None:
@@ -58,19 +60,19 @@ def test_a_caller_takes_no_place_of_strangers_and_they_take_none_of_callers() ->
 
 
 def test_of_callers_the_idle_one_goes_and_none_whose_request_is_under_way() -> None:
-    places = Places[str](strangers=9, callers=2)
+    places = Places[str](unauthenticated=9, callers=2)
     for each in "abcd":
         places.enter(each)
     places.promote("a")
     places.promote("b")
 
     assert places.promote("c") is None, "both are busy: it stays where it is"
-    assert (places.strangers, places.callers) == (2, 2)
+    assert (places.unauthenticated, places.callers) == (2, 2)
     places.rest("b")
     assert places.promote("d") == "b"
 
 
-def test_bytes_are_bounded_for_all_strangers_together() -> None:
+def test_bytes_are_bounded_for_all_unauthenticated_clients_together() -> None:
     places = Places[str](most_bytes=100)
     for each in "abc":
         places.enter(each)

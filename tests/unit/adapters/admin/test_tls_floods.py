@@ -19,7 +19,7 @@ from gateway.adapters.admin.pacing import TURN_SECONDS, Pacer, ServiceClass
 from gateway.adapters.admin.tls_transport import CALLER_WORK, LINGER_BYTES, TlsTransport
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import PIECE_BYTES, RECORD_BYTES, RECORD_MOST_BYTES, SILENT_BYTE_COST
-from gateway.adapters.work_budget import STRANGER_WORK, WorkLimits
+from gateway.adapters.work_budget import UNAUTHENTICATED_WORK, WorkLimits
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
 from tests.support.counted_socket import CountedSocket
@@ -196,7 +196,7 @@ class TurnPacer(Pacer):
 async def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SecureSite]:
     """The same with pacers that count."""
     monkeypatch.setattr(listener, "Pacer", TurnPacer)
-    monkeypatch.setattr(tls_transport, "STRANGER_WORK", PATIENT)
+    monkeypatch.setattr(tls_transport, "UNAUTHENTICATED_WORK", PATIENT)
     monkeypatch.setattr(tls_transport, "CALLER_WORK", PATIENT)
     found = SecureSite(tmp_path)
     await found.server.start()
@@ -217,7 +217,7 @@ CROWD = 8
 """Connections that flood at the same time: fewer than places apart."""
 
 
-@pytest.mark.parametrize("is_caller", [False, True], ids=["strangers", "callers"])
+@pytest.mark.parametrize("is_caller", [False, True], ids=["unauthenticated", "callers"])
 async def test_what_is_taken_in_of_all_floods_in_one_turn_is_bounded(counted: SecureSite, is_caller: bool) -> None:
     clients = [await counted.client() for _ in range(CROWD)]
     updates = [await each.shake_hands() for each in clients]
@@ -243,7 +243,7 @@ async def test_what_is_taken_in_of_all_floods_in_one_turn_is_bounded(counted: Se
         await client.until(b" 200 OK\r\n")
 
 
-async def test_what_is_read_is_charged_to_strangers(counted: SecureSite) -> None:
+async def test_what_is_read_is_charged_to_unauthenticated_clients(counted: SecureSite) -> None:
     client = await counted.client()
     updates = await client.shake_hands()
     await counted.transport()
@@ -257,15 +257,15 @@ async def test_what_is_read_is_charged_to_strangers(counted: SecureSite) -> None
     assert pacer._spent[ServiceClass.READ] - spent >= (len(data) - 2 * ONE_READ) * SILENT_BYTE_COST
 
 
-async def test_a_stranger_who_changes_keys_without_end_is_closed(site: SecureSite) -> None:
+async def test_an_unauthenticated_client_who_changes_keys_without_end_is_closed(site: SecureSite) -> None:
     client = await site.client()
     updates = await client.shake_hands()
-    borne = STRANGER_WORK.idle_burst / SILENT_BYTE_COST + RECORD_MOST_BYTES
+    borne = UNAUTHENTICATED_WORK.idle_burst / SILENT_BYTE_COST + RECORD_MOST_BYTES
     flood = asyncio.create_task(client.flood(updates.change(2 * round(borne) // CHANGE_BYTES)))
     await eventually(lambda: site.counts() == {"too_much": 1})
 
     await flood
-    await eventually(lambda: site.strangers == 0)
+    await eventually(lambda: site.unauthenticated == 0)
     await site.check()
 
 
@@ -345,7 +345,7 @@ async def test_a_handshake_that_never_ends_is_ended(site: SecureSite) -> None:
     client_hello = b"\x01\x01\x00\x00" + bytes(60_000)
     await client.flood(b"".join(b"\x16\x03\x01\x00\x01" + client_hello[at : at + 1] for at in range(len(client_hello))))
 
-    await eventually(lambda: site.strangers == 0)
+    await eventually(lambda: site.unauthenticated == 0)
 
 
 async def test_who_says_that_nothing_more_comes_is_answered(site: SecureSite) -> None:
@@ -380,7 +380,7 @@ async def test_an_answer_that_the_kernel_does_not_take_at_once_comes_whole_and_t
 
     assert (await client.rest()).partition(b"\r\n\r\n")[2] == site.text
     client.socket.close()
-    await eventually(lambda: site.strangers == 0)
+    await eventually(lambda: site.unauthenticated == 0)
 
 
 async def test_an_answer_that_was_taken_counts_no_more(site: SecureSite) -> None:
@@ -392,7 +392,7 @@ async def test_an_answer_that_was_taken_counts_no_more(site: SecureSite) -> None
     await client.until(b"#" * len(site.text))
 
     await eventually(lambda: site.listener.places.held_bytes == 0)
-    assert site.strangers == 1
+    assert site.unauthenticated == 1
 
 
 async def test_who_goes_on_sending_after_the_end_is_cut_off(site: SecureSite) -> None:
@@ -402,7 +402,7 @@ async def test_who_goes_on_sending_after_the_end_is_cut_off(site: SecureSite) ->
     assert b" 200 " in await client.until(b"\r\n")
     await client.flood(bytes(64 * LINGER_BYTES))
 
-    await eventually(lambda: site.strangers == 0)
+    await eventually(lambda: site.unauthenticated == 0)
 
 
 async def test_what_was_tampered_with_ends_the_connection(site: SecureSite) -> None:
@@ -412,7 +412,7 @@ async def test_what_was_tampered_with_ends_the_connection(site: SecureSite) -> N
     record[-1] ^= 1
     await client.flood(bytes(record))
 
-    await eventually(lambda: site.strangers == 0)
+    await eventually(lambda: site.unauthenticated == 0)
 
 
 async def test_a_large_body_of_a_caller_comes_whole(site: SecureSite) -> None:

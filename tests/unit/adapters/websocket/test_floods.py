@@ -130,7 +130,7 @@ def frames_counted(turns: TurnCounter) -> Iterator[None]:
 @pytest.fixture
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connections cause as much work as they like: only turns bound it."""
-    for name in ("SESSION", "STRANGER"):
+    for name in ("SESSION", "UNAUTHENTICATED"):
         monkeypatch.setattr(connection_module, name, WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6))
 
 
@@ -246,31 +246,31 @@ async def test_a_turn_ends_after_its_time_whatever_the_crowd_and_all_have_theirs
     assert port.metrics.count(catalogue.READING_DEFERRED, label="sessions") > 0
 
 
-async def test_strangers_have_a_share_of_their_own(port: Port) -> None:
-    """What strangers have used up of a turn takes nothing from those who have a session."""
+async def test_unauthenticated_clients_have_a_share_of_their_own(port: Port) -> None:
+    """What unauthenticated clients have used up of a turn takes nothing from those who have a session."""
     _, ear, peer = await joined(port)
     turns = port.server._scheduler
     assert turns is not None
     turns._rest = asyncio.get_running_loop().call_later(3600.0, lambda: None)
-    turns.strangers.spent = turns.strangers.time
-    stranger = await port.dial()
+    turns.unauthenticated.spent = turns.unauthenticated.time
+    unauthenticated = await port.dial()
     await peer.send(frame(1, b"x"))
 
-    await eventually(lambda: ear.heard == [b"x"] and len(turns.strangers) == 1)
+    await eventually(lambda: ear.heard == [b"x"] and len(turns.unauthenticated) == 1)
     assert not port.server._requests, "nobody is accepted, and nobody read"
     turns._rest.cancel()
     turns._end_rest()
     await eventually(lambda: len(port.server._requests) == 1)
-    stranger.socket.close()
+    unauthenticated.socket.close()
 
 
-async def test_strangers_rest_when_a_node_has_others_to_serve(port: Port) -> None:
-    """All strangers together have half of its time then; by the clock here each turn takes them more than that."""
+async def test_unauthenticated_clients_rest_when_a_node_has_others_to_serve(port: Port) -> None:
+    """All of them together have half of its time then; by the clock here each turn takes them more than that."""
     turns = port.server._scheduler
     assert turns is not None
     port.admission.paced = True
     clock = MovedClock()
-    turns._clock = turns.strangers.clock = clock
+    turns._clock = turns.unauthenticated.clock = clock
     rests: list[float] = []
     loop = asyncio.get_running_loop()
 
@@ -278,11 +278,11 @@ async def test_strangers_rest_when_a_node_has_others_to_serve(port: Port) -> Non
         clock.now += 0.1
         return False
 
-    turns.strangers.run(take_long)
+    turns.unauthenticated.run(take_long)
     await eventually(lambda: turns._rest is not None)
     assert turns._rest is not None
     rests.append(turns._rest.when() - loop.time())
-    assert turns.strangers.is_spent
+    assert turns.unauthenticated.is_spent
     # It goes on by itself.
     peer = await port.upgraded()
     await peer.send(frame(8))
@@ -297,14 +297,14 @@ SMALL = WorkLimits(rate=0.05, burst=0.002, idle_rate=0.001, idle_burst=0.01)
 """Of which a flood in a test comes to the end soon; its rate leaves pauses of some hundredths of a second."""
 
 
-@pytest.fixture(params=["sessions", "strangers"])
+@pytest.fixture(params=["sessions", "unauthenticated"])
 def whose(request: pytest.FixtureRequest, port: Port, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether those who flood have a session."""
     whose: str = request.param
     port.listens = whose == "sessions"
     lenient = WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6)
     monkeypatch.setattr(connection_module, "SESSION", SMALL if port.listens else lenient)
-    monkeypatch.setattr(connection_module, "STRANGER", lenient if port.listens else SMALL)
+    monkeypatch.setattr(connection_module, "UNAUTHENTICATED", lenient if port.listens else SMALL)
     return whose
 
 

@@ -27,7 +27,7 @@ async def test_no_more_are_accepted_in_a_turn_than_the_limiter_allows(
     monkeypatch.setattr(port.admission, "accepted", count)
     port.admission.together = 20
     assert port.server._scheduler is not None
-    port.server._scheduler.strangers.clock = lambda: (
+    port.server._scheduler.unauthenticated.clock = lambda: (
         0.0
     )  # else a turn might end earlier, on a machine that has other work
     (listening,) = port.server._listeners.values()

@@ -1,4 +1,4 @@
-"""The client port before a connection is a WebSocket: strangers, crowds, and clients that mean no good."""
+"""The client port before a connection is a WebSocket: who says nothing, crowds, and clients that mean no good."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.adapters.tls import ServerTls
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.pending_requests import PendingRequests
-from gateway.adapters.websocket.read_scheduler import STRANGERS_TIME
+from gateway.adapters.websocket.read_scheduler import UNAUTHENTICATED_TIME
 from gateway.ports import ConnectionRejected
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
@@ -23,7 +23,7 @@ from tests.unit.adapters.websocket.test_tls import SecurePeer, SecurePort
 
 pytestmark = pytest.mark.promise("P20")
 
-COST = STRANGERS_TIME * 0.55
+COST = UNAUTHENTICATED_TIME * 0.55
 """Seconds that a handshake takes by the clock of these tests: two of them are more than a turn has."""
 
 CROWD = 60
@@ -47,7 +47,7 @@ async def handshakes(port: SecurePort, monkeypatch: pytest.MonkeyPatch) -> Async
     """Counts by the turn how many handshakes are computed, each of which takes its time by the clock."""
     counter, clock = TurnCounter(), MovedClock()
     assert port.server._scheduler is not None
-    port.server._scheduler.strangers.clock = port.server._scheduler._clock = clock
+    port.server._scheduler.unauthenticated.clock = port.server._scheduler._clock = clock
     original = TlsConnection.shake_hands
 
     def shake_hands(self: TlsConnection) -> None:

@@ -1,4 +1,4 @@
-"""Consoles, administrators and strangers at the admin port of a whole node (P20)."""
+"""Consoles, administrators and unauthenticated clients at the admin port of a whole node (P20)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import aiohttp
 import pytest
 
-from gateway.adapters.admin.places import STRANGERS
+from gateway.adapters.admin.places import UNAUTHENTICATED
 from gateway.catalogue import metrics as catalogue
 from gateway.client import connect
 from gateway.core.wire.codec import SUBPROTOCOL
@@ -46,7 +46,7 @@ async def test_a_console_with_a_session_has_a_place_apart_and_lives_on_in_a_crow
         await eventually(lambda: shown(pair.n1, "callers") == 1)
         prices = await console.subscribe("prices/**")
         with ExitStack() as stack:
-            for _ in range(STRANGERS + 50):
+            for _ in range(UNAUTHENTICATED + 50):
                 stack.enter_context(socket.create_connection(("127.0.0.1", pair.n1.gateway.admin_port)))
             await eventually(lambda: rejected(pair.n1, "crowded_out") >= 50)
             await alice.publish("prices/ACME", 1)
@@ -57,7 +57,7 @@ async def test_a_console_with_a_session_has_a_place_apart_and_lives_on_in_a_crow
                 await eventually(lambda: shown(pair.n1, "callers") == 2)
 
 
-async def test_a_console_without_a_token_stays_a_stranger(pair: Pair) -> None:
+async def test_a_console_without_a_token_stays_an_unauthenticated_client(pair: Pair) -> None:
     async with aiohttp.ClientSession() as http:
         url = f"{pair.n1.admin}/v1/connect"
         async with http.ws_connect(url, protocols=(SUBPROTOCOL,)) as websocket:
@@ -66,7 +66,7 @@ async def test_a_console_without_a_token_stays_a_stranger(pair: Pair) -> None:
                 async for _ in websocket:
                     pass
             assert shown(pair.n1, "callers") == 0
-    await eventually(lambda: shown(pair.n1, "strangers") == 0)
+    await eventually(lambda: shown(pair.n1, "unauthenticated") == 0)
 
 
 async def test_what_comes_before_a_hello_is_bounded(pair: Pair) -> None:
@@ -95,7 +95,7 @@ async def test_a_token_that_is_taken_away_ends_the_connection_with_its_refusal(p
     await eventually(lambda: shown(pair.n1, "callers") == 0)
 
 
-async def test_a_strangers_body_does_not_keep_its_answer(pair: Pair) -> None:
+async def test_an_unauthenticated_clients_body_does_not_keep_its_answer(pair: Pair) -> None:
     """A wrong token on a request with a body is refused and written down before the body has come."""
     reader, writer = await asyncio.open_connection("127.0.0.1", pair.n1.gateway.admin_port)
     writer.write(

@@ -1,7 +1,7 @@
-"""Strangers at a port: many connections without a token that do one bad thing, and come again when they are closed.
+"""Many connections to a port, without a token, that do one bad thing, and come again when they are closed.
 
-``python -m tests.support.strangers PORT COUNT SECONDS KIND`` tells how many connections it has opened, at its end. It
-is a process of its own, so that it takes no time of a node under test, and ends by itself.
+``python -m tests.support.unauthenticated_clients PORT COUNT SECONDS KIND`` tells how many connections it has opened, at
+its end. It is a process of its own, so that it takes no time of a node under test, and ends by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAYINGS: Final = {
 """What each kind says when it is connected. None of them reads."""
 
 AGAIN_SECONDS: Final = 1.0
-"""How long a stranger that was closed waits before it comes again."""
+"""How long an unauthenticated client that was closed waits before it comes again."""
 
 OPENED_PER_SECOND: Final = 4000
 """Most connections that are opened in a second."""
@@ -40,7 +40,7 @@ TURNS_PER_SECOND: Final = 100
 
 
 def run(port: int, count: int, seconds: float, kind: str) -> int:
-    """Be the strangers, for so long; returns how many connections were opened."""
+    """Be the unauthenticated clients, for so long; returns how many connections were opened."""
     said, opened, end = SAYINGS[kind], 0, time.monotonic() + seconds
     poll, here = select.epoll(), dict[int, socket.socket]()
     due = deque([0.0] * count)
@@ -52,12 +52,12 @@ def run(port: int, count: int, seconds: float, kind: str) -> int:
                 break
             due.popleft()
             opened += 1
-            stranger = socket.socket()
-            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            stranger.setblocking(False)
-            stranger.connect_ex((LOOPBACK, port))
-            here[stranger.fileno()] = stranger
-            poll.register(stranger, select.EPOLLOUT)
+            peer = socket.socket()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.setblocking(False)
+            peer.connect_ex((LOOPBACK, port))
+            here[peer.fileno()] = peer
+            poll.register(peer, select.EPOLLOUT)
         for descriptor, event in poll.poll(1 / TURNS_PER_SECOND):
             if event == select.EPOLLOUT:
                 with suppress(OSError):
@@ -72,9 +72,11 @@ def run(port: int, count: int, seconds: float, kind: str) -> int:
 
 
 @asynccontextmanager
-async def strangers(port: int, count: int, seconds: float, kind: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Have strangers at a port of this machine until the end of the block, or for so many seconds."""
-    command = (sys.executable, "-m", "tests.support.strangers", str(port), str(count), str(seconds), kind)
+async def unauthenticated_clients(
+    port: int, count: int, seconds: float, kind: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Have unauthenticated clients at a port of this machine until the end of the block, or for so many seconds."""
+    command = (sys.executable, "-m", "tests.support.unauthenticated_clients", str(port), str(count), str(seconds), kind)
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     await process.stdout.readline()
