@@ -128,7 +128,7 @@ def _claims(contestant: str, context: Context, stored: int) -> Row:
             crowd.add(stored)
             crowd.arrive(cluster.direct(HOME), expected="created", at_once=PREPARING_AT_ONCE)
             crowd.settle()
-            # The node is killed and not told: what the survivor does for the others when the lease lapses comes later.
+            # The node is killed and not told: what the survivor does for the others when the lease expires comes later.
             cluster.kill(HOME)
             crowd.cut()
             few = crowd.members[:: stored // CLAIMED]

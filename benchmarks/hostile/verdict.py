@@ -78,7 +78,7 @@ class Seen:
         falls: how often HAProxy took the node for dead.
         failed_checks: HAProxy's checks that failed.
         down: whether it was seen to be anything else than UP.
-        leases_lost: how often the lease was found lapsed.
+        leases_lost: how often the lease was found expired.
         lease_left: least seconds that were left of the lease; NaN if nobody could look.
         late: seconds that the witness was late for its own schedule, for want of a CPU; the p99.
         unobserved: most seconds between two looks at the node.
@@ -277,7 +277,7 @@ def broken_promises(measured: Measurement) -> list[str]:
     )
     found = [f"{number:,} {what}" for number, what in counted if number]
     if attacked.lease_left <= 0 and not attacked.leases_lost:
-        found.append("its lease had lapsed in Redis")
+        found.append("its lease had expired in Redis")
     if attacked.down and not quiet.down and not attacked.falls:
         found.append("HAProxy sent no new sessions to the node")
     return found

@@ -52,7 +52,7 @@ class Sight:
     Attributes:
         checks: when each /readyz was asked, how long the answer took, and its status; 0 if there was none in time.
         resident: when it was looked at, and bytes of the node.
-        leases: when it was looked at, and how many seconds of the lease were left; below 0 if it had lapsed.
+        leases: when it was looked at, and how many seconds of the lease were left; below 0 if it had expired.
         down: when HAProxy's word for the node was another than UP.
         kept_busy: when it was looked at, how many connections the attacker had, and how many kept the node busy: they
             had sent what it had not read, and it did not have to wait for the attacker to read first.
@@ -75,7 +75,7 @@ class Counts:
             processes not being to blame.
         falls: how often HAProxy has taken the node for dead.
         failed_checks: HAProxy's checks that failed.
-        leases_lost: how often the node found its lease lapsed, or the other node did.
+        leases_lost: how often the node found its lease expired, or the other node did.
     """
 
     cpu: float

@@ -356,7 +356,7 @@ class Node:
         await self._context.journal.close()
         if self._may_leave:
             await self._reports.leave()
-            with suppress(GridUnavailable):  # then the lease lapses by itself
+            with suppress(GridUnavailable):  # then the lease expires by itself
                 await self._context.grid.nodes.leave(self.me)
         await self._context.grid.close()
 

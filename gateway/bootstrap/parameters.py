@@ -22,7 +22,7 @@ DRAIN_SETTLE: Final = 2.0
 
 RESTORE_GRACE_LEASES: Final = 3
 """Leases after a loss of writes for which an unknown session is asked to come again: by then every node has either
-restored its sessions or lapsed."""
+restored its sessions or expired."""
 
 TOKEN_RENEWAL_SHARE: Final = 0.5
 """Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""

@@ -30,7 +30,7 @@ from gateway.ports.identity import (
     VerificationRefused,
 )
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
-from gateway.ports.nodes import LapsedLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
+from gateway.ports.nodes import ExpiredLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
 from gateway.ports.revocations import AllRevocations, RevocationChanges, RevocationNews, RevocationStore, Unblocked
 from gateway.ports.sessions import (
@@ -88,6 +88,7 @@ __all__ = [
     "Directory",
     "Ended",
     "EventLog",
+    "ExpiredLease",
     "Fenced",
     "Grid",
     "GridChange",
@@ -97,7 +98,6 @@ __all__ = [
     "Identity",
     "JournalBatch",
     "JournalStore",
-    "LapsedLease",
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",

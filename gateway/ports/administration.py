@@ -90,7 +90,7 @@ class NodeState(StrEnum):
     """It keeps its sessions and takes no new ones; its reasons say why."""
     DRAINING = "draining"
     """It moves its sessions to other nodes, or has done so."""
-    LAPSED = "lapsed"
+    EXPIRED = "expired"
     """Its lease is over; the others take over from it."""
     UNKNOWN = "unknown"
     """Its lease holds, but it has not told of itself: it has just started, or is of an older version."""
@@ -133,7 +133,7 @@ class NodeAdministration(Protocol):
     """The nodes of the cluster."""
 
     async def list(self) -> Sequence[NodeView]:
-        """Tell of all nodes that hold a lease, or whose lease lapsed and whose sessions are not on the clock yet.
+        """Tell of all nodes that hold a lease, or whose lease expired and whose sessions are not on the clock yet.
 
         Sorted by name. What a node tells of itself is as old as its last renewal.
 

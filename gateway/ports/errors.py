@@ -15,7 +15,7 @@ class GridRefused(GridUnavailable):
 
 
 class LeaseUnverified(GridUnavailable):
-    """The node's lease may have lapsed, so the step was not even sent; it may be as soon as the lease is verified (P3).
+    """The node's lease may have expired (P3), so the step was not sent; it may be once the lease is verified.
 
     Not a sign that the grid is unreachable: a node that was suspended beyond its lease meets this when it wakes.
     """

@@ -16,17 +16,17 @@ class LeaseTable:
 
     Attributes:
         alive: nodes whose lease holds, sorted; the caller is among them.
-        lapsed: nodes whose lease ended and whose sessions nobody has finished putting on the clock.
+        expired: nodes whose lease ended and whose sessions nobody has finished putting on the clock.
         watched: whether a node has said that somebody watches the system's topics there, and that is not over.
     """
 
     alive: tuple[NodeRef, ...]
-    lapsed: tuple[NodeRef, ...]
+    expired: tuple[NodeRef, ...]
     watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class LapsedLease:
+class ExpiredLease:
     """The lease of a node that is being taken over, by the grid's clock.
 
     Attributes:
@@ -84,7 +84,7 @@ class NodeDirectory(Protocol):
     """Who is there: leases by the grid's clock, and who takes over from whom."""
 
     async def join(self, node: NodeRef, *, lease: float) -> None:
-        """Take a lease of *lease* seconds, also after it lapsed.
+        """Take a lease of *lease* seconds, also after it expired.
 
         Raises:
             GridUnavailable: see the module.
@@ -99,7 +99,7 @@ class NodeDirectory(Protocol):
             watch: seconds for which everybody who renews shall see ``watched``, from now on; 0 leaves it as it is.
 
         Raises:
-            LeaseLost: the lease lapsed and a survivor may have taken over; ``join`` again, then verify every session.
+            LeaseLost: the lease expired and a survivor may have taken over; ``join`` again, then verify every session.
             GridUnavailable: see the module. Also of a grid that was emptied: that it holds no lease means nothing.
         """
 
@@ -110,28 +110,28 @@ class NodeDirectory(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
-        """Win the right to put the sessions of *lapsed* on the clock.
+    async def take_over(self, expired: NodeRef, *, by: NodeRef, within: float) -> ExpiredLease | None:
+        """Win the right to put the sessions of *expired* on the clock.
 
-        Exactly one caller gets the lapsed lease; if it has not called ``finish_takeover`` within *within* seconds, the
+        Exactly one caller gets the expired lease; if it has not called ``finish_takeover`` within *within* seconds, the
         next caller may win. The others get None, as everybody does if the node has come back.
 
         Raises:
             GridUnavailable: see the module.
         """
 
-    async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
-        """Declare that every session of *lapsed* is on the clock; it will not be listed as lapsed again.
+    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
+        """Declare that every session of *expired* is on the clock; it will not be listed as expired again.
 
         Raises:
             GridUnavailable: see the module.
         """
 
     async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
-        """Give a lease to nodes that have none, held or lapsed: the grid may have lost it while it kept their sessions.
+        """Give a lease to nodes that have none, held or expired: the grid may have lost it but kept their sessions.
 
-        Whoever of them lives renews it, or takes one of its own. The lease of one that is dead lapses, and its sessions
-        are taken over as anybody's.
+        Whoever of them lives renews it, or takes one of its own. The lease of one that is dead expires, and its
+        sessions are taken over as anybody's.
 
         Args:
             nodes: which.
@@ -154,7 +154,7 @@ class NodeDirectory(Protocol):
         """
 
     async def entries(self) -> Sequence[NodeEntry]:
-        """List the nodes that hold a lease, and those that lapsed and were not taken over yet; sorted.
+        """List the nodes that hold a lease, and those that expired and were not taken over yet; sorted.
 
         Raises:
             GridUnavailable: see the module.

@@ -363,18 +363,18 @@ class SessionStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
-        """Put connected sessions of a lapsed node on the clock.
+    async def orphan(self, expired: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
+        """Put connected sessions of an expired node on the clock.
 
-        Only sessions that *lapsed* still owns are touched: one claimed meanwhile is left alone, as are all of them if
+        Only sessions that *expired* still owns are touched: one claimed meanwhile is left alone, as are all of them if
         the node has come back.
 
         Args:
-            lapsed: the node that is gone, which the caller takes over.
+            expired: the node that is gone, which the caller takes over.
             sessions: of it, as ``owned`` has listed them.
 
         Returns:
-            For each the epoch of the lapsed node's claim; None if it was left alone. Asked again for the same sessions
+            For each the epoch of the expired node's claim; None if it was left alone. Asked again for the same sessions
             because an answer was lost, it answers the same, and no window becomes longer.
 
         Raises:

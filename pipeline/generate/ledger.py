@@ -21,7 +21,7 @@ class Ledger:
         told: what has been told and not been taken yet, also of instants that have not come.
         attached: when connections came to a run or left it: instant, run, +1 or -1.
         held: the same of sessions that a run holds.
-        orphans: how many sessions each run left behind when it lapsed.
+        orphans: how many sessions each run left behind when it expired.
     """
 
     def __init__(self, population: Population, runs: int) -> None:
@@ -48,7 +48,7 @@ class Ledger:
         self.held.append((at, run, -1))
 
     def leave_behind(self, runs: Numbers) -> None:
-        """Runs lapsed and left a session each behind."""
+        """Runs expired and left a session each behind."""
         self.orphans += np.bincount(runs, minlength=len(self.orphans))
 
     def tell(

@@ -57,7 +57,7 @@ class Lives:
         self._killed = world.times("killed").astype(bool)
         self._hangs = world.times("hangs")
         self._wakes = world.times("wakes")
-        self._lapses = world.times("lapses")
+        self._expires = world.times("expires")
         self._lived = world.times("lived")
         self._heirs = world.times("heir")
         self._resets = np.array([*world.resets, NEVER], np.int64)
@@ -216,7 +216,7 @@ class Lives:
         at, run = population.at[who], population.run[who]
         gone = random.random(len(who)) < self._rates["gone"][population.kind[who]] / 4
         returns = np.where(gone, NEVER, at + delay)
-        taken = self._lapses[run] + random.integers(10, 400, len(who)) * MILLISECOND
+        taken = self._expires[run] + random.integers(10, 400, len(who)) * MILLISECOND
         late = returns > taken
         those, dead = who[late], run[late]
         heir = self._heirs[dead]
@@ -227,7 +227,7 @@ class Lives:
             run=heir,
             peer=dead,
             since=self._lived[dead],
-            until=self._lapses[dead],
+            until=self._expires[dead],
         )
         self._ledger.leave_behind(dead)
         self._ledger.detach(who, at)

@@ -132,10 +132,10 @@ class Nodes:
             if run.drains < NEVER:
                 tell(events.NODE_DRAINING, run.drains, number, sessions=NONE)
                 tell(events.NODE_STOPPED, run.ends - MILLISECOND, number, sessions=NONE)
-            if run.lapses < NEVER:
-                times = {"peer": number, "since": run.lived, "until": run.lapses}
-                tell(events.NODE_LAPSED, run.lapses, run.heir, **times)
-                tell(events.NODE_TAKEN_OVER, run.lapses + SECOND // 2, run.heir, peer=number, count=NONE)
+            if run.expires < NEVER:
+                times = {"peer": number, "since": run.lived, "until": run.expires}
+                tell(events.NODE_EXPIRED, run.expires, run.heir, **times)
+                tell(events.NODE_TAKEN_OVER, run.expires + SECOND // 2, run.heir, peer=number, count=NONE)
             if run.hangs < NEVER:
                 tell(events.NODE_LEASE_LOST, run.wakes + MILLISECOND, number)
         generation = 1

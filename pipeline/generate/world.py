@@ -60,7 +60,7 @@ class Run:
         killed: whether it dies.
         hangs: when it hangs, if it does.
         wakes: when that is over.
-        lapses: when survivors notice that its lease has lapsed.
+        expires: when survivors notice that its lease has expired.
         lived: when it renewed its lease for the last time before that.
         heir: number of the run that puts its sessions on the clock.
     """
@@ -73,7 +73,7 @@ class Run:
     killed: bool = False
     hangs: int = NEVER
     wakes: int = NEVER
-    lapses: int = NEVER
+    expires: int = NEVER
     lived: int = NEVER
     heir: int = -1
 
@@ -184,7 +184,7 @@ def _perform(world: World, act: str, random: np.random.Generator, at: int, curre
     for place, dies in victims:
         run = world.runs[current[place]]
         run.lived = dies - int(random.integers(0, LEASE_RENEW))
-        run.lapses = run.lived + LEASE + int(random.integers(100 * MILLISECOND, SECOND))
+        run.expires = run.lived + LEASE + int(random.integers(100 * MILLISECOND, SECOND))
         run.heir = int(random.choice(heirs))
         if act == "pause":
             run.hangs, run.wakes = dies, dies + PAUSE

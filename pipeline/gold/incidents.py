@@ -14,8 +14,8 @@ from pipeline.gold.words import CLOSED, DEATH, DRAIN, EXPIRED, HANG, SLACK_SECON
 def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
     """Find the incidents, without what became of sessions.
 
-    A node *died* if a survivor says that its lease lapsed or that its sessions were orphaned, or if it began anew
-    without having stopped. If it told anything after its lease had lapsed, it only *hung*. It was *drained* if it says
+    A node *died* if a survivor says that its lease expired or that its sessions were orphaned, or if it began anew
+    without having stopped. If it told anything after its lease had expired, it only *hung*. It was *drained* if it says
     so.
 
     Args:
@@ -26,9 +26,9 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         The first columns of ``incidents``; a row for each.
     """
     lives = _lives(days)
-    lapses = _lapses(bronze)
+    expiries = _expiries(bronze)
     vanished = (
-        lives.join(lapses.select("incarnation"), "incarnation", "left_anti")
+        lives.join(expiries.select("incarnation"), "incarnation", "left_anti")
         .where(f.col("next_started_at").isNotNull() & f.col("stopped_at").isNull())
         .select(
             f.lit(DEATH).alias("kind"), "node", "incarnation", "release", f.col("last_at").alias("begins"),
@@ -39,8 +39,8 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         "incarnation", "release", "lease_lost_at", "last_at", "stopped_at", f.col("node").alias("own_name")
     )
     # Whoever stopped as planned and could not say goodbye to the grid is no dead node.
-    gone = lapses.join(told, "incarnation", "left").where(f.col("stopped_at").isNull())
-    lapsed = gone.select(
+    gone = expiries.join(told, "incarnation", "left").where(f.col("stopped_at").isNull())
+    expired = gone.select(
         f.when(f.col("lease_lost_at") >= f.col("since"), HANG).otherwise(DEATH).alias("kind"),
         f.coalesce("node", "own_name").alias("node"),
         "incarnation",
@@ -57,7 +57,7 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         f.col("stopped_at").alias("ends"), f.lit(None).cast("string").alias("noticed_by"),
     )  # fmt: skip
     return (
-        lapsed.unionByName(vanished)
+        expired.unionByName(vanished)
         .unionByName(drained)
         .withColumn("incident", f.concat_ws("-", "kind", "incarnation"))
         .withColumn("date", f.to_date("begins"))
@@ -151,9 +151,9 @@ def _lives(days: DataFrame) -> DataFrame:
     return runs.withColumn("next_started_at", f.lead("started_at").over(later))
 
 
-def _lapses(bronze: DataFrame) -> DataFrame:
+def _expiries(bronze: DataFrame) -> DataFrame:
     """List the runs that survivors say are gone."""
-    names = (events.NODE_LAPSED.name, events.NODE_TAKEN_OVER.name, events.SESSION_ORPHANED.name)
+    names = (events.NODE_EXPIRED.name, events.NODE_TAKEN_OVER.name, events.SESSION_ORPHANED.name)
     taken = f.when(f.col("type") == events.NODE_TAKEN_OVER.name, f.col("at"))
     noticed = f.when(f.col("type") != events.NODE_TAKEN_OVER.name, f.struct("at", f.col("node").alias("by")))
     return (

@@ -54,7 +54,7 @@ SELDOM: Final = tuple(
         events.SESSION_REFUSED,
         events.SESSION_SLOW_CLOSED,
         events.SESSION_ORPHANED,
-        events.NODE_LAPSED,
+        events.NODE_EXPIRED,
         events.NODE_TAKEN_OVER,
         events.TRAFFIC_MEASURED,
     )

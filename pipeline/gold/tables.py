@@ -109,7 +109,7 @@ INCIDENTS: Final = GoldTable(
         Column(
             "kind",
             _TEXT,
-            "`death`: it vanished; `hang`: its lease lapsed, and it lived on; `drain`: it was emptied as planned.",
+            "`death`: it vanished; `hang`: its lease expired, and it lived on; `drain`: it was emptied as planned.",
             required=True,
         ),
         _NODE,

@@ -44,7 +44,7 @@ def test_a_node_that_serves_the_others_as_before_holds() -> None:
         ({"cuts": 1}, "1 times a witness lost its connection"),
         ({"refused": 3}, "3 publishes of the witness were refused"),
         ({"leases_lost": 1}, "1 times the lease was lost"),
-        ({"lease_left": -0.5}, "its lease had lapsed in Redis"),
+        ({"lease_left": -0.5}, "its lease had expired in Redis"),
         ({"falls": 1}, "1 times HAProxy took the node for dead"),
         ({"down": True}, "HAProxy sent no new sessions to the node"),
         ({"unanswered": 4}, "4 health checks had no answer"),

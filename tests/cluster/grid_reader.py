@@ -158,7 +158,7 @@ class GridReader:
         return found
 
     async def nodes(self) -> set[str]:
-        """Tell the names of the nodes that hold a lease, lapsed or not."""
+        """Tell the names of the nodes that hold a lease, expired or not."""
         return {name.rpartition(":")[0] for name in await self._redis.zrange(self._keys.leases, 0, -1)}
 
     async def of_sessions(self) -> list[str]:

@@ -295,7 +295,7 @@ async def test_a_suspended_node_wakes_up_fenced(tmp_path: Path, figures: Figures
             assert (elsewhere["outcome"], elsewhere["node"]) == ("reattached", THIRD)
             await eventually(lambda: all(member.recoveries for member in moving), "its clients have moved")
             away = loop.time() - paused
-            await eventually(lambda: lapsed(grid), "its lease is taken over")
+            await eventually(lambda: expired(grid), "its lease is taken over")
             await trade.goes_on(without=VICTIM)
             taken = {mover.session, from_here.session, from_elsewhere.session, *(each.session.id for each in moving)}
             before = await records(grid, taken)
@@ -387,7 +387,7 @@ async def forget_connections(grid: GridReader) -> None:
             await grid.call("CLIENT", "KILL", "ID", fields["id"])
 
 
-async def lapsed(grid: GridReader) -> bool:
+async def expired(grid: GridReader) -> bool:
     return VICTIM not in await grid.nodes()
 
 

@@ -118,12 +118,12 @@ async def expire_all(grid: Grid, *, limit: int = LIMIT) -> list[Ended]:
     ]
 
 
-async def orphan_all(grid: Grid, lapsed: NodeRef) -> list[tuple[SessionId, Epoch]]:
-    """Put the sessions of a lapsed node on the clock, as survivors do."""
+async def orphan_all(grid: Grid, expired: NodeRef) -> list[tuple[SessionId, Epoch]]:
+    """Put the sessions of an expired node on the clock, as survivors do."""
     orphaned: list[tuple[SessionId, Epoch]] = []
     for partition in range(SESSION_PARTITIONS):
-        sessions = await grid.sessions.owned(lapsed, partition)
-        epochs = await grid.sessions.orphan(lapsed, sessions)
+        sessions = await grid.sessions.owned(expired, partition)
+        epochs = await grid.sessions.orphan(expired, sessions)
         orphaned += [(session, epoch) for session, epoch in zip(sessions, epochs, strict=True) if epoch is not None]
     return orphaned
 

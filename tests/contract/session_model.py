@@ -96,7 +96,7 @@ class Expire:
 class Orphan:
     """See the port; how many were looked at is not compared."""
 
-    lapsed: NodeRef
+    expired: NodeRef
     partition: int
 
 
@@ -123,8 +123,8 @@ async def perform(store: SessionStore, step: Step) -> Outcome:  # noqa: C901 - o
                 return await store.restore([record], recreate=recreate)
             case Expire(partition):
                 return frozenset(await store.expire(partition, limit=EVERYTHING))
-            case Orphan(lapsed, partition):
-                await store.orphan(lapsed, await store.owned(lapsed, partition))
+            case Orphan(expired, partition):
+                await store.orphan(expired, await store.owned(expired, partition))
     except Fenced:
         return "fenced"
     except SessionGone as gone:
@@ -167,8 +167,8 @@ class Model:
                 return [self._restore(record, recreate=recreate)]
             case Expire(partition):
                 return self._expire(partition)
-            case Orphan(lapsed, partition):
-                return self._orphan(lapsed, partition)
+            case Orphan(expired, partition):
+                return self._orphan(expired, partition)
 
     def _why_gone(self, session: SessionId) -> ErrorCode:
         reason, until = self.remembered.get(session, (ErrorCode.SESSION_UNKNOWN, 0.0))
@@ -286,9 +286,9 @@ class Model:
             self._bury(session, ErrorCode.SESSION_EXPIRED)
         return ended
 
-    def _orphan(self, lapsed: NodeRef, partition: int) -> Outcome:
+    def _orphan(self, expired: NodeRef, partition: int) -> Outcome:
         for held in list(self.sessions.values()):
-            if held.owner == lapsed and held.connected and session_partition(held.id) == partition:
+            if held.owner == expired and held.connected and session_partition(held.id) == partition:
                 self._put(replace(held, connected=False))
         return None
 

@@ -37,7 +37,7 @@ STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "join": lambda grid, _: grid.nodes.join(N1, lease=LONG),
     "renew": lambda grid, _: grid.nodes.renew(N1, lease=LONG),
 }
-"""Whatever would take what is not there for ended or lapsed, or write into a grid that nobody has adopted."""
+"""Whatever would take what is not there for ended or expired, or write into a grid that nobody has adopted."""
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.ports import Appended, Grid, GridUnavailable, JournalBatch, LapsedLease
+from gateway.ports import Appended, ExpiredLease, Grid, GridUnavailable, JournalBatch
 from tests.contract.examples import orphan_all, session
 from tests.contract.harness import JOURNAL_LENGTH, LONG, Harness, node
 
@@ -186,7 +186,7 @@ async def test_a_cut_off_node_is_told(harness: Harness) -> None:
 async def test_a_takeover_tells_when_the_node_last_lived_and_whose_sessions_it_put_on_the_clock(
     harness: Harness,
 ) -> None:
-    """The lapsed lease; those that were put on the clock now, with the epoch of the lapsed node's claim."""
+    """The expired lease; those that were put on the clock now, with the epoch of the expired node's claim."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     records = [session() for _ in range(3)]
     for record in records:
@@ -198,7 +198,7 @@ async def test_a_takeover_tells_when_the_node_last_lived_and_whose_sessions_it_p
     await n1.nodes.join(N1, lease=harness.short)
     await harness.advance(2 * harness.short)
     lease = await n2.nodes.take_over(N1, by=N2, within=LONG)
-    assert isinstance(lease, LapsedLease)
+    assert isinstance(lease, ExpiredLease)
     assert lease.length == pytest.approx(harness.short)
     assert lease.ago >= harness.short * 0.9
     orphaned = await orphan_all(n2, N1)

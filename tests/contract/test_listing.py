@@ -49,8 +49,8 @@ async def test_a_report_is_read_by_every_node_as_it_was_told(harness: Harness) -
     assert list(await n2.nodes.entries()) == [NodeEntry(N1, True, REPORT), NodeEntry(N2, True, None)]
 
 
-async def test_a_node_that_lapsed_is_listed_until_it_was_taken_over(harness: Harness) -> None:
-    """List the nodes that hold a lease, and those that lapsed and were not taken over yet; sorted."""
+async def test_a_node_that_expired_is_listed_until_it_was_taken_over(harness: Harness) -> None:
+    """List the nodes that hold a lease, and those that expired and were not taken over yet; sorted."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=harness.roomy)
     await n1.nodes.report(N1, REPORT)

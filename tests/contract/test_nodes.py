@@ -67,8 +67,8 @@ async def test_nobody_is_said_to_watch_for_longer_than_was_told(harness: Harness
     assert not (await grid.nodes.renew(N1, lease=LONG)).watched
 
 
-async def test_a_lease_that_is_not_renewed_lapses(harness: Harness) -> None:
-    """lapsed: nodes whose lease ended and whose sessions nobody has finished putting on the clock."""
+async def test_a_lease_that_is_not_renewed_expires(harness: Harness) -> None:
+    """expired: nodes whose lease ended and whose sessions nobody has finished putting on the clock."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=harness.short)
     await n2.nodes.join(N2, lease=LONG)
@@ -78,8 +78,8 @@ async def test_a_lease_that_is_not_renewed_lapses(harness: Harness) -> None:
 
 
 @pytest.mark.promise("P17")
-async def test_a_lapsed_lease_cannot_be_renewed(harness: Harness) -> None:
-    """LeaseLost: the lease lapsed and a survivor may have taken over."""
+async def test_an_expired_lease_cannot_be_renewed(harness: Harness) -> None:
+    """LeaseLost: the lease expired and a survivor may have taken over."""
     grid = await harness.grid()
     await grid.nodes.join(N1, lease=harness.short)
     await harness.advance(harness.short)
@@ -99,8 +99,8 @@ async def test_a_lease_that_was_never_taken_or_given_back_cannot_be_renewed(harn
         await grid.nodes.renew(N1, lease=LONG)
 
 
-async def test_a_node_takes_a_new_lease_after_its_old_one_lapsed(harness: Harness) -> None:
-    """Take a lease of *lease* seconds, also after it lapsed."""
+async def test_a_node_takes_a_new_lease_after_its_old_one_expired(harness: Harness) -> None:
+    """Take a lease of *lease* seconds, also after it expired."""
     grid = await harness.grid()
     await grid.nodes.join(N1, lease=harness.short)
     await harness.advance(harness.short)
@@ -140,7 +140,7 @@ async def test_a_restarted_node_is_another_one(harness: Harness) -> None:
     assert await grid.nodes.take_over(N1, by=second, within=LONG)
 
 
-async def test_a_lease_is_granted_to_whoever_has_none_and_lapses_as_any_other(harness: Harness) -> None:
+async def test_a_lease_is_granted_to_whoever_has_none_and_expires_as_any_other(harness: Harness) -> None:
     """Give a lease to nodes that have none: whoever of them lives renews it; the others are taken over as anybody."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=LONG)
@@ -150,7 +150,7 @@ async def test_a_lease_is_granted_to_whoever_has_none_and_lapses_as_any_other(ha
     assert (await n2.nodes.renew(N2, lease=LONG)).alive == (N1, N2, N3)
     await harness.advance(harness.roomy)
     assert await n1.nodes.renew(N1, lease=LONG) == LeaseTable((N1, N2), (N3,))
-    # A lapsed one is not given another: it is being looked after.
+    # An expired one is not given another: it is being looked after.
     assert list(await n1.nodes.grant([N3], lease=LONG)) == []
     assert await n1.nodes.take_over(N3, by=N1, within=LONG) is not None
 
@@ -168,8 +168,8 @@ async def test_whoever_was_granted_a_lease_joins_as_ever(harness: Harness) -> No
 # --- takeover ---------------------------------------------------------------------------------------------------------
 
 
-async def lapsed(harness: Harness, *survivors: str) -> list[Grid]:
-    """Have n1's lease lapse under the eyes of *survivors*."""
+async def expired(harness: Harness, *survivors: str) -> list[Grid]:
+    """Have n1's lease expire under the eyes of *survivors*."""
     grids = [await harness.grid(name) for name in survivors]
     for name, grid in zip(survivors, grids, strict=True):
         await grid.nodes.join(node(name), lease=LONG)
@@ -180,9 +180,9 @@ async def lapsed(harness: Harness, *survivors: str) -> list[Grid]:
 
 @pytest.mark.promise("P17")
 async def test_exactly_one_of_many_takes_over(harness: Harness) -> None:
-    """Win the right to put the sessions of *lapsed* on the clock. Exactly one caller gets the lease."""
+    """Win the right to put the sessions of *expired* on the clock. Exactly one caller gets the lease."""
     names = ("n2", "n3", "n4")
-    grids = await lapsed(harness, *names)
+    grids = await expired(harness, *names)
     won = await asyncio.gather(
         *(grid.nodes.take_over(N1, by=node(name), within=LONG) for name, grid in zip(names, grids, strict=True))
     )
@@ -192,7 +192,7 @@ async def test_exactly_one_of_many_takes_over(harness: Harness) -> None:
 @pytest.mark.promise("P17")
 async def test_the_winner_who_asks_again_has_won_again(harness: Harness) -> None:
     """Asking again with the same arguments gives the same result as asking once."""
-    n2, n3 = await lapsed(harness, "n2", "n3")
+    n2, n3 = await expired(harness, "n2", "n3")
     assert await harness.asked_again(n2, lambda: n2.nodes.take_over(N1, by=N2, within=LONG))
     assert not await n3.nodes.take_over(N1, by=N3, within=LONG)
     assert await n2.nodes.take_over(N1, by=N2, within=LONG)
@@ -210,7 +210,7 @@ async def test_nobody_takes_over_from_the_living(harness: Harness) -> None:
 @pytest.mark.promise("P17")
 async def test_the_next_one_takes_over_from_a_winner_who_did_not_finish(harness: Harness) -> None:
     """…if it has not called ``finish_takeover`` within *within* seconds, the next caller may win."""
-    n2, n3 = await lapsed(harness, "n2", "n3")
+    n2, n3 = await expired(harness, "n2", "n3")
     assert await n2.nodes.take_over(N1, by=N2, within=harness.short)
     await harness.advance(harness.short)
     assert await n3.nodes.take_over(N1, by=N3, within=LONG)
@@ -219,23 +219,23 @@ async def test_the_next_one_takes_over_from_a_winner_who_did_not_finish(harness:
 
 @pytest.mark.promise("P17")
 async def test_a_winner_who_was_replaced_cannot_finish(harness: Harness) -> None:
-    """finish_takeover: every session of *lapsed* is on the clock: the one who has the right says so."""
-    n2, n3 = await lapsed(harness, "n2", "n3")
+    """finish_takeover: every session of *expired* is on the clock: the one who has the right says so."""
+    n2, n3 = await expired(harness, "n2", "n3")
     assert await n2.nodes.take_over(N1, by=N2, within=harness.short)
     await harness.advance(harness.short)
     assert await n3.nodes.take_over(N1, by=N3, within=LONG)
     await n2.nodes.finish_takeover(N1, by=N2)
-    assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == (N1,)
+    assert (await n3.nodes.renew(N3, lease=LONG)).expired == (N1,)
     await n3.nodes.finish_takeover(N1, by=N3)
-    assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == ()
+    assert (await n3.nodes.renew(N3, lease=LONG)).expired == ()
 
 
 @pytest.mark.promise("P17")
 async def test_a_finished_takeover_is_listed_no_more(harness: Harness) -> None:
-    """Declare that every session of *lapsed* is on the clock; it will not be listed as lapsed again."""
-    n2, n3 = await lapsed(harness, "n2", "n3")
+    """Declare that every session of *expired* is on the clock; it will not be listed as expired again."""
+    n2, n3 = await expired(harness, "n2", "n3")
     assert await n2.nodes.take_over(N1, by=N2, within=LONG)
-    assert (await n3.nodes.renew(N3, lease=LONG)).lapsed == (N1,), "not before it is finished"
+    assert (await n3.nodes.renew(N3, lease=LONG)).expired == (N1,), "not before it is finished"
     await harness.asked_again(n2, lambda: n2.nodes.finish_takeover(N1, by=N2))
     assert await n3.nodes.renew(N3, lease=LONG) == LeaseTable((N2, N3), ())
     assert not await n3.nodes.take_over(N1, by=N3, within=LONG)
@@ -246,7 +246,7 @@ async def test_a_finished_takeover_is_listed_no_more(harness: Harness) -> None:
 @pytest.mark.promise("P17")
 async def test_a_node_that_comes_back_ends_the_takeover(harness: Harness) -> None:
     """None, as everybody gets if the node has come back."""
-    n2, n3 = await lapsed(harness, "n2", "n3")
+    n2, n3 = await expired(harness, "n2", "n3")
     assert await n2.nodes.take_over(N1, by=N2, within=LONG)
     await n3.nodes.join(N1, lease=LONG)
     assert not await n2.nodes.take_over(N1, by=N2, within=LONG)

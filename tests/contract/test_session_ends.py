@@ -35,8 +35,8 @@ async def connected(grid: Grid, record: SessionRecord) -> bool | None:
     return None if found is None else found.connected
 
 
-async def lapse(harness: Harness, owner: Grid, survivor: Grid) -> None:
-    """Have the lease of ``n1`` lapse and ``n2`` win the right to take over."""
+async def expire(harness: Harness, owner: Grid, survivor: Grid) -> None:
+    """Have the lease of ``n1`` expire and ``n2`` win the right to take over."""
     await survivor.nodes.join(N2, lease=LONG)
     await owner.nodes.join(N1, lease=harness.short)
     await harness.advance(harness.short)
@@ -179,11 +179,11 @@ async def test_a_publish_that_arrives_after_the_end_leaves_nothing(harness: Harn
 
 
 async def test_nodes_that_left_leave_nothing(harness: Harness) -> None:
-    """leave: give the lease back. / finish_takeover: it will not be listed as lapsed again."""
+    """leave: give the lease back. / finish_takeover: it will not be listed as expired again."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session(window=harness.short)
     await n1.sessions.create(record)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     await n2.nodes.tell_claimed(N2, ownership(record))
     await orphan_all(n2, N1)
     await n2.nodes.finish_takeover(N1, by=N2)
@@ -243,13 +243,13 @@ async def test_owners_are_listed_once_each_and_only_while_they_have_connected_se
 
 
 @pytest.mark.promise("P7", "P17")
-async def test_orphan_puts_the_sessions_of_a_lapsed_node_on_the_clock(harness: Harness) -> None:
-    """Put connected sessions of a lapsed node on the clock, in one session partition."""
+async def test_orphan_puts_the_sessions_of_an_expired_node_on_the_clock(harness: Harness) -> None:
+    """Put connected sessions of an expired node on the clock, in one session partition."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     records = [session(window=harness.short) for _ in range(5)]
     for record in records:
         await n1.sessions.create(record)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     assert await expire_all(n2) == []
     await orphan_all(n2, N1)
     assert [await connected(n2, record) for record in records] == [False] * 5
@@ -257,8 +257,8 @@ async def test_orphan_puts_the_sessions_of_a_lapsed_node_on_the_clock(harness: H
     assert {(each.session, each.owner) for each in await expire_all(n2)} == {(record.id, N1) for record in records}
 
 
-async def test_orphan_touches_only_what_the_lapsed_node_still_owns(harness: Harness) -> None:
-    """Only sessions that *lapsed* still owns are touched: one claimed meanwhile is left alone."""
+async def test_orphan_touches_only_what_the_expired_node_still_owns(harness: Harness) -> None:
+    """Only sessions that *expired* still owns are touched: one claimed meanwhile is left alone."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     left, moved, elsewhere = session(), session(), session(owner=N2)
     other_run = session(owner=node("n1", "second"))
@@ -266,7 +266,7 @@ async def test_orphan_touches_only_what_the_lapsed_node_still_owns(harness: Harn
     for record in (left, moved, elsewhere, other_run, similar_name):
         await n1.sessions.create(record)
     claimed(await claim(n2, moved, N2, token_generation=1, attempt=1))
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     await orphan_all(n2, N1)
     states = [await connected(n2, record) for record in (left, moved, elsewhere, other_run, similar_name)]
     assert states == [False, True, True, True, True]
@@ -278,7 +278,7 @@ async def test_orphan_leaves_windows_that_run_already(harness: Harness) -> None:
     record = session(window=harness.short)
     await n1.sessions.create(record)
     await n1.sessions.disconnect(ownership(record))
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     await orphan_all(n2, N1)
     assert [each.session for each in await expire_all(n2)] == [record.id]
 
@@ -289,7 +289,7 @@ async def test_orphan_touches_only_what_is_named(harness: Harness) -> None:
     records = [session(session_id=each) for each in ids_in_one_partition(5)]
     for record in records:
         await n1.sessions.create(record)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     assert await n2.sessions.orphan(N1, []) == []
     assert await n2.sessions.orphan(N1, [each.id for each in records[:2]]) == [records[0].epoch] * 2
     assert [await connected(n2, record) for record in records] == [False] * 2 + [True] * 3
@@ -305,7 +305,7 @@ async def test_orphan_asked_again_answers_the_same_and_does_not_lengthen_windows
         await n1.sessions.create(each)
     claimed(await claim(n2, moved, N2, token_generation=1, attempt=1))
     await n1.sessions.end(ownership(ended), reason=ErrorCode.SESSION_CLOSED)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     asked = [record.id, moved.id, ended.id]
     assert await harness.asked_again(n2, lambda: n2.sessions.orphan(N1, asked)) == [record.epoch, None, None]
     await harness.advance(harness.short)
@@ -319,7 +319,7 @@ async def test_sessions_of_a_node_that_came_back_are_its_own_again(harness: Harn
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record, fresh = session(), session()
     await n1.sessions.create(record)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     await n1.nodes.join(N1, lease=LONG)
     assert await n1.sessions.restore([record], recreate=False) == [Restored.WRITTEN]
     await n1.sessions.create(fresh)
@@ -412,7 +412,7 @@ async def test_restore_takes_a_connected_session_off_the_clock(harness: Harness)
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = session(window=harness.short)
     await n1.sessions.create(record)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     await orphan_all(n2, N1)
     assert await n1.sessions.restore([record], recreate=False) == [Restored.WRITTEN]
     await harness.advance(harness.short)
@@ -436,7 +436,7 @@ async def test_a_restored_session_is_orphaned_like_any_other(harness: Harness) -
     recreated, taken = session(), session(epoch=2)
     await n2.sessions.create(replace(taken, owner=N2, epoch=Epoch(1)))
     await n1.sessions.restore([recreated, taken], recreate=True)
-    await lapse(harness, n1, n2)
+    await expire(harness, n1, n2)
     await orphan_all(n2, N2)
     await orphan_all(n2, N1)
     assert [await connected(n2, each) for each in (recreated, taken)] == [False, False]

@@ -53,9 +53,9 @@ class MemoryAgainstModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Close, and see that nothing is left once all windows are over."""
-        for lapsed in self.steps.nodes:
+        for expired in self.steps.nodes:
             for session in self.steps.sessions:
-                self._compare(self.steps.orphan(_picks(lapsed, session)))
+                self._compare(self.steps.orphan(_picks(expired, session)))
         self.advance(max(WINDOWS))
         for session in self.steps.sessions:
             self._compare(self.steps.expire(_picks(session)))

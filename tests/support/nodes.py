@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
 """Settings of test nodes: free ports, a fixed key, no rate limit, and the usual time for an answer of Redis."""
 
 SHORT_LEASE: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.2)}
-"""Settings of nodes that a test lets lapse: short, and yet long enough that nobody else does."""
+"""Settings of nodes that a test lets expire: short, and yet long enough that nobody else does."""
 
 
 class TestNode:

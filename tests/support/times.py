@@ -6,7 +6,7 @@ scaled here, and nowhere else:
 
 * ``time_limit(5)`` and the helpers that wait (``eventually``, ``RawClient.expect`` …) bound a wait for something that
   must come. A wait that ends early costs nothing.
-* ``scaled(0.25)`` is a time that passes for real: a lease that is to lapse, a time-out that a test lets happen.
+* ``scaled(0.25)`` is a time that passes for real: a lease that is to expire, a time-out that a test lets happen.
 
 The factor is measured once per run, by how long a Python takes to start, and raised by the processes of the run itself.
 ``TEST_TIME_SCALE=4`` sets it instead. The gateway's own defaults are never scaled.

@@ -22,7 +22,7 @@ ACKNOWLEDGED_TOGETHER: Final = 32
 """Replies that are acknowledged by one message."""
 
 _OUTAGE_SECONDS: Final = 3.0
-"""Half of the lease, so that it need not lapse."""
+"""Half of the lease, so that it need not expire."""
 
 _SMALL_BUFFER: Final = 4_096
 

@@ -86,7 +86,7 @@ class Node(Told):
     incarnation: str = Field(description="Identifies this run of the node.")
     state: NodeState = Field(
         description="`ready`: accepts new sessions. `not_ready`: keeps its own, see `reasons`. `draining`: its "
-        "sessions are moved to other nodes, or have been. `lapsed`: its lease has expired. `unknown`: it has not "
+        "sessions are moved to other nodes, or have been. `expired`: its lease has expired. `unknown`: it has not "
         "reported yet."
     )
     reasons: list[str] = Field(description="Why it accepts no new sessions, for people.")

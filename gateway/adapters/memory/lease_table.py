@@ -1,10 +1,10 @@
 """The leases that an in-memory grid holds: a table with one method per atomic step.
 
 ```text
-           join                 time                 take_over              finish_takeover
-absent ──────────▶ alive ──────────────▶ lapsed ──────────────▶ being taken over ──────────▶ absent
-   ▲                │ ▲                    │ ▲ └──────within is over──────┘ │
-   └──────leave─────┘ └───────join─────────┴────────────────────────────────┘
+           join                 time                  take_over              finish_takeover
+absent ──────────▶ alive ──────────────▶ expired ──────────────▶ being taken over ──────────▶ absent
+   ▲                │ ▲                     │ ▲ └──────within is over──────┘ │
+   └──────leave─────┘ └───────join──────────┴────────────────────────────────┘
 ```
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.core.types import NodeRef
-from gateway.ports import LapsedLease, LeaseLost, LeaseTable, NodeEntry, NodeReport
+from gateway.ports import ExpiredLease, LeaseLost, LeaseTable, NodeEntry, NodeReport
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _Lease:
 
     Attributes:
         length: seconds it was taken for.
-        until: when it lapses.
+        until: when it expires.
         taker: who won the right to take over; None while nobody did.
         taken_until: when the next one may win that right.
         report: what the node tells of itself.
@@ -58,29 +58,29 @@ class Leases:
         if watch:
             self._watched_until = max(self._watched_until, now + watch)
         alive = sorted(each for each, held in self._leases.items() if held.until > now)
-        lapsed = sorted(each for each, held in self._leases.items() if held.until <= now)
-        return LeaseTable(tuple(alive), tuple(lapsed), watched=self._watched_until > now)
+        expired = sorted(each for each, held in self._leases.items() if held.until <= now)
+        return LeaseTable(tuple(alive), tuple(expired), watched=self._watched_until > now)
 
     def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""
         self._leases.pop(node, None)
 
-    def take_over(self, lapsed: NodeRef, by: NodeRef, within: float, now: float) -> LapsedLease | None:
+    def take_over(self, expired: NodeRef, by: NodeRef, within: float, now: float) -> ExpiredLease | None:
         """See ``NodeDirectory.take_over``; the winner who asks again has won again."""
-        lease = self._leases.get(lapsed)
+        lease = self._leases.get(expired)
         if lease is None or lease.until > now:
             return None
         if lease.taker not in {None, by} and lease.taken_until > now:
             return None
         lease.taker = by
         lease.taken_until = now + within
-        return LapsedLease(lease.length, now - lease.until)
+        return ExpiredLease(lease.length, now - lease.until)
 
-    def finish_takeover(self, lapsed: NodeRef, by: NodeRef) -> None:
+    def finish_takeover(self, expired: NodeRef, by: NodeRef) -> None:
         """See ``NodeDirectory.finish_takeover``; no effect if another one has the right by now, or the node is back."""
-        lease = self._leases.get(lapsed)
+        lease = self._leases.get(expired)
         if lease is not None and lease.taker == by:
-            del self._leases[lapsed]
+            del self._leases[expired]
 
     def grant(self, nodes: Sequence[NodeRef], length: float, now: float) -> list[NodeRef]:
         """See ``NodeDirectory.grant``."""
@@ -104,7 +104,7 @@ class Leases:
     def extend(self, since: float, now: float) -> None:
         """Give the leases that held at *since* their full length again: nobody could renew one in the outage.
 
-        A node that is being taken over stays lapsed, because some of its sessions are on the clock already.
+        A node that is being taken over stays expired, because some of its sessions are on the clock already.
         """
         for lease in self._leases.values():
             if lease.until > since and lease.taker is None:

@@ -158,7 +158,7 @@ class SessionTable:
         stored = partition.sessions[session]
         record = stored.record
         if attempt == record.attempt:
-            # Asked again. Meanwhile a lapsed lease may have put the session on the clock: a claim takes it off.
+            # Asked again. Meanwhile an expired lease may have put the session on the clock: a claim takes it off.
             again = _Stored(replace(record, connected=True), stored.selections, stored.previous, None)
             partition.put(again)
             return Claimed(again.shown(), stored.previous)
@@ -286,10 +286,10 @@ class SessionTable:
         """See ``SessionStore.owners``."""
         return sorted(self._partitions[number].connected)
 
-    def orphan(self, lapsed: NodeRef, session: SessionId, now: float) -> Epoch | None:
+    def orphan(self, expired: NodeRef, session: SessionId, now: float) -> Epoch | None:
         """See ``SessionStore.orphan``, for one session."""
         stored = self._partition_of(session, now).sessions.get(session)
-        if stored is None or stored.record.owner != lapsed:
+        if stored is None or stored.record.owner != expired:
             return None
         if stored.deadline is None:
             self._start_window(stored, now)

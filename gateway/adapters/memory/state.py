@@ -133,11 +133,11 @@ class GridData:
             self.topics.forget(each.session)
         return ended
 
-    def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId], now: float) -> list[Epoch | None]:
-        """Put sessions of a lapsed node on the clock; none if it has come back, for then they are its own again."""
-        if self.leases.holds(lapsed, now):
+    def orphan(self, expired: NodeRef, sessions: Sequence[SessionId], now: float) -> list[Epoch | None]:
+        """Put sessions of an expired node on the clock; none if it has come back, for then they are its own again."""
+        if self.leases.holds(expired, now):
             return [None] * len(sessions)
-        return [self.sessions.orphan(lapsed, each, now) for each in sessions]
+        return [self.sessions.orphan(expired, each, now) for each in sessions]
 
     def inventory(self, now: float) -> set[str]:
         """Name everything that is kept."""

@@ -16,9 +16,9 @@ from gateway.ports import (
     Appended,
     ClaimResult,
     Ended,
+    ExpiredLease,
     Identity,
     JournalBatch,
-    LapsedLease,
     LeaseTable,
     NodeEntry,
     NodeReport,
@@ -124,9 +124,9 @@ class MemorySessionStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.owners(partition))
 
-    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
+    async def orphan(self, expired: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.orphan(lapsed, sessions, now))
+        return await self._connection.run(lambda grid, now: grid.orphan(expired, sessions, now))
 
 
 class MemoryNodeDirectory:
@@ -147,13 +147,13 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.leave(node))
 
-    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
+    async def take_over(self, expired: NodeRef, *, by: NodeRef, within: float) -> ExpiredLease | None:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.leases.take_over(lapsed, by, within, now))
+        return await self._connection.run(lambda grid, now: grid.leases.take_over(expired, by, within, now))
 
-    async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
+    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(lapsed, by))
+        await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(expired, by))
 
     async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
         """See the port."""

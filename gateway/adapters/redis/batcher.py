@@ -213,7 +213,7 @@ class Executor(ABC):
 
         Args:
             command: what to execute.
-            gated: refuse it while the node's lease may have lapsed.
+            gated: refuse it while the node's lease may have expired.
             patient: let everything else pass that is not, so that the order of calls means nothing towards those.
 
         Returns:
@@ -269,7 +269,7 @@ class Batcher(Executor):
 
     Args:
         timeout: seconds within which a pipeline must be answered, and a command be sent.
-        write_gate: gate for commands that are not to be sent by a node whose lease may have lapsed.
+        write_gate: gate for commands that are not to be sent by a node whose lease may have expired.
         metrics: where pipelines are measured.
         broken: called once when the connection is of no more use; expected to call ``shut``.
         refused: called with each reply by which Redis refuses a single write.

@@ -50,7 +50,7 @@ class RedisGrid:
         url: where the grid is, as ``gateway.settings.grid_url`` says; never logged, it may hold a password.
         prefix: what all keys begin with.
         node: the node this process is. Once it has taken a lease, writes for sessions and topics are refused here as
-            soon as the lease may have lapsed (P3); other nodes may be named to the node directory, but have no gate.
+            soon as the lease may have expired (P3); other nodes may be named to the node directory, but have no gate.
         metrics: where the grid is measured.
         log: where its loss and return are told.
         stream_length: entries that each partition's stream keeps, about.

@@ -18,7 +18,7 @@ from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
 from gateway.core.types import NodeRef
-from gateway.ports import EventLog, LapsedLease, LeaseLost, LeaseTable, Metrics, NodeEntry, NodeReport, Ownership
+from gateway.ports import EventLog, ExpiredLease, LeaseLost, LeaseTable, Metrics, NodeEntry, NodeReport, Ownership
 
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(("listen", "admin", "version"), str),
@@ -120,8 +120,8 @@ class RedisNodes:
             await self._see_to_clock(said, shift, asked_locally, answered_locally)
         if not looked:
             raise LeaseLost(f"the lease of {node} has expired")
-        alive, lapsed, _, watched = looked
-        return LeaseTable(self._nodes(alive), self._nodes(lapsed), watched=bool(watched))
+        alive, expired, _, watched = looked
+        return LeaseTable(self._nodes(alive), self._nodes(expired), watched=bool(watched))
 
     async def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""
@@ -134,31 +134,31 @@ class RedisNodes:
             )
         )
 
-    async def take_over(self, lapsed: NodeRef, *, by: NodeRef, within: float) -> LapsedLease | None:
+    async def take_over(self, expired: NodeRef, *, by: NodeRef, within: float) -> ExpiredLease | None:
         """See ``NodeDirectory.take_over``."""
         keys = self._keys
         won = await self._batcher.call(
             scripts.NODE_TAKE_OVER(
                 *(keys.leases, keys.members, keys.takeovers, self._clock.argument()),
-                *(str(lapsed), str(by), _milliseconds(within)),
+                *(str(expired), str(by), _milliseconds(within)),
             )
         )
         if not won:
             return None
         term, length, ago = won
-        self._write_gate.lapsed[lapsed] = term
-        return LapsedLease(length / 1000, ago / 1000)
+        self._write_gate.expired[expired] = term
+        return ExpiredLease(length / 1000, ago / 1000)
 
-    async def finish_takeover(self, lapsed: NodeRef, *, by: NodeRef) -> None:
+    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
         """See ``NodeDirectory.finish_takeover``."""
         keys = self._keys
         await self._batcher.call(
             scripts.NODE_FINISH(
-                *(keys.leases, keys.members, keys.takeovers, keys.inbox(lapsed), keys.reports, keys.clocks),
-                *(str(lapsed), str(by)),
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(expired), keys.reports, keys.clocks),
+                *(str(expired), str(by)),
             )
         )
-        self._write_gate.lapsed.pop(lapsed, None)
+        self._write_gate.expired.pop(expired, None)
 
     async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> list[NodeRef]:
         """See ``NodeDirectory.grant``."""
@@ -184,14 +184,14 @@ class RedisNodes:
     async def entries(self) -> list[NodeEntry]:
         """See ``NodeDirectory.entries``."""
         keys = self._keys
-        alive, lapsed, told = await self._batcher.call(
+        alive, expired, told = await self._batcher.call(
             scripts.NODE_LIST(keys.leases, keys.reports, self._clock.argument())
         )
         reports = dict(zip(told[::2], told[1::2], strict=True))
         return sorted(
             [
                 NodeEntry(node, names is alive, self._report(node, reports.get(str(node).encode())))
-                for names in (alive, lapsed)
+                for names in (alive, expired)
                 for node in self._nodes(names)
             ],
             key=lambda entry: entry.node,

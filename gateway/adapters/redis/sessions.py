@@ -305,11 +305,11 @@ class RedisSessions:
                 self._foreign.skipped(self._keys.owned[partition], repr(name[:_SHOWN_BYTES]), error)
         return owners
 
-    async def orphan(self, lapsed: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
+    async def orphan(self, expired: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
-        term, clock = self._write_gate.lapsed.get(lapsed, ANY_TERM), self._grid.clock.argument()
+        term, clock = self._write_gate.expired.get(expired, ANY_TERM), self._grid.clock.argument()
         epochs = await self._batcher.call_all(
-            [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], clock, each, str(lapsed), term) for each in sessions],
+            [scripts.SESSION_ORPHAN(*self._all_keys(each)[:3], clock, each, str(expired), term) for each in sessions],
             gated=True,
         )
         return [Epoch(epoch) if epoch else None for epoch in epochs]

@@ -23,7 +23,7 @@ def boot_clock() -> float:
 
 
 class WriteGate:
-    """Permits writes while the lease of this node holds; knows the terms of the lapsed leases that it takes over.
+    """Permits writes while the lease of this node holds; knows the terms of the expired leases that it takes over.
 
     The gate: once the node has taken a lease, it writes for sessions only while the lease certainly holds. A process
     that was suspended beyond it finds the gate shut when it wakes, before anything else could tell it (P3).
@@ -33,14 +33,14 @@ class WriteGate:
 
     Attributes:
         term: of the lease; written with every session that the node takes, 0 without a lease.
-        lapsed: terms of the lapsed leases that this node won the right to take over.
+        expired: terms of the expired leases that this node won the right to take over.
     """
 
     def __init__(self, clock: Callable[[], float] = boot_clock) -> None:
         self._clock = clock
         self._until: float | None = None
         self.term = 0
-        self.lapsed: dict[NodeRef, int] = {}
+        self.expired: dict[NodeRef, int] = {}
 
     def now(self) -> float:
         """Read the clock; take the time before a lease is asked for, as the grid grants it from a later moment."""

@@ -39,7 +39,7 @@ class ClusterNodes:
         """See ``NodeAdministration.list``."""
         views = [self._view(entry) for entry in await self._nodes.entries()]
         if not any(view.here for view in views):
-            # Its lease has lapsed, or the grid is new: it answers all the same, so it is there.
+            # Its lease has expired, or the grid is new: it answers all the same, so it is there.
             views = sorted([*views, self._own()], key=lambda view: (view.node, view.incarnation))
         return views
 
@@ -84,7 +84,7 @@ class ClusterNodes:
 
 
 def newest(entries: Sequence[NodeEntry], node: NodeId) -> NodeEntry:
-    """Find a node by its name: the run of it that lives, else one that lapsed.
+    """Find a node by its name: the run of it that lives, else one that expired.
 
     Raises:
         NotThere: there is none.
@@ -105,10 +105,10 @@ async def admin_of(nodes: NodeDirectory, owner: NodeRef) -> str | None:
 
 def _shown(node: NodeRef, report: NodeReport | None, *, alive: bool = True, here: bool = False) -> NodeView:
     if report is None:
-        state = NodeState.UNKNOWN if alive else NodeState.LAPSED
+        state = NodeState.UNKNOWN if alive else NodeState.EXPIRED
         return NodeView(node=node.node, incarnation=node.incarnation, state=state, here=here)
     if not alive:
-        state = NodeState.LAPSED
+        state = NodeState.EXPIRED
     elif report.draining:
         state = NodeState.DRAINING
     else:

@@ -44,7 +44,7 @@ class GridRecovery:
     """
 
     def __init__(self, context: Context, sessions: Sessions, store: FencedStore) -> None:
-        self.lease = NodeLease(context, store.lease_lapsed)
+        self.lease = NodeLease(context, store.lease_expired)
         self._me = context.me
         self._background = context.background
         self._grid = context.grid

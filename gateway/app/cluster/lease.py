@@ -1,7 +1,7 @@
 """This node's lease: taken, kept, and taken again when it is lost; whoever looks after it waits for whoever is at it.
 
 A lease belongs to the generation of the grid in which it was taken. In a grid that lost writes it may be gone with the
-rest, which means nothing: every session is written again there anyway. Gone from the grid that gave it, it has lapsed:
+rest, which means nothing: every session is written again there anyway. Gone from the grid that gave it, it has expired:
 then every session may be another node's, or on the clock (P3).
 """
 
@@ -23,11 +23,11 @@ class Kept:
 
     Attributes:
         table: the nodes of the cluster.
-        lapsed: whether it had lapsed, so that every session has to be verified.
+        expired: whether it had expired, so that every session has to be verified.
     """
 
     table: LeaseTable
-    lapsed: bool
+    expired: bool
 
 
 class NodeLease:
@@ -35,18 +35,18 @@ class NodeLease:
 
     Args:
         context: of the node.
-        lapsed: called when it has lapsed, before another one is taken: with that comes the right to write.
+        expired: called when it has expired, before another one is taken: with that comes the right to write.
 
     Attributes:
         taken: whether there has been a lease yet.
     """
 
-    def __init__(self, context: Context, lapsed: Callable[[], None]) -> None:
+    def __init__(self, context: Context, expired: Callable[[], None]) -> None:
         self._me = context.me
         self._grid = context.grid
         self._length = context.parameters.lease
         self._announce = context.announce
-        self._lapsed = lapsed
+        self._expired = expired
         self._grid_generation = GridGeneration(0)
         self._one_at_a_time = asyncio.Lock()
         self.taken = False
@@ -68,18 +68,18 @@ class NodeLease:
 
         Raises:
             GridUnavailable: the grid is unreachable.
-            LeaseLost: another one was taken and has lapsed already, so slow is the grid.
+            LeaseLost: another one was taken and has expired already, so slow is the grid.
         """
         async with self._one_at_a_time:
             if self._grid_generation != self._grid.generation:
                 await self._join()
             try:
-                return Kept(await self._renew(watch), lapsed=False)
+                return Kept(await self._renew(watch), expired=False)
             except LeaseLost:
                 self._announce(LeaseFoundLost(self._me))
-                self._lapsed()
+                self._expired()
             await self._join()
-            return Kept(await self._renew(watch), lapsed=True)
+            return Kept(await self._renew(watch), expired=True)
 
     async def _renew(self, watch: float) -> LeaseTable:
         return await self._grid.nodes.renew(self._me, lease=self._length, watch=watch)

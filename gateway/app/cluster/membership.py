@@ -1,4 +1,4 @@
-"""Leases: this node's own, and what survivors do when another's has lapsed (seed: Sun Message Queue, HA clusters)."""
+"""Leases: this node's own, and what survivors do when another's has expired (seed: Sun Message Queue, HA clusters)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
-from gateway.app.journal.node_events import Lapse, NodeLapsed, TakeoverFinished
+from gateway.app.journal.node_events import Expiry, NodeExpired, TakeoverFinished
 from gateway.app.journal.session_events import SessionExpired, SessionOrphaned
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef, SessionId
-from gateway.ports import GridUnavailable, LapsedLease, LeaseLost, LeaseTable
+from gateway.ports import ExpiredLease, GridUnavailable, LeaseLost, LeaseTable
 
 ORPHAN_BATCH: Final = 500
 """Sessions that are put on the clock together: a few milliseconds of the grid's time."""
@@ -96,15 +96,15 @@ class Membership:
         await self._grid_recovery.lease.take()
 
     async def keep_lease(self) -> None:
-        """Renew for ever, and look after those whose lease lapsed."""
+        """Renew for ever, and look after those whose lease expired."""
         while True:
             await asyncio.sleep(self._parameters.renew * (0.9 + 0.2 * self._clock.random()))
             try:
                 await self._renew()
                 await self._presence.tell()
                 await self._grant_lost_leases()
-                for lapsed in self._table.lapsed:
-                    await self._take_over(lapsed)
+                for expired in self._table.expired:
+                    await self._take_over(expired)
                 # A single write may have failed while the grid never counted as unreachable. Nobody waits for it here,
                 # because to write many sessions again takes longer than a lease lasts.
                 self._background.once(self._grid_recovery.catch_up(), "catch-up")
@@ -114,12 +114,12 @@ class Membership:
     async def _renew(self) -> None:
         watch = 0.0 if self._reports is None else self._reports.watch
         kept = await self._grid_recovery.lease.keep(watch=watch)
-        if kept.lapsed:
+        if kept.expired:
             self._background.once(self._grid_recovery.verify(), "verify-sessions")
         self._table = kept.table
         self._watchers.told(watched=self._table.watched)
         # Of those that are not listed any more, another survivor has finished, or they are back.
-        self._takeovers = {node: self._takeovers[node] for node in self._table.lapsed if node in self._takeovers}
+        self._takeovers = {node: self._takeovers[node] for node in self._table.expired if node in self._takeovers}
 
     async def _grant_lost_leases(self) -> None:
         """Give a lease to nodes that own connected sessions and have none; once in each generation (P7, P11).
@@ -132,54 +132,54 @@ class Membership:
             return
         owners_in = self._grid.sessions.owners
         owners = set().union(*await asyncio.gather(*map(owners_in, range(SESSION_PARTITIONS))))
-        unknown = sorted(owners.difference(self._table.alive, self._table.lapsed))
+        unknown = sorted(owners.difference(self._table.alive, self._table.expired))
         if unknown:
             granted = await self._grid.nodes.grant(unknown, lease=self._parameters.lease)
             if granted:
                 self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
         self._searched = grid_generation
 
-    async def _take_over(self, lapsed: NodeRef) -> None:
+    async def _take_over(self, expired: NodeRef) -> None:
         within = TAKEOVER_LEASES * self._parameters.lease
-        lease = await self._grid.nodes.take_over(lapsed, by=self._me, within=within)
+        lease = await self._grid.nodes.take_over(expired, by=self._me, within=within)
         if lease is None:
-            self._takeovers.pop(lapsed, None)
+            self._takeovers.pop(expired, None)
             return
-        takeover = self._takeovers.get(lapsed)
+        takeover = self._takeovers.get(expired)
         if takeover is None:
-            takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
-            self._announce(NodeLapsed(self._lapse(lapsed, lease)))
+            takeover = self._takeovers[expired] = _Takeover(self._grid.generation)
+            self._announce(NodeExpired(self._expiry(expired, lease)))
         elif takeover.grid_generation != self._grid.generation:
             # It has gone back to an older state, in which those that were done may be connected still.
-            takeover = self._takeovers[lapsed] = _Takeover(self._grid.generation)
-        await self._orphan(lapsed, lease, takeover)
+            takeover = self._takeovers[expired] = _Takeover(self._grid.generation)
+        await self._orphan(expired, lease, takeover)
         if not takeover.told:
             # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.
             takeover.told = True
             self._reconnect_advice.orphaned(takeover.sessions)
-            self._announce(TakeoverFinished(lapsed, takeover.sessions))
-        await self._grid.nodes.finish_takeover(lapsed, by=self._me)
-        del self._takeovers[lapsed]
+            self._announce(TakeoverFinished(expired, takeover.sessions))
+        await self._grid.nodes.finish_takeover(expired, by=self._me)
+        del self._takeovers[expired]
         if self._reports is not None:
-            await self._reports.bury(lapsed)
+            await self._reports.bury(expired)
 
-    async def _orphan(self, lapsed: NodeRef, lease: LapsedLease, takeover: _Takeover) -> None:
+    async def _orphan(self, expired: NodeRef, lease: ExpiredLease, takeover: _Takeover) -> None:
         """Put all its sessions on the clock, and tell each once, also if an answer of the grid is lost."""
         while takeover.partition < SESSION_PARTITIONS:
             if not takeover.left:
-                takeover.left = list(await self._grid.sessions.owned(lapsed, takeover.partition))
+                takeover.left = list(await self._grid.sessions.owned(expired, takeover.partition))
             while batch := takeover.left[:ORPHAN_BATCH]:
-                epochs = await self._grid.sessions.orphan(lapsed, batch)
+                epochs = await self._grid.sessions.orphan(expired, batch)
                 del takeover.left[: len(batch)]
-                lapse = self._lapse(lapsed, lease)
+                expiry = self._expiry(expired, lease)
                 for session, epoch in zip(batch, epochs, strict=True):
                     if epoch is not None:
                         takeover.sessions += 1
-                        self._announce(SessionOrphaned(session, epoch, lapse))
+                        self._announce(SessionOrphaned(session, epoch, expiry))
             takeover.partition += 1
 
-    def _lapse(self, lapsed: NodeRef, lease: LapsedLease) -> Lapse:
-        return Lapse.of(lapsed, lease, now=self._clock.wall())
+    def _expiry(self, expired: NodeRef, lease: ExpiredLease) -> Expiry:
+        return Expiry.of(expired, lease, now=self._clock.wall())
 
     async def reap(self) -> None:
         """End sessions whose window is over, for ever; the living nodes share the partitions among them."""

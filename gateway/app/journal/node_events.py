@@ -9,20 +9,20 @@ from gateway.app.journal.event import Event, Fields
 from gateway.catalogue import log_events, metrics
 from gateway.core.journal import events as happened
 from gateway.core.types import GridGeneration, NodeRef
-from gateway.ports import LapsedLease
+from gateway.ports import ExpiredLease
 
 MICROSECONDS: Final = 1_000_000
 """In a second: the journal's instants are whole numbers of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lapse:
-    """Between which times a node died whose lease has lapsed.
+class Expiry:
+    """Between which times a node died whose lease has expired.
 
     Attributes:
         node: which.
         since: when it lived for certain, in microseconds since 1970.
-        until: when its lease lapsed, likewise. Between the two is the length of the lease, to the microsecond.
+        until: when its lease expired, likewise. Between the two is the length of the lease, to the microsecond.
     """
 
     node: NodeRef
@@ -30,7 +30,7 @@ class Lapse:
     until: int
 
     @classmethod
-    def of(cls, node: NodeRef, lease: LapsedLease, *, now: float) -> Lapse:
+    def of(cls, node: NodeRef, lease: ExpiredLease, *, now: float) -> Expiry:
         """Reckon it from what the grid says of the lease at *now*, in seconds since 1970."""
         until = round((now - lease.ago) * MICROSECONDS)
         return cls(node, until - round(lease.length * MICROSECONDS), until)
@@ -96,7 +96,7 @@ class DrainStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseFoundLost(Event):
-    """The node found its own lease lapsed.
+    """The node found its own lease expired.
 
     Attributes:
         node: this one.
@@ -117,37 +117,37 @@ class LeaseFoundLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLapsed(Event):
-    """Another node's lease has lapsed, and this one takes over.
+class NodeExpired(Event):
+    """Another node's lease has expired, and this one takes over.
 
     Attributes:
-        lapse: of that lease.
+        expiry: of that lease.
     """
 
-    lapse: Lapse
+    expiry: Expiry
 
     log = log_events.LEASE_EXPIRED
-    journal = happened.NODE_LAPSED
+    journal = happened.NODE_EXPIRED
 
     def logged(self) -> Fields:
         """See ``Event``."""
-        return {"expired": str(self.lapse.node)}
+        return {"expired": str(self.expiry.node)}
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return self.lapse.told()
+        return self.expiry.told()
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverFinished(Event):
-    """All sessions of a lapsed node are on the clock.
+    """All sessions of an expired node are on the clock.
 
     Attributes:
-        lapsed: that node.
+        expired: that node.
         sessions: how many there were.
     """
 
-    lapsed: NodeRef
+    expired: NodeRef
     sessions: int
 
     metric = metrics.TAKEOVERS
@@ -156,11 +156,11 @@ class TakeoverFinished(Event):
 
     def logged(self) -> Fields:
         """See ``Event``."""
-        return {"expired": str(self.lapsed), "sessions": self.sessions}
+        return {"expired": str(self.expired), "sessions": self.sessions}
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return {"peer": self.lapsed.node, "peer_incarnation": self.lapsed.incarnation, "count": self.sessions}
+        return {"peer": self.expired.node, "peer_incarnation": self.expired.incarnation, "count": self.sessions}
 
 
 # --- The grid ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.journal.event import Event, Fields, Subject
-from gateway.app.journal.node_events import Lapse
+from gateway.app.journal.node_events import Expiry
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events, metrics
 from gateway.core.journal import events as happened
@@ -243,12 +243,12 @@ class SessionOrphaned(Event):
     Attributes:
         session: which.
         epoch: of the dead node's claim.
-        lapse: of that node's lease.
+        expiry: of that node's lease.
     """
 
     session: SessionId
     epoch: Epoch
-    lapse: Lapse
+    expiry: Expiry
 
     journal = happened.SESSION_ORPHANED
 
@@ -258,7 +258,7 @@ class SessionOrphaned(Event):
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return self.lapse.told()
+        return self.expiry.told()
 
 
 @dataclass(frozen=True, slots=True)

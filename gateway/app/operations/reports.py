@@ -98,13 +98,13 @@ class Reports:
                 self._lag = max(0.0, self._clock.monotonic() - due)
             self._told.clear()
 
-    async def bury(self, lapsed: NodeRef) -> None:
-        """Mark a node as gone whose lease has lapsed, for those who watch, unless it is back by another run."""
+    async def bury(self, expired: NodeRef) -> None:
+        """Mark a node as gone whose lease has expired, for those who watch, unless it is back by another run."""
         if not (self._watchers.here or self._watchers.elsewhere):
             return
-        if any(each.node == lapsed.node for each in self._alive()):
+        if any(each.node == expired.node for each in self._alive()):
             return
-        await self._mark(lapsed, "lapsed")
+        await self._mark(expired, "expired")
 
     async def leave(self) -> None:
         """Say that this node has left on purpose, if somebody watches."""

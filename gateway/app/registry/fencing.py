@@ -13,7 +13,7 @@ alone does not mean that the session is lost for this node. The first line that 
 | nothing of this, and it is SessionGone | it has ended                  | the copy dropped: ``SessionLost``          |
 
 A session has to be restored if the grid may not hold it as it is here: a write of it had no answer (``unsaved``), or it
-was stored in an earlier generation of the grid, or under a lease of this node that has lapsed since (``StoredUnder``).
+was stored in an earlier generation of the grid, or under a lease of this node that has expired since (``StoredUnder``).
 If that is refused in turn, the grid is not behind, and the same lines decide without the third.
 
 The epoch grows with each claim, also with one that is made without the grid. So a client that has come back always
@@ -109,7 +109,7 @@ class Fencing:
     def __init__(self, context: Context) -> None:
         self._grid = context.grid
         self._metrics = context.metrics
-        self._lapsed_leases = 0
+        self._expired_leases = 0
         self._back: asyncio.Future[None] | None = None
         """Done by the next look that finds the grid available. Whoever waits for that shares one timer, because at the
         end of an outage each of ten thousand sessions may have a request that waits."""
@@ -168,14 +168,14 @@ class Fencing:
             return Fate.REFUSED
         return Fate.WRITTEN
 
-    def lease_lapsed(self) -> None:
-        """Note that this node's lease has lapsed: every session may be another node's, or on the clock (P3, P7)."""
-        self._lapsed_leases += 1
+    def lease_expired(self) -> None:
+        """Note that this node's lease has expired: every session may be another node's, or on the clock (P3, P7)."""
+        self._expired_leases += 1
 
     @property
     def writes_under(self) -> StoredUnder:
         """What a session is stored under that is written from now on; to be read before the grid is asked."""
-        return StoredUnder(self._grid.generation, self._lapsed_leases)
+        return StoredUnder(self._grid.generation, self._expired_leases)
 
     # --- The rule -----------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Fencing:
         return (
             session.unsaved
             or stored_under.grid_generation < self._grid.generation
-            or stored_under.lapsed_leases < self._lapsed_leases
+            or stored_under.expired_leases < self._expired_leases
         )
 
     def is_outdated(self, session: Session, ownership: Ownership) -> bool:

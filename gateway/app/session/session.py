@@ -33,12 +33,12 @@ class StoredUnder(NamedTuple):
 
     Attributes:
         grid_generation: of the grid.
-        lapsed_leases: how many leases of this node had lapsed before the one under which it was written. Survivors put
-            on the clock what was written under a lease that lapsed, whatever the node has taken since (P7).
+        expired_leases: how many leases of this node had expired before the one under which it was written. Survivors
+            put on the clock what was written under a lease that expired, whatever the node has taken since (P7).
     """
 
     grid_generation: GridGeneration
-    lapsed_leases: int
+    expired_leases: int
 
 
 class Session(ServerSession):

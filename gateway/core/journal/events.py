@@ -78,8 +78,8 @@ NODE_STOPPED = EventType("node_stopped", "The node has stopped as planned.", ("s
 NODE_LEASE_LOST = EventType(
     "node_lease_lost", "The node found its own lease expired, after a pause or an outage.", (), about_session=False
 )
-NODE_LAPSED = EventType(
-    "node_lapsed",
+NODE_EXPIRED = EventType(
+    "node_expired",
     "The lease of the peer expired: it died, or hangs. It lived until `since` at least.",
     ("peer", "peer_incarnation", "since", "until"),
     about_session=False,

@@ -119,10 +119,10 @@ async def test_nobody_else_may_see_the_system_or_write_there(pair: Pair) -> None
         with pytest.raises(Forbidden):
             await alice.subscribe("$gateway/nodes/*")
         with pytest.raises(Forbidden):
-            await alice.publish("$gateway/nodes/n1", {"node": "n1", "state": "lapsed"})
+            await alice.publish("$gateway/nodes/n1", {"node": "n1", "state": "expired"})
     async with sign_in(pair) as console:
         with pytest.raises(Forbidden):
-            await console.publish("$gateway/nodes/n1", {"node": "n1", "state": "lapsed"})
+            await console.publish("$gateway/nodes/n1", {"node": "n1", "state": "expired"})
         with pytest.raises(Forbidden):
             await console.publish("prices/ACME", 1)
         with pytest.raises(Forbidden):

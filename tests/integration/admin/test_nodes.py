@@ -60,7 +60,7 @@ async def test_a_node_that_nobody_knows(pair: Pair, method: str, path: str) -> N
     assert (answer.status, answer.kind) == (404, "node-unknown")
 
 
-async def test_a_lapsed_node_is_shown_until_others_have_taken_over(pair: Pair) -> None:
+async def test_an_expired_node_is_shown_until_others_have_taken_over(pair: Pair) -> None:
     report = NodeReport(listen="x", admin="http://127.0.0.1:1", version="1", started=1.0)
     grid = pair.n2.gateway.node._context.grid
     other = pair.n2.gateway.me
@@ -68,7 +68,7 @@ async def test_a_lapsed_node_is_shown_until_others_have_taken_over(pair: Pair) -
     await grid.nodes.report(other, report)
 
     async with time_limit(5):
-        while await state_of(pair, pair.n1, "n2") != "lapsed":
+        while await state_of(pair, pair.n1, "n2") != "expired":
             pass
     refused = await pair.asker.ask(pair.n1, "POST", "/v1/nodes/n2/drain")
     assert (refused.status, refused.kind) == (502, "owner-unreachable")

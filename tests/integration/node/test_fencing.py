@@ -171,7 +171,7 @@ async def test_a_late_resume_waits_until_the_node_knows_its_lease_and_is_refused
 
 
 def shut_the_gate(node: TestNode) -> None:
-    """As it is when a node wakes up: the grid is there, and the lease may have lapsed."""
+    """As it is when a node wakes up: the grid is there, and the lease may have expired."""
     grid = node.gateway.node._context.grid
     assert isinstance(grid, RedisGrid)
     grid._nodes._write_gate.lose()
@@ -180,7 +180,7 @@ def shut_the_gate(node: TestNode) -> None:
 
 @pytest.mark.redis
 async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
-    """Writing many sessions again takes longer than a lease: were it not renewed meanwhile, it would lapse again."""
+    """Writing many sessions again takes longer than a lease: were it not renewed meanwhile, it would expire again."""
     sessions = 30
     settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "restore_rate": 10} | SHORT_LEASE
     async with RedisServer() as redis, AsyncExitStack() as clients:
@@ -199,7 +199,7 @@ async def test_a_lease_is_kept_while_sessions_are_verified() -> None:
 
 @pytest.mark.promise("P7")
 @pytest.mark.redis
-async def test_a_node_whose_lease_lapsed_while_the_grid_was_unreachable_verifies_its_sessions(
+async def test_a_node_whose_lease_expired_while_the_grid_was_unreachable_verifies_its_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others have put them on the clock; left there, they would end while their clients are connected (P7)."""

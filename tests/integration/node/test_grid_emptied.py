@@ -154,7 +154,7 @@ async def test_an_emptied_grid_costs_no_living_session() -> None:
 
 
 async def test_each_loss_is_made_good_once() -> None:
-    """The restore pass runs once for each loss, and no node takes the loss of its lease with it for a lapse."""
+    """The restore pass runs once for each loss, and no node takes the loss of its lease with it for an expiry."""
     async with running() as redis:
         clients = [Client(f"client-{number}") for number in range(SESSIONS)]
         await asyncio.gather(*(each.open(redis.nodes[place % 2]) for place, each in enumerate(clients)))

@@ -176,7 +176,7 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
             assert isinstance(grid, MemoryGrid)
             grid.cut()
             orphaned = await told(memory, "session_orphaned")
-            lapsed = await told(memory, "node_lapsed")
+            expired = await told(memory, "node_expired")
             taken = await told(memory, "node_taken_over")
             grid.mend()
             # One is told when the connection is back, the other when the lease is asked for over it.
@@ -185,7 +185,7 @@ async def test_a_dead_node_and_its_sessions(memory: MemoryGridServer) -> None:
         dead, survivor = n1.gateway.me, n2.gateway.me
     assert orphaned["session"] == welcome["session"]
     assert orphaned["epoch"] == 1
-    for each in (orphaned, lapsed):
+    for each in (orphaned, expired):
         assert (each["node"], each["peer"], each["peer_incarnation"]) == (survivor.node, "n1", dead.incarnation)
         assert each["until"] - each["since"] == LEASE_MICROSECONDS
         assert each["since"] < each["until"] <= each["at"]
@@ -230,8 +230,8 @@ async def test_a_takeover_is_told_once_though_answers_are_lost(
     assert steps.count("orphan") > 1
     orphaned = records(memory, "session_orphaned")
     assert sorted(each["session"] for each in orphaned) == sorted(sessions)
-    lapsed, taken = records(memory, "node_lapsed", "node_taken_over")
-    assert [each["until"] - each["since"] for each in (lapsed, *orphaned)] == [LEASE_MICROSECONDS] * 3
+    expired, taken = records(memory, "node_expired", "node_taken_over")
+    assert [each["until"] - each["since"] for each in (expired, *orphaned)] == [LEASE_MICROSECONDS] * 3
     assert taken["count"] == len(sessions)
 
 

@@ -126,7 +126,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     machine = SessionMachine(Role.SERVER, parameters)
     machine.open(0.0)
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
-    session = Session(record, machine, stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0))
+    session = Session(record, machine, stored_under=StoredUnder(GridGeneration(1), expired_leases=0))
 
     for request in (1, 3, 2):
         session.reply(Reply(request=RequestNumber(request)))

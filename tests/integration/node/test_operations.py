@@ -102,8 +102,8 @@ async def test_resumes_are_told_by_rung_and_session(pair: Pair) -> None:
         [[_, reattached, failed_over, refused]] = watch.values["$gateway/recoveries/n1"]["columns"]
         assert (reattached, failed_over, refused) == (0, 1, 0)
         assert watch.values["$gateway/nodes/n1"]["resumes"]["failed_over"] == 1
-        # Its lease lapses, and whoever takes over marks it.
-        await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "lapsed", within=10)
+        # Its lease expires, and whoever takes over marks it.
+        await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "expired", within=10)
 
 
 async def test_a_node_that_leaves_says_so(pair: Pair) -> None:

@@ -71,7 +71,7 @@ class Bench:
         lasting = ("grid", "renewed", "opened", "values", "sizes", "stream", "ended", "closed")
         return {key for key in await self.keys() if key.rsplit(":", 1)[-1] not in lasting}
 
-    async def lapse(self, node: NodeRef) -> None:
+    async def expire(self, node: NodeRef) -> None:
         """Move the end of a node's lease into the past, instead of waiting for it."""
         await self.server.call("ZADD", f"{self.prefix}:{{nodes}}:leases", "XX", 1, f"{node.node}:{node.incarnation}")
 

@@ -84,7 +84,7 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
     # Each finds out when it renews; one of them records it.
     for node in (n1, n2, n1, n2):
         table = await node.renew()
-        assert (table.alive, table.lapsed) == ((N1, N2), ())
+        assert (table.alive, table.expired) == ((N1, N2), ())
     assert n1.shift == n2.shift == pytest.approx(step, abs=1)
     assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1
     assert await n2.expired() == []
@@ -99,7 +99,7 @@ async def test_a_step_of_the_clock_ends_nothing(redis: ClockedRedis, clocked: Be
     # It is set right again.
     redis.set_clock(0)
     for node in (n2, n1):
-        assert (await node.renew()).lapsed == ()
+        assert (await node.renew()).expired == ()
     assert n1.shift == n2.shift == pytest.approx(0, abs=1)
     assert await n2.expired() == []
 
@@ -132,7 +132,7 @@ async def test_a_node_whose_own_clock_stood_still_sets_nobodys(clocked: Bench) -
     n1.behind = STEP
     # As if n1 had joined, and n2 had found that the clock fits, after as long as n1's stood still.
     with pytest.raises(LeaseLost):
-        await _lapse_and_renew(clocked, n1)
+        await _expire_and_renew(clocked, n1)
     assert n1.shift == n2.shift == 0
     assert clocked.log.of(GRID_CLOCK_STEPPED) == []
     await n1.grid.nodes.join(N1, lease=LEASE)
@@ -140,7 +140,7 @@ async def test_a_node_whose_own_clock_stood_still_sets_nobodys(clocked: Bench) -
     assert (await n1.renew()).alive == (N1, N2)
 
 
-async def _lapse_and_renew(bench: Bench, node: Node) -> None:
+async def _expire_and_renew(bench: Bench, node: Node) -> None:
     """The lease of a node is over, by the right time, and was taken over; it wakes up and renews it."""
     await bench.server.call("ZREM", f"{bench.prefix}:{{nodes}}:leases", str(node.ref))
     await node.renew()
@@ -154,7 +154,7 @@ async def test_a_newcomer_goes_by_the_time_of_the_grid(redis: ClockedRedis, cloc
     await n1.renew()
     await newcomer.join()
     table = await newcomer.renew()
-    assert (table.alive, table.lapsed) == ((N1, N2), ())
+    assert (table.alive, table.expired) == ((N1, N2), ())
     assert newcomer.shift == n1.shift == pytest.approx(STEP, abs=1)
 
 
@@ -174,7 +174,7 @@ async def test_a_newcomer_that_has_not_seen_it_contradicts_nobody(
     for node in (n1, newcomer, n1):
         await _renewed(node)
     table = await _renewed(newcomer)
-    assert (table.alive, table.lapsed) == ((N1, N2), ())
+    assert (table.alive, table.expired) == ((N1, N2), ())
     assert n1.shift == newcomer.shift == pytest.approx(step, abs=1)
     assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1
     assert await n1.expired() == await newcomer.expired() == []

@@ -248,7 +248,7 @@ async def test_a_foreign_name_among_the_leases_ends_nobodys_lease(bench: Bench, 
     for score in (0, 2**50):
         await bench.server.call("ZADD", key(bench, "leases"), score, name)
         table = await grid.nodes.renew(N1, lease=60)
-        assert (table.alive, table.lapsed) == ((N1,), ())
+        assert (table.alive, table.expired) == ((N1,), ())
         assert [each.node for each in await grid.nodes.entries()] == [N1]
     assert skipped(metrics) == 4
 
@@ -260,9 +260,9 @@ async def test_a_lease_that_no_node_can_have_taken_is_removed_by_who_takes_over(
         await bench.server.call("ZADD", key(bench, "leases"), 0, str(N2))
         if members:
             await bench.server.call(*members)
-        assert (await grid.nodes.renew(N1, lease=60)).lapsed == (N2,)
+        assert (await grid.nodes.renew(N1, lease=60)).expired == (N2,)
         assert await grid.nodes.take_over(N2, by=N1, within=60) is None
-        assert (await grid.nodes.renew(N1, lease=60)).lapsed == ()
+        assert (await grid.nodes.renew(N1, lease=60)).expired == ()
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Ben
     records = [session_record() for _ in range(4)]
     for record in records:
         await grid.sessions.create(record)
-    resumed, lost, closed, lapsed = records
+    resumed, lost, closed, expired = records
     reader = Reader(grid)
     grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
     topics = await fill(small, grid)
@@ -102,10 +102,10 @@ async def test_a_full_redis_refuses_new_data_and_keeps_sessions_going(small: Ben
     # Also the takeover of a node, and its own return.
     assert await grid.sessions.owners(0) is not None
     await grid.nodes.join(N2, lease=300)
-    lapse = "#!lua flags=allow-oom\nreturn redis.call('ZADD', KEYS[1], 'XX', 1, ARGV[1])"
-    await small.server.call("EVAL", lapse, 1, f"{small.prefix}:{{nodes}}:leases", f"{N1.node}:{N1.incarnation}")
+    expire = "#!lua flags=allow-oom\nreturn redis.call('ZADD', KEYS[1], 'XX', 1, ARGV[1])"
+    await small.server.call("EVAL", expire, 1, f"{small.prefix}:{{nodes}}:leases", f"{N1.node}:{N1.incarnation}")
     assert await grid.nodes.take_over(N1, by=N2, within=30) is not None
-    await grid.sessions.orphan(N1, [lapsed.id])
+    await grid.sessions.orphan(N1, [expired.id])
     await grid.nodes.finish_takeover(N1, by=N2)
     await grid.nodes.join(N1, lease=300)
     assert [value async for page in grid.topics.values(PARTITION) for value in page] == []

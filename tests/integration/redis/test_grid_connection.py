@@ -213,7 +213,7 @@ async def test_an_emptied_grid_is_noticed_by_renewing(forgetful: Bench) -> None:
     grid = await forgetful.grid()
     await grid.nodes.join(N1, lease=30)
     await forgetful.server.call("FLUSHALL")
-    # Whether the lease has lapsed, an empty grid does not know.
+    # Whether the lease has expired, an empty grid does not know.
     with pytest.raises(GridUnavailable, match="emptied"):
         await grid.nodes.renew(N1, lease=30)
     await keep_trying(lambda: grid.generation == 2 and grid.state is GridState.UP, message="adopted again")

@@ -24,12 +24,12 @@ async def test_one_of_many_survivors_takes_over(bench: Bench) -> None:
     await grids[0].nodes.join(N1, lease=0.05)
     await asyncio.gather(*(grid.nodes.join(node, lease=60) for grid, node in zip(grids, survivors, strict=True)))
 
-    async def lapsed() -> bool:
+    async def expired() -> bool:
         table = await grids[0].nodes.renew(survivors[0], lease=60)
         assert survivors[0] in table.alive
-        return table.lapsed == (N1,)
+        return table.expired == (N1,)
 
-    await eventually(lapsed)
+    await eventually(expired)
     won = await asyncio.gather(
         *(grid.nodes.take_over(N1, by=node, within=60) for grid, node in zip(grids, survivors, strict=True))
     )
@@ -37,14 +37,14 @@ async def test_one_of_many_survivors_takes_over(bench: Bench) -> None:
     winner = next(number for number, lease in enumerate(won) if lease is not None)
     loser = (winner + 1) % 8
     await grids[loser].nodes.finish_takeover(N1, by=survivors[loser])
-    assert (await grids[loser].nodes.renew(survivors[loser], lease=60)).lapsed == (N1,), "only the winner finishes"
+    assert (await grids[loser].nodes.renew(survivors[loser], lease=60)).expired == (N1,), "only the winner finishes"
     await grids[winner].nodes.finish_takeover(N1, by=survivors[winner])
-    assert (await grids[loser].nodes.renew(survivors[loser], lease=60)).lapsed == ()
+    assert (await grids[loser].nodes.renew(survivors[loser], lease=60)).expired == ()
     with pytest.raises(LeaseLost):
         await grids[0].nodes.renew(N1, lease=60)
 
 
-async def test_a_restart_of_the_grid_lapses_nobody(harmed: Bench) -> None:
+async def test_a_restart_of_the_grid_expires_no_lease(harmed: Bench) -> None:
     """Both leases ended while the grid was down; each node gets its full length again, whoever comes first."""
     n1, n2 = await harmed.grid(N1), await harmed.grid(N2)
     await n1.nodes.join(N1, lease=LEASE)
@@ -55,12 +55,12 @@ async def test_a_restart_of_the_grid_lapses_nobody(harmed: Bench) -> None:
     await harmed.server.restart()
     await asyncio.gather(until_up(n1), until_up(n2))
     table = await n1.nodes.renew(N1, lease=60)
-    assert table.lapsed == ()
+    assert table.expired == ()
     assert table.alive == (N1, N2)
     await n2.nodes.renew(N2, lease=60)
 
 
-async def test_a_suspended_redis_lapses_nobody(forgetful: Bench) -> None:
+async def test_a_suspended_redis_expires_no_lease(forgetful: Bench) -> None:
     n1, n2 = await forgetful.grid(N1, timeout=scaled(0.3)), await forgetful.grid(N2, timeout=scaled(0.3))
     await n1.nodes.join(N1, lease=LEASE)
     await n2.nodes.join(N2, lease=LEASE)
@@ -72,21 +72,21 @@ async def test_a_suspended_redis_lapses_nobody(forgetful: Bench) -> None:
     await asyncio.sleep(LEASE)  # the leases end meanwhile
     forgetful.server.resume()
     await asyncio.gather(until_up(n1), until_up(n2))
-    assert (await n1.nodes.renew(N1, lease=60)).lapsed == ()
-    assert (await n2.nodes.renew(N2, lease=60)).lapsed == ()
+    assert (await n1.nodes.renew(N1, lease=60)).expired == ()
+    assert (await n2.nodes.renew(N2, lease=60)).expired == ()
 
 
-async def test_a_reconnect_of_one_node_does_not_revive_a_lapsed_one(bench: Bench) -> None:
+async def test_a_reconnect_of_one_node_does_not_revive_an_expired_one(bench: Bench) -> None:
     """Others renewed meanwhile, so it was no outage."""
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
     await n1.nodes.join(N1, lease=60)
     await n2.nodes.join(N2, lease=60)
-    # With a lease so short that it lapses, a reconnect of half its length would be an outage for all.
-    await bench.lapse(N1)
-    assert N1 in (await n2.nodes.renew(N2, lease=60)).lapsed
+    # With a lease so short that it expires, a reconnect of half its length would be an outage for all.
+    await bench.expire(N1)
+    assert N1 in (await n2.nodes.renew(N2, lease=60)).expired
     await bench.kill_clients(N2)
     await until_away_or_back(n2)
-    assert N1 in (await n2.nodes.renew(N2, lease=60)).lapsed
+    assert N1 in (await n2.nodes.renew(N2, lease=60)).expired
 
 
 async def until_away_or_back(grid: object) -> None:

@@ -171,13 +171,13 @@ async def test_orphaning_leaves_alone_what_was_written_under_a_later_lease(bench
     await n2.nodes.join(N2, lease=60)
     records = [session_record() for _ in range(200)]
     await asyncio.gather(*(n1.sessions.create(each) for each in records))
-    # Only now may the lease lapse, however long that took.
+    # Only now may the lease expire, however long that took.
     await n1.nodes.renew(N1, lease=0.01)
 
-    async def lapsed() -> bool:
-        return N1 in (await n2.nodes.renew(N2, lease=60)).lapsed
+    async def expired() -> bool:
+        return N1 in (await n2.nodes.renew(N2, lease=60)).expired
 
-    await eventually(lapsed)
+    await eventually(expired)
     assert await n2.nodes.take_over(N1, by=N2, within=60)
     with pytest.raises(LeaseLost):
         await n1.nodes.renew(N1, lease=60)
@@ -216,7 +216,7 @@ async def test_orphaning_does_not_touch_names_that_begin_alike(bench: Bench) -> 
 
 
 @pytest.mark.promise("P3")
-async def test_a_node_whose_lease_may_have_lapsed_writes_nothing_until_it_has_verified_it(bench: Bench) -> None:
+async def test_a_node_whose_lease_may_have_expired_writes_nothing_until_it_has_verified_it(bench: Bench) -> None:
     """P3: what a suspended process finds when it wakes up, before anything else could tell it."""
     clock = VirtualClock()
     grid = await bench.grid(clock=clock)

@@ -22,7 +22,7 @@ def lives(events: list[Record]) -> dict[str, list[Record]]:
         if "session" in each:
             found[each["session"]].append(each)
     gapped = {each["incarnation"] for each in events if each["type"] == "events_dropped"}
-    dead = {each["peer_incarnation"] for each in events if each["type"] == "node_lapsed"}
+    dead = {each["peer_incarnation"] for each in events if each["type"] == "node_expired"}
     return {
         session: life
         for session, life in found.items()
@@ -95,10 +95,10 @@ def test_what_is_taken_over_is_orphaned(events: list[Record]) -> None:
 def test_a_dead_node_is_silent(events: list[Record]) -> None:
     began = {each["incarnation"] for each in events if each["type"] == "node_started"}
     woke = {each["incarnation"] for each in events if each["type"] == "node_lease_lost"}
-    for lapse in (each for each in events if each["type"] == "node_lapsed"):
-        assert lapse["peer_incarnation"] in began
-        after = [e for e in events if e["incarnation"] == lapse["peer_incarnation"] and e["at"] >= lapse["until"]]
-        assert bool(after) == (lapse["peer_incarnation"] in woke)
+    for expiry in (each for each in events if each["type"] == "node_expired"):
+        assert expiry["peer_incarnation"] in began
+        after = [e for e in events if e["incarnation"] == expiry["peer_incarnation"] and e["at"] >= expiry["until"]]
+        assert bool(after) == (expiry["peer_incarnation"] in woke)
 
 
 def test_traffic_adds_up(events: list[Record]) -> None:

@@ -49,9 +49,9 @@ CREATE TABLE gone AS
 SELECT peer_incarnation AS incarnation, max(peer) AS node, min("since") AS "since", min("until") AS "until",
        min("at") FILTER (type = 'node_taken_over') AS taken_over_at,
        (SELECT node FROM ev e
-        WHERE e.peer_incarnation = ev.peer_incarnation AND e.type IN ('node_lapsed', 'session_orphaned')
+        WHERE e.peer_incarnation = ev.peer_incarnation AND e.type IN ('node_expired', 'session_orphaned')
         ORDER BY "at", node LIMIT 1) AS noticed_by
-FROM ev WHERE type IN ('node_lapsed', 'session_orphaned', 'node_taken_over') GROUP BY peer_incarnation;
+FROM ev WHERE type IN ('node_expired', 'session_orphaned', 'node_taken_over') GROUP BY peer_incarnation;
 
 CREATE TABLE incident AS
 SELECT CASE WHEN awoke_at >= "since" THEN 'hang' ELSE 'death' END AS kind, coalesce(gone.node, runs.node) AS node,

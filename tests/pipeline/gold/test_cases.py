@@ -75,11 +75,11 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     story.tell(99, "n1a", "session_closed", session="s5", epoch=1, reason="normal")
     story.back(101, "n2a", "s1", 2, away_ms=900, peer_incarnation="n1a")
     story.tell(105, "n3a", "session_orphaned", session="s6", epoch=1, peer_incarnation="n1a", since=98.5, until=104)
-    story.tell(105, "n3a", "node_lapsed", peer_incarnation="n1a", since=98.5, until=104)
+    story.tell(105, "n3a", "node_expired", peer_incarnation="n1a", since=98.5, until=104)
     story.tell(106, "n3a", "node_taken_over", peer_incarnation="n1a", count=1)
     story.back(107, "n3a", "s1", 3, away_ms=2_500, peer_incarnation="n2a")
     story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7)
-    story.tell(109, "n3a", "node_lapsed", peer_incarnation="n2a", since=103, until=108.5)
+    story.tell(109, "n3a", "node_expired", peer_incarnation="n2a", since=103, until=108.5)
     story.tell(166, "n3a", "session_expired", session="s6", epoch=1)
     # n4 begins anew, and nobody ever said that it was gone: s4 comes back to the new run, which loses three events.
     story.tell(199, "n4a", "traffic_measured", since=140, until=199, deliveries=0, connections=1, sessions=1, cpu_ms=2)
@@ -92,11 +92,11 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     story.back(402, "n4b", "s1", 4, skip=3, away_ms=200, peer_incarnation="n3a")
     story.tell(403, "n3a", "session_closed", session="s2", epoch=2, reason="normal")
     story.tell(420, "n3a", "node_stopped", sessions=0)
-    # It could not leave the grid, so that its lease lapsed afterwards; that is no death.
-    story.tell(430, "n4b", "node_lapsed", peer_incarnation="n3a", since=419, until=429)
+    # It could not leave the grid, so that its lease expired afterwards; that is no death.
+    story.tell(430, "n4b", "node_expired", peer_incarnation="n3a", since=419, until=429)
     story.tell(431, "n4b", "events_dropped", count=2, since=401, until=402, reason="grid_unavailable")
     # n5 hangs, and wakes up.
-    story.tell(500, "n4b", "node_lapsed", peer_incarnation="n5a", since=490, until=499)
+    story.tell(500, "n4b", "node_expired", peer_incarnation="n5a", since=490, until=499)
     story.tell(510, "n5a", "node_lease_lost")
     # n6 began before the events that are there. One of them has a wrong clock, and is filed where it arrived.
     story.tell(520, "n6a", "traffic_measured", skip=100, since=460, until=520)

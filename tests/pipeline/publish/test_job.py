@@ -33,9 +33,9 @@ NOW = int(datetime.now(UTC).timestamp() * 1_000_000)
 SURVIVOR = Stamp(NodeRef(NodeId("n2"), Incarnation("cd34")), "1.0")
 
 
-def lapsed(number: int, peer: str) -> dict[str, Any]:
+def expired(number: int, peer: str) -> dict[str, Any]:
     told = {"peer": "n1", "peer_incarnation": peer, "since": NOW - 9_000_000, "until": NOW - 3_000_000}
-    return record(JournalEvent(EVENT_TYPES["node_lapsed"], NOW + number, None, None, told), SURVIVOR, number)
+    return record(JournalEvent(EVENT_TYPES["node_expired"], NOW + number, None, None, told), SURVIVOR, number)
 
 
 async def topics(url: str, least: int) -> dict[str, Any]:
@@ -50,10 +50,10 @@ async def topics(url: str, least: int) -> dict[str, Any]:
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """A lake whose gold is made in no time: an incident for each lapsed node. How it is really made others test."""
+    """A lake whose gold is made in no time: an incident for each expired node. How it is really made others test."""
 
     def make(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str, int]]:
-        peers = [row["peer_incarnation"] for row in sources.bronze.where("type = 'node_lapsed'").collect()]
+        peers = [row["peer_incarnation"] for row in sources.bronze.where("type = 'node_expired'").collect()]
         shutil.rmtree(folder, ignore_errors=True)
         today = datetime.fromtimestamp(NOW / 1e6, UTC).date()
         assert days == Days(today - timedelta(days=1), today), "who comes back after midnight changes the day before"
@@ -68,7 +68,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 async def test_new_events_become_topics_and_a_repeated_batch_changes_none(spark: SparkSession, lake: Lake) -> None:
-    take_in(lake.folder, [batch_of({"1-1": entry([lapsed(1, "ab12")])})])
+    take_in(lake.folder, [batch_of({"1-1": entry([expired(1, "ab12")])})])
     told: list[str] = []
     nobody = PublishOptions(lake, Target(["ws://127.0.0.1:1"], "pipeline", None, 0.2), every=None)
     with pytest.raises(PipelineError, match="no session after"):
@@ -80,7 +80,7 @@ async def test_new_events_become_topics_and_a_repeated_batch_changes_none(spark:
         first = await topics(node.url, 3)
         assert first["ops/incidents/death-ab12"][0]["node"] == "n1"
 
-        take_in(lake.folder, [batch_of({"1-2": entry([lapsed(2, "ef56")])})])
+        take_in(lake.folder, [batch_of({"1-2": entry([expired(2, "ef56")])})])
         await asyncio.to_thread(publish_gold, spark, options, told.append)
         second = await topics(node.url, 4)
         assert second["ops/incidents/death-ab12"] == first["ops/incidents/death-ab12"]

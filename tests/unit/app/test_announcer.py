@@ -12,7 +12,7 @@ import gateway.app
 from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer, MemoryMetrics
 from gateway.app.journal import Announcer, Journal, JournalOptions, node_events, session_events
 from gateway.app.journal.event import Event
-from gateway.app.journal.node_events import Lapse
+from gateway.app.journal.node_events import Expiry
 from gateway.app.journal.session_events import SessionClosed, SessionExpired, ended
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
@@ -22,7 +22,7 @@ from gateway.core.stream.transitions import Role
 from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import LapsedLease, SessionRecord
+from gateway.ports import ExpiredLease, SessionRecord
 from tests.unit.app.test_fenced_store import PARAMETERS
 
 ME: Final = NodeRef(NodeId("n1"), Incarnation("run1"))
@@ -33,7 +33,7 @@ def session(*roles: str) -> Session:
         id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(3), roles=frozenset(roles)
     )
     return Session(
-        record, SessionMachine(Role.SERVER, PARAMETERS), stored_under=StoredUnder(GridGeneration(1), lapsed_leases=0)
+        record, SessionMachine(Role.SERVER, PARAMETERS), stored_under=StoredUnder(GridGeneration(1), expired_leases=0)
     )
 
 
@@ -42,9 +42,9 @@ VALUES: Final[dict[str, object]] = {
     "epoch": Epoch(3),
     "reason": ErrorCode.SESSION_CLOSED,
     "previous": ME,
-    "lapsed": ME,
+    "expired": ME,
     "node": ME,
-    "lapse": Lapse(ME, 1_000_000, 2_000_000),
+    "expiry": Expiry(ME, 1_000_000, 2_000_000),
     "names": ["a"],
     "changes": ["+a"],
     "selectors": ["a"],
@@ -185,8 +185,8 @@ def test_a_refused_resume_of_a_console_is_not_journaled() -> None:
 
 
 @pytest.mark.parametrize("length", [0.6, 1.0, 2.891999, 4.06])
-def test_between_both_ends_of_a_lapse_is_the_length_of_the_lease(length: float) -> None:
+def test_between_both_ends_of_an_expiry_is_the_length_of_the_lease(length: float) -> None:
     """Rounded apart, they were a microsecond off now and then."""
     for step in range(200):
-        lapse = Lapse.of(ME, LapsedLease(length=length, ago=step / 7), now=1.8e9 + step / 3)
-        assert lapse.until - lapse.since == round(length * 1_000_000)
+        expiry = Expiry.of(ME, ExpiredLease(length=length, ago=step / 7), now=1.8e9 + step / 3)
+        assert expiry.until - expiry.since == round(length * 1_000_000)

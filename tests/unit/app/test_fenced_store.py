@@ -1,4 +1,4 @@
-"""Which sessions a node writes again: those that were stored in another generation, or under a lease that lapsed.
+"""Which sessions a node writes again: those that were stored in another generation, or under a lease that expired.
 
 And what it writes of a list of selections.
 """
@@ -114,10 +114,10 @@ def bench() -> tuple[Grid, FencedStore, Session]:
     )
 
 
-async def test_what_was_stored_under_a_lease_that_lapsed_is_written_again() -> None:
+async def test_what_was_stored_under_a_lease_that_expired_is_written_again() -> None:
     grid, store, session = bench()
     assert not store.must_restore(session)
-    store.lease_lapsed()
+    store.lease_expired()
     assert store.must_restore(session)
     assert await store.restore([session]) == [Restored.WRITTEN]
     assert not store.must_restore(session)
@@ -125,11 +125,11 @@ async def test_what_was_stored_under_a_lease_that_lapsed_is_written_again() -> N
 
 
 @pytest.mark.promise("P7")
-async def test_a_lease_that_lapses_while_a_session_is_written_again_has_it_written_once_more() -> None:
-    """The survivors put on the clock what bears the term of the lease that lapsed, and would end it (P7)."""
+async def test_a_lease_that_expires_while_a_session_is_written_again_has_it_written_once_more() -> None:
+    """The survivors put on the clock what bears the term of the lease that expired, and would end it (P7)."""
     grid, store, session = bench()
     session.unsaved = True
-    grid.meanwhile = store.lease_lapsed
+    grid.meanwhile = store.lease_expired
     await store.restore([session])
     assert store.must_restore(session)
     grid.meanwhile = lambda: None
@@ -137,10 +137,10 @@ async def test_a_lease_that_lapses_while_a_session_is_written_again_has_it_writt
     assert not store.must_restore(session)
 
 
-async def test_a_lease_that_lapses_while_a_session_is_created_has_it_written_again() -> None:
+async def test_a_lease_that_expires_while_a_session_is_created_has_it_written_again() -> None:
     """Nobody knows of it yet when the sessions of the node are looked through."""
     grid, store, session = bench()
-    grid.meanwhile = store.lease_lapsed
+    grid.meanwhile = store.lease_expired
     await store.create(session)
     assert store.must_restore(session)
 
@@ -154,7 +154,7 @@ async def test_a_grid_that_is_lost_while_a_session_is_written_has_it_made_anew()
     session.unsaved = True
     grid.meanwhile = lose
     await store.restore([session])
-    assert session.stored_under == StoredUnder(GridGeneration(1), lapsed_leases=0)
+    assert session.stored_under == StoredUnder(GridGeneration(1), expired_leases=0)
     assert store.must_restore(session)
     grid.meanwhile = lambda: None
     await store.restore([session])

@@ -169,7 +169,7 @@ async def test_a_refusal_by_a_grid_that_is_behind_is_answered_by_writing_again(r
         case "generation":
             bench.generation = GridGeneration(2)
         case _:
-            bench.store.lease_lapsed()
+            bench.store.lease_expired()
     await bench.write()
     assert (bench.restores, len(bench.tried)) == ([3], 2)
     assert not bench.store.must_restore(bench.session)

@@ -15,11 +15,11 @@ from gateway.adapters.memory import MemoryEventLog, MemoryGrid, MemoryGridServer
 from gateway.app.journal import Announcer, Journal, JournalOptions, writer
 from gateway.app.journal.buffer import BATCH_BYTES, BATCH_EVENTS, Buffer
 from gateway.app.journal.node_events import (
+    Expiry,
     GridLost,
     GridRegained,
-    Lapse,
     LeaseFoundLost,
-    NodeLapsed,
+    NodeExpired,
     NodeStarted,
     TakeoverFinished,
 )
@@ -45,10 +45,10 @@ from gateway.core.types import (
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Appended,
+    ExpiredLease,
     GridRefused,
     GridUnavailable,
     JournalBatch,
-    LapsedLease,
     Ownership,
     PublishCommand,
     Published,
@@ -162,12 +162,12 @@ async def test_nothing_is_done_without_options() -> None:
 async def test_a_takeover_bounds_the_life_of_the_dead_node(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = NodeRef(NodeId("n2"), Incarnation("run2"))
     async with running(monkeypatch) as bench:
-        bench.announce(NodeLapsed(Lapse.of(dead, LapsedLease(length=6.0, ago=1.5), now=NOON)))
-        lapse = Lapse.of(dead, LapsedLease(length=6.0, ago=2.0), now=NOON)
-        bench.announce(SessionOrphaned(SessionId("s1"), Epoch(4), lapse))
+        bench.announce(NodeExpired(Expiry.of(dead, ExpiredLease(length=6.0, ago=1.5), now=NOON)))
+        expiry = Expiry.of(dead, ExpiredLease(length=6.0, ago=2.0), now=NOON)
+        bench.announce(SessionOrphaned(SessionId("s1"), Epoch(4), expiry))
         bench.announce(TakeoverFinished(dead, 1))
-        lapsed, orphaned, taken = await bench.written(3)
-    assert (lapsed["peer"], lapsed["since"], lapsed["until"]) == ("n2", (NOON - 7.5) * 1e6, (NOON - 1.5) * 1e6)
+        expired, orphaned, taken = await bench.written(3)
+    assert (expired["peer"], expired["since"], expired["until"]) == ("n2", (NOON - 7.5) * 1e6, (NOON - 1.5) * 1e6)
     assert (orphaned["session"], orphaned["epoch"]) == ("s1", 4)
     assert (orphaned["peer_incarnation"], orphaned["since"], orphaned["until"]) == (
         *("run2", (NOON - 8) * 1e6, (NOON - 2) * 1e6),

@@ -17,7 +17,7 @@ from tests.support.session_twins import lived
 
 FIRST = NodeRef(NodeId("n1"), Incarnation("a"))
 NEXT = NodeRef(NodeId("n2"), Incarnation("b"))
-STORED_UNDER = StoredUnder(GridGeneration(3), lapsed_leases=0)
+STORED_UNDER = StoredUnder(GridGeneration(3), expired_leases=0)
 RECORD = SessionRecord(
     id=SessionId("s"), principal="alice", window=60.0, owner=FIRST, epoch=Epoch(4), selections=("+a/**",)
 )

@@ -16,7 +16,7 @@ const KEPT = 300;
  * @typedef {object} NodeState - See `gateway/app/operations/reports.py`; a node that is gone has only the first three.
  * @property {string} node
  * @property {string} incarnation
- * @property {"serving" | "lapsed" | "left"} state
+ * @property {"serving" | "expired" | "left"} state
  * @property {string} version
  * @property {number} started
  * @property {number} at
@@ -135,7 +135,7 @@ export class Live extends EventTarget {
    * @returns {Standing}
    */
   standing(state) {
-    if (state.state !== "serving") return state.state === "lapsed" ? "expired" : state.state;
+    if (state.state !== "serving") return state.state;
     const heard = this.heard.get(state.node);
     // What is retained of a node comes before its first report to a page that has just been opened.
     if (heard === undefined && now() - this.#since <= SILENT_AFTER) return "not heard yet";

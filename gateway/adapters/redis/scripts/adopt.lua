@@ -5,7 +5,7 @@
 -- KEYS[2] leases     zset    node -> end of its lease (ms)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed    string  when any node last took or renewed a lease (ms)
--- KEYS[5] takeovers  hash    lapsed node -> "<end of the right in ms> <who has it>"
+-- KEYS[5] takeovers  hash    expired node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] names of the answering processes, one per master, separated by blanks; see adoption.py
 -- ARGV[2] newest generation the caller has ever adopted; 0 if none
 -- ARGV[3] seal of that generation; '' if it is not to be compared
@@ -27,9 +27,9 @@
 -- Also if the caller knows the stored generation by another seal: two nodes that were cut off in turn may have seen
 -- different processes come back from the same older state, or each a grid that was emptied under it, and no number may
 -- stand for both. A seal is "<generation>.<random>"; one of another generation was left by a node that knew no seals.
--- An outage lapses nobody: whoever had a lease gets its full length again if the grid was another process, or if no
+-- An outage expires no lease: whoever had a lease gets its full length again if the grid was another process, or if no
 -- node at all renewed for more than half the length of its lease (healthy nodes renew every third of it). Only a node
--- that is being taken over stays lapsed: some of its sessions are on the clock already, so it must come back by join.
+-- that is being taken over stays expired: some of its sessions are on the clock already, so it must come back by join.
 local function all_among(names, known)
   local set = {}
   for name in string.gmatch(known, '%S+') do
@@ -77,8 +77,8 @@ local members = redis.call('HGETALL', KEYS[3])
 local extended = false
 for i = 1, #members, 2 do
   local length = tonumber(string.match(members[i + 1], '^%d+'))
-  local lapses = redis.call('HEXISTS', KEYS[5], members[i]) == 1
-  if length and not lapses and (changed or silence > length / 2) then
+  local expires = redis.call('HEXISTS', KEYS[5], members[i]) == 1
+  if length and not expires and (changed or silence > length / 2) then
     redis.call('ZADD', KEYS[2], 'XX', 'GT', now + length, members[i])
     extended = true
   end

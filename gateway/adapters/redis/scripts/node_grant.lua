@@ -9,7 +9,7 @@
 -- ARGV[3..] nodes
 -- Result  the nodes that were given one; or 'stale', and nothing is done, if the caller must adopt the grid again
 --
--- Invariant: a lease that is there stays as it is, held or lapsed. The term is above all earlier ones, as by a join, so
+-- Invariant: a lease that is there stays as it is, held or expired. The term is above all earlier ones, as by a join, so
 -- whatever the node wrote before falls to whoever takes over when nobody renews this lease.
 -- Needs clock.lua.
 if redis.call('HGET', KEYS[1], 'seal') ~= ARGV[2] then

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] leases   zset  node -> end of its lease (ms)
 -- KEYS[2] reports  hash  node -> what it tells of itself
--- Result  {nodes alive, nodes lapsed, {node, report, ...}}
+-- Result  {nodes alive, nodes expired, {node, report, ...}}
 --
 -- Invariant: the three lists are of one moment.
 -- Needs clock.lua.

@@ -6,7 +6,7 @@
 -- KEYS[3] members  hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed  string  when any node last took or renewed a lease (ms)
 -- KEYS[5] clocks   hash    see clock_set.lua
--- KEYS[6] takeovers  hash  lapsed node -> "<end of the right in ms> <who has it>"
+-- KEYS[6] takeovers  hash  expired node -> "<end of the right in ms> <who has it>"
 -- ARGV[1] node
 -- ARGV[2] length (ms)
 -- ARGV[3] for how long all shall know from now on that somebody watches at this node (ms); 0 if nobody does
@@ -14,11 +14,11 @@
 -- ARGV[5] shift by which it did (ms)
 -- ARGV[6] what it said when the node began to follow it by that shift (ms)
 -- ARGV[7] how long the node had followed it when it last fitted (ms)
--- Result  {seal of the generation, clock of Redis (ms), shift (ms), nodes alive, nodes lapsed, term, 1 if somebody
---         watches, else 0}, or the first three if the lease lapsed; '' for the seal of a grid that nobody has adopted
+-- Result  {seal of the generation, clock of Redis (ms), shift (ms), nodes alive, nodes expired, term, 1 if somebody
+--         watches, else 0}, or the first three if the lease expired; '' for the seal of a grid that nobody has adopted
 --
--- Invariant: a lapsed lease is never extended here, whether or not anyone has taken over yet; nor one that
--- another node found lapsed and takes over, should the caller's own clock have stood still.
+-- Invariant: an expired lease is never extended here, whether or not anyone has taken over yet; nor one that
+-- another node found expired and takes over, should the caller's own clock have stood still.
 -- Needs clock.lua.
 local seal = redis.call('HGET', KEYS[1], 'seal') or ''
 local shift = tonumber(redis.call('HGET', KEYS[1], 'shift')) or 0

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Win the right to put the sessions of a lapsed node on the clock.
+-- Win the right to put the sessions of an expired node on the clock.
 --
 -- KEYS[1] leases     zset  node -> end of its lease (ms)
 -- KEYS[2] members    hash  node -> "<length of its lease in ms> <term>"
--- KEYS[3] takeovers  hash  lapsed node -> "<end of the right in ms> <who has it>"
--- ARGV[1] lapsed node
+-- KEYS[3] takeovers  hash  expired node -> "<end of the right in ms> <who has it>"
+-- ARGV[1] expired node
 -- ARGV[2] who asks
 -- ARGV[3] how long the right lasts (ms)
--- Result  {term of the lapsed lease, its length (ms), how long ago it ended (ms)}, or {} if the right is not the caller's
+-- Result  {term of the expired lease, its length (ms), how long ago it ended (ms)}, or {} if the right is not the caller's
 --
--- Invariant: at any time one node at most has the right, and only while the lease is lapsed.
+-- Invariant: at any time one node at most has the right, and only while the lease is expired.
 -- Needs clock.lua.
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not ends or tonumber(ends) > now then

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Put one session of a lapsed node on the clock.
+-- Put one session of an expired node on the clock.
 --
 -- KEYS[1] session    hash  see keys.py
 -- KEYS[2] owned      zset  "<owner> <id>" of every connected session of the partition
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- ARGV[1] id
--- ARGV[2] lapsed node
--- ARGV[3] term of its lapsed lease
--- Result  epoch of the session, which is on the clock; 0 if it is none of the lapsed node's any more: claimed, ended, or
+-- ARGV[2] expired node
+-- ARGV[3] term of its expired lease
+-- Result  epoch of the session, which is on the clock; 0 if it is none of the expired node's any more: claimed, ended, or
 --         written under a later lease, as the node has come back and its sessions are its own
 --
--- Invariant: only a session that the lapsed node still owns, and wrote under the lapsed lease, is touched. Asking twice
+-- Invariant: only a session that the expired node still owns, and wrote under the expired lease, is touched. Asking twice
 -- answers the same and does not lengthen the window.
 -- Needs clock.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'connected', 'window', 'term', 'epoch', 'ended')

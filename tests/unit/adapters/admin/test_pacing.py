@@ -143,7 +143,7 @@ async def test_while_there_is_no_time_the_loop_sleeps_and_does_not_spin(clock: V
 
         return asyncio.get_running_loop().call_soon(come)
 
-    class Quick(Stranger):
+    class Quick(UnauthenticatedClient):
         def take_turn(self) -> int:
             nonlocal worked
             worked += 50e-6
