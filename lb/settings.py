@@ -190,7 +190,7 @@ class Frontend(Section):
         description="Connections that are accepted in a second; more wait in the kernel, which holds up to "
         "`net.core.somaxconn`. A crowd that returns in the same moment keeps HAProxy busy for some 0.15 ms each, "
         "through which the updates of all others have to wait. As many as this may come together, so that half "
-        "of what all nodes let in (`admission_rate`) is a good value for one thread; without it there is no limit.",
+        "of what all nodes admit (`admission_rate`) is a good value for one thread; without it there is no limit.",
     )
     accept_proxy: StrictBool = Field(
         default=False,

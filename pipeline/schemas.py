@@ -124,7 +124,7 @@ INTERVAL_COLUMNS: Final = (
         "cause",
         StringType(),
         "How the connection ended: the name of a close code, `connection_lost`, `node_died`, or `closed` or `expired` "
-        "with the session; an away interval repeats it. None if the connection goes on or nobody told.",
+        "with the session; an away interval repeats it. None if the connection goes on or nobody reported it.",
     ),
     Column(
         "away_ms",
@@ -177,13 +177,13 @@ SILVER_COLUMNS: Final = (
     Column(
         "end",
         StringType(),
-        "How it ended: `closed` on purpose or `expired`. None if it has not ended, or if nobody told and its window "
-        "has passed.",
+        "How it ended: `closed` on purpose or `expired`. None if it has not ended, or if nobody reported it and its "
+        "window has passed.",
     ),
     Column(
         "end_reason",
         StringType(),
-        "Why it was closed, as the event tells; `presumed` if nobody told of its end and its window has passed.",
+        "Why it was closed, as the event tells; `presumed` if nobody reported its end and its window has passed.",
     ),
     Column(
         "intervals",

@@ -61,7 +61,7 @@ HALF: Final[Mapping[str, str]] = {"admission-rate": "300"}
 """Both nodes share one core here, so each gets half the rate that a node with a core of its own has by default."""
 
 HELD: Final = 300
-"""Connections a second that HAProxy accepts: half of what both nodes let in, since as many may come together."""
+"""Connections a second that HAProxy accepts: half of what both nodes admit, since as many may come together."""
 
 
 @dataclass(frozen=True)

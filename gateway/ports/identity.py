@@ -83,7 +83,7 @@ class AuthenticationUnavailable(GatewayError):
 
 
 class Authenticator(Protocol):
-    """Decides who a client is. Fails closed: nobody is let in because something does not work.
+    """Decides who a client is. Fails closed: nobody is admitted because something does not work.
 
     Whoever asks holds nothing meanwhile that others need. What is slow (a hash that is slow on purpose, a question to
     somebody outside) is done through a ``VerificationPool``, and what is remembered is told without one.
@@ -104,7 +104,7 @@ class Authenticator(Protocol):
 
 
 class Directory(Protocol):
-    """Knows every principal that can be let in, and what is vouched for of each at this moment. Does not wait."""
+    """Knows every principal that can be admitted, and what is vouched for of each at this moment. Does not wait."""
 
     def find(self, principal: str) -> Identity | None:
         """Tell what is vouched for of a principal; None if it is not known, or not any more."""

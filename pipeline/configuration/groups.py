@@ -142,7 +142,7 @@ class CompactionSettings:
         Seconds(0, 30 * _DAY),
         3600.0,
         "How long after the end of an hour, and after the newest file in it, it is compacted.",
-        reason="By then every node has told what happened, unless the grid was unreachable.",
+        reason="By then every node has reported what happened, unless the grid was unreachable.",
     )
     compact_size: int = setting(
         Bytes(1024, 1 << 40),
@@ -165,7 +165,7 @@ class SilverSettings:
     watermark_delay: float = setting(
         Seconds(0, 30 * _DAY),
         600.0,
-        "How far the time of the tables stays behind the newest record of a node. A session whose end nobody told "
+        "How far the time of the tables stays behind the newest record of a node. A session whose end nobody reported "
         "counts as ended when its window has passed by that time.",
         reason="Ten minutes cover a node that was cut off from the grid and tells late. Nothing that is later is "
         "dropped.",

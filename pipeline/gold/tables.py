@@ -83,7 +83,7 @@ OBJECTIVES: Final = GoldTable(
         _count("refused", "Resumes with a genuine token that were refused for good."),
         _count("put_off", "Resumes that were told to try again: the grid was unreachable, or too many came at once."),
         _count("strangers", "Resumes whose token was not genuine; they are nobody's comeback."),
-        _count("expired", "Sessions served here last whose window ended in this hour, as was told or must be so."),
+        _count("expired", "Sessions served here last whose window ended in this hour, as was reported or must be so."),
         Column(
             "recovered_share",
             _SHARE,
@@ -126,12 +126,13 @@ INCIDENTS: Final = GoldTable(
             _INSTANT,
             "Of a drain, when the node had stopped; else when survivors had its sessions on the clock, or noticed.",
         ),
-        Column("noticed_by", _TEXT, "The survivor that noticed; none for a drain, or if nobody told."),
+        Column("noticed_by", _TEXT, "The survivor that noticed; none for a drain, or if nobody reported it."),
         _count("sessions", "Sessions that were connected to it then."),
         _count("comebacks", "Of these, how many came back."),
         *_RUNGS,
         _count(
-            "expired", "Of the sessions, how many ended because nobody came back in time, as was told or must be so."
+            "expired",
+            "Of the sessions, how many ended because nobody came back in time, as was reported or must be so.",
         ),
         _count("closed", "Of the sessions, how many were closed on purpose without having come back."),
         _count("away", "Of the sessions, how many are still away, as far as is known."),
@@ -156,7 +157,7 @@ INCIDENT_SESSIONS: Final = GoldTable(
         Column("client", _TEXT, "What the client said it is."),
         Column("connected_at", _INSTANT, "Since when it was connected to the node."),
         Column("left_at", _INSTANT, "When that connection ended; none if nobody knows."),
-        Column("cause", _TEXT, "How it ended, as silver tells; none if nobody told."),
+        Column("cause", _TEXT, "How it ended, as silver tells; none if nobody reported it."),
         Column("fate", _TEXT, "`recovered`, `expired`, `closed` or `away`.", required=True),
         Column("back_at", _INSTANT, "When its client was back."),
         Column("back_node", _TEXT, "Where."),
@@ -265,7 +266,7 @@ LOSSES: Final = GoldTable(
         _count(
             "missing", "Numbers between the highest of the days before and the highest of this one that are not there."
         ),
-        _count("dropped", "Events that the node itself told it could not write."),
+        _count("dropped", "Events that the node itself reported it could not write."),
         _count("unexplained", "What is missing beyond that: a journal that was cut before it was read, or lost."),
         Column("first_at", _INSTANT, "Time of the first event.", required=True),
         Column("last_at", _INSTANT, "Time of the last one.", required=True),

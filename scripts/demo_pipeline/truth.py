@@ -57,7 +57,7 @@ def compare(happened: Happened, incidents: Iterable[Row], touched: Iterable[Row]
     mine = [row for row in incidents if (row["kind"], row["node"]) == (happened.kind, happened.node)]
     if len(mine) != 1:
         return Comparison(
-            happened, None, [f"{len(mine)} incidents are told of the {happened.kind} of {happened.node}"], 0
+            happened, None, [f"{len(mine)} incidents are reported of the {happened.kind} of {happened.node}"], 0
         )
     told = mine[0]
     rows = {row["session"]: row for row in touched if row["incident"] == told["incident"]}

@@ -117,7 +117,7 @@ async def test_the_first_page_of_a_duplicated_tab_learns_who_has_its_session(tmp
         assert tab.view.session == first.session
 
 
-async def test_a_page_of_another_origin_is_not_let_in(tmp_path: Path) -> None:
+async def test_a_page_of_another_origin_is_not_admitted(tmp_path: Path) -> None:
     """Only the origin that the nodes allow may connect; the page learns no more than that it cannot."""
     async with world(tmp_path, SEED, settings={"origins": "http://127.0.0.1:1"}) as everything:
         tab = Tab("stranger", everything.context, everything.site, everything.records)

@@ -17,10 +17,10 @@ class AnonymousAuthenticator:
 
 
 class ChainAuthenticator:
-    """Lets in whom the first of several lets in; implements ``gateway.ports.Authenticator``.
+    """Admits whom the first of several admits; implements ``gateway.ports.Authenticator``.
 
     Each may accept, refuse for good, or leave it to the next. One that cannot tell now ends the matter, too: had it
-    been asked in time, it might have refused, and nobody is let in because something does not work.
+    been asked in time, it might have refused, and nobody is admitted because something does not work.
 
     Args:
         authenticators: in the order in which they are asked; at least one.

@@ -273,7 +273,7 @@ class StaticAuthenticator:
         """Hash a secret, and remember it if it is the right one."""
         loop = asyncio.get_running_loop()
         matches = await loop.run_in_executor(self._threads, hashed.matches, secret)
-        # A reload during the verification wins: what it removed is not let in, and not remembered.
+        # A reload during the verification wins: what it removed is not admitted, and not remembered.
         user = self._users.get(principal)
         if not exists or not matches or user is None or user.hashed != hashed:
             # Under a salt that a reload has taken away, it is never looked for.

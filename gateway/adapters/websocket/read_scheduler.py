@@ -27,7 +27,7 @@ sessions have; some five TLS handshakes of RSA 2048 (0.43 ms each), or twenty re
 
 UNAUTHENTICATED_SHARE: Final = 0.5
 """Of the time of a node that has others to serve, for all unauthenticated clients together. Those 600 clients a second
-that such a node lets in by default take a quarter without TLS, and half with a certificate of RSA."""
+that such a node admits by default take a quarter without TLS, and half with a certificate of RSA."""
 
 UNAUTHENTICATED_BURST: Final = 0.02
 """Seconds that unauthenticated clients may take in a row before they are bounded: who comes now and then is never

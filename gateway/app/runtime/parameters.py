@@ -54,8 +54,8 @@ class StormParameters:
     """How many clients that come back together are met.
 
     Attributes:
-        admission_rate: clients per second that a node lets in while it has updates to deliver; 0 for no limit.
-        admission_wait: seconds that a client waits at most to be let in.
+        admission_rate: clients per second that a node admits while it has updates to deliver; 0 for no limit.
+        admission_wait: seconds that a client waits at most to be admitted.
         claim_rate: sessions per second that all nodes together ask of the grid; 0 for no limit.
         claims_at_once: handshakes that a node works on together; 0 for no limit.
     """

@@ -82,7 +82,7 @@ class Authentication:
             administrators: knows who may come in at the admin port; None for the client port.
 
         Raises:
-            HandshakeRefused: nobody who is let in, or it cannot be told now.
+            HandshakeRefused: nobody who is admitted, or it cannot be told now.
         """
         try:
             identity = await self._ask(administrators or self._authenticator, credentials)

@@ -1,4 +1,4 @@
-"""Who is let in when more clients come than a node can take on at once: pure decisions, no I/O and no clock.
+"""Who is admitted when more clients come than a node can take on at once: pure decisions, no I/O and no clock.
 
 ```text
  arrive ──room──▶ returning ─┐
@@ -32,7 +32,7 @@ which costs a node a third of an admission, pays."""
 
 
 class AdmissionQueue(Generic[V]):
-    """Those who wait to be let in.
+    """Those who wait to be admitted.
 
     Args:
         rate: admissions per second while the node has others to serve.
@@ -73,12 +73,12 @@ class AdmissionQueue(Generic[V]):
         return 0.0
 
     def release(self, now: float, *, paced: bool, most: int) -> list[V]:
-        """Let in whose turn it is.
+        """Admit whose turn it is.
 
         Args:
             now: seconds.
             paced: whether the pace is kept; if not, nobody would gain by it.
-            most: let in no more than so many together.
+            most: admit no more than so many together.
         """
         admitted: list[V] = []
         while len(admitted) < most and (queue := self._returning or self._new):

@@ -1,7 +1,7 @@
 """Over how many seconds clients spread their return, so that no more of them arrive than can be served (ADR 0022).
 
 A node that dies sends all its S sessions back in the same moment. The survivors together take on C clients a second:
-as many as their admission lets in, and no more than the grid shall claim. A client draws its first delay uniformly from
+as many as their admission admits, and no more than the grid shall claim. A client draws its first delay uniformly from
 0 to the window W that it was advised; so S clients arrive at a rate of S / W, and the least window that keeps the
 promise is
 
@@ -31,7 +31,7 @@ def capacity(*, survivors: int, admission_rate: float, claim_rate: float) -> flo
 
     Args:
         survivors: nodes that are left, at least 1: where there is none, the same one comes back.
-        admission_rate: clients per second that one node lets in; 0 for no limit.
+        admission_rate: clients per second that one node admits; 0 for no limit.
         claim_rate: claims per second that all nodes together ask of the grid; 0 for no limit.
     """
     nodes = max(1, survivors) * admission_rate if admission_rate else float("inf")

@@ -1,6 +1,6 @@
 """What the files say that ``auth`` names as ``jwt:FILE`` and ``http:FILE``: one TOML file for each authenticator.
 
-They are files of their own because there may be several of a kind, and because who lets people in is often another
+They are files of their own because there may be several of a kind, and because who admits people is often another
 team's matter than where a node listens. Keys are declared like settings, and their mistakes are told like those.
 """
 

@@ -96,7 +96,7 @@ async def test_names_can_be_allowed(tmp_path: Path) -> None:
     assert answer.status == 200
 
 
-async def test_no_page_of_another_origin_is_let_in(pair: Pair) -> None:
+async def test_no_page_of_another_origin_is_admitted(pair: Pair) -> None:
     answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes", headers={"Origin": "https://evil.example"})
     preflight = await pair.asker.ask(
         pair.n1,

@@ -246,7 +246,7 @@ async def test_failures_have_exit_code_1(terminal: Terminal) -> None:
     assert (code, "there is no session" in err) == (1, True)
 
 
-async def test_a_token_that_was_made_is_let_in(pair: Pair, terminal: Terminal, tmp_path: Path) -> None:
+async def test_a_token_that_was_made_is_admitted(pair: Pair, terminal: Terminal, tmp_path: Path) -> None:
     code, line, err = await terminal.type("token", "create", "alice", "--role", "viewer", "--role", "operator")
     assert code == 0
     (secret,) = [word for word in err.split() if word.startswith("gwadm_")]

@@ -1,4 +1,4 @@
-"""A node that lets nobody in at the moment, behind a real HAProxy: clients do not notice while another one does."""
+"""A node that admits nobody at the moment, behind a real HAProxy: clients do not notice while another one does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.haproxy
 
 @asynccontextmanager
 async def two_nodes() -> AsyncIterator[tuple[HAProxy, dict[str, TestNode]]]:
-    """Run two nodes that let nobody in while they are busy, and HAProxy before them."""
+    """Run two nodes that admit nobody while they are busy, and HAProxy before them."""
     memory, nodes, described = MemoryGridServer(), {}, []
     async with AsyncExitStack() as stack:
         for name, agent in zip(("n1", "n2"), free_ports(2), strict=True):

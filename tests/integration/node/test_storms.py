@@ -1,4 +1,4 @@
-"""One node over the in-memory grid, and more clients than it lets in: who goes first, what the others are told."""
+"""One node over the in-memory grid, and more clients than it admits: who goes first, what the others are told."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def busy_node(**settings: Any) -> AsyncIterator[TestNode]:
         yield node
 
 
-async def test_more_than_can_be_let_in_are_told_when_to_come_and_counted() -> None:
+async def test_more_than_can_be_admitted_are_told_when_to_come_and_counted() -> None:
     async with busy_node(admission_rate=0.5, admission_wait=0.0) as node, AsyncExitStack() as stack:
         status, retry_after, why = await rejected(node)
         assert status == 503, "so that HAProxy tries another node"
@@ -36,7 +36,7 @@ async def test_more_than_can_be_let_in_are_told_when_to_come_and_counted() -> No
         assert (await client.hello())["outcome"] == "created"
 
 
-async def test_who_comes_back_is_let_in_before_who_is_new() -> None:
+async def test_who_comes_back_is_admitted_before_who_is_new() -> None:
     async with busy_node(admission_rate=0.2, admission_wait=60.0) as node:
 
         async def come(url: str) -> None:
@@ -60,7 +60,7 @@ async def test_who_comes_back_is_let_in_before_who_is_new() -> None:
         await asyncio.gather(*clients)
 
 
-async def test_a_client_that_leaves_the_line_is_not_let_in() -> None:
+async def test_a_client_that_leaves_the_line_is_not_admitted() -> None:
     async with busy_node(admission_rate=0.5, admission_wait=30.0) as node:
         async with RawClient(node.url):
             pass

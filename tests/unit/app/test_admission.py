@@ -37,7 +37,7 @@ def connection_limiter(
 
 
 class Caller:
-    """Somebody at the limiter, who notes when it was let in."""
+    """Somebody at the limiter, who notes when it was admitted."""
 
     def __init__(self, accepted: list[int]) -> None:
         self._accepted = accepted

@@ -96,7 +96,7 @@ def test_patience_ends() -> None:
     assert [candidate for candidate, _ in line.expired(2.0)] == ["back"]
 
 
-def test_who_leaves_is_not_let_in() -> None:
+def test_who_leaves_is_not_admitted() -> None:
     line = queue()
     line.arrive("a", 0.0, returning=False, paced=True)
     line.arrive("b", 0.0, returning=True, paced=True)
@@ -110,7 +110,7 @@ def test_who_leaves_is_not_let_in() -> None:
     st.lists(st.tuples(st.floats(0, 0.02), st.booleans()), min_size=1, max_size=400),
     st.floats(20, 2000),
 )
-def test_each_is_let_in_or_told_and_the_pace_holds(arrivals: list[tuple[float, bool]], rate: float) -> None:
+def test_each_is_admitted_or_told_and_the_pace_holds(arrivals: list[tuple[float, bool]], rate: float) -> None:
     line = AdmissionQueue[int](rate=rate, patience=PATIENCE, longest=10.0)
     now = 0.0
     times: list[float] = []

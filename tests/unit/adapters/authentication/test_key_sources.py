@@ -138,7 +138,7 @@ async def _nonsense(_request: web.Request) -> web.Response:
     return web.Response(text="<html>sign in</html>")
 
 
-async def test_nobody_is_let_in_and_nobody_refused_for_good_before_there_are_keys(
+async def test_nobody_is_admitted_and_nobody_refused_for_good_before_there_are_keys(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_sources, "RETRY_INITIAL", 0.05)

@@ -90,7 +90,7 @@ def hashing(monkeypatch: pytest.MonkeyPatch) -> CountedHashing:
 
 
 async def ask(authenticator: StaticAuthenticator, principal: str, secret: str | None) -> str | None:
-    """Tell who was let in; None if nobody was, whether another authenticator may be asked or not."""
+    """Tell who was admitted; None if nobody was, whether another authenticator may be asked or not."""
     try:
         identity = await authenticator.authenticate(Credentials(principal=principal, secret=secret))
     except CredentialsRefused:

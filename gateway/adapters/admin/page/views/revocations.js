@@ -242,7 +242,7 @@ export class Revocations {
     const reason = el("input", { id: "revoke-reason", type: "text", maxlength: "200", autocomplete: "off" });
     void confirm({
       title: "Revoke?",
-      text: "The value must match exactly. Clients are told that they are revoked, but not why.",
+      text: "The value must match exactly. Clients are informed that they are revoked, but not why.",
       action: "Revoke",
       danger: true,
       field: el(

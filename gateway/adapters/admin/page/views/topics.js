@@ -388,7 +388,7 @@ export class Topics {
   #delete(branch) {
     void confirm({
       title: "Delete this topic?",
-      text: `The topic ${plain(branch.path)} and its value are removed, and its subscribers are told. The next publish creates the topic again.`,
+      text: `The topic ${plain(branch.path)} and its value are removed, and its subscribers are informed. The next publish creates the topic again.`,
       action: "Delete topic",
       danger: true,
       act: () => this.#context.api.deleteTopic(branch.path),
