@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from benchmarks.storm.crowd import allow_descriptors
-from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.loop import Connection, Loop
 
 TARGET: Final = "/echo"
 """Of the C floor (benchmarks/peers/c_floor) and the bare aiohttp server (benchmarks/peers/bare_aiohttp)."""
@@ -24,31 +24,31 @@ class Echo:
         done: whether it has.
     """
 
-    __slots__ = ("_finished", "_link", "_loop", "done")
+    __slots__ = ("_connection", "_finished", "_loop", "done")
 
     def __init__(self, loop: Loop, finished: Callable[[], None]) -> None:
         """Describe it; ``finished`` is called when the message is back."""
         self._loop = loop
         self._finished = finished
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self.done = False
 
     def arrive(self, address: tuple[str, int]) -> None:
         """Connect."""
-        self._link = self._loop.connect(address, TARGET, None, self)
+        self._connection = self._loop.connect(address, TARGET, None, self)
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: Connection) -> None:
         """See ``Owner``."""
-        link.send(_MESSAGE)
+        connection.send(_MESSAGE)
 
-    def received(self, _: Link, payload: bytes) -> None:
+    def received(self, _: Connection, payload: bytes) -> None:
         """See ``Owner``."""
         if payload != _MESSAGE:
             self._loop.fail(f"the echo is {payload[:40]!r}")
         self.done = True
         self._finished()
 
-    def lost(self, _: Link, reason: str) -> None:
+    def lost(self, _: Connection, reason: str) -> None:
         """See ``Owner``."""
         self._loop.fail(f"an echo connection was lost: {reason}")
 

@@ -33,48 +33,48 @@ class StormFailed(SystemFailed):
 
 
 class Owner(Protocol):
-    """Whoever talks over a link."""
+    """Whoever talks over a connection."""
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: Connection) -> None:
         """The WebSocket is open."""
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, connection: Connection, payload: bytes) -> None:
         """A text message came."""
 
-    def lost(self, link: Link, reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
         """The connection is over, and it was not this side that ended it."""
 
 
 class Loop:
-    """Runs links until a condition holds.
+    """Runs connections until a condition holds.
 
     Attributes:
         failures: what went wrong so far, in the order of its happening; any of them ends ``run``.
-        bytes_in: bytes received on all links, heads of responses included.
+        bytes_in: bytes received on all connections, heads of responses included.
     """
 
     def __init__(self) -> None:
-        """Begin without links."""
+        """Begin without connections."""
         self._epoll = select.epoll()
-        self._links: dict[int, Link] = {}
+        self._connections: dict[int, Connection] = {}
         self.failures: list[str] = []
         self.bytes_in = 0
 
     def close(self) -> None:
-        """Cut every link and give the epoll descriptor back."""
+        """Cut every connection and give the epoll descriptor back."""
         self.cut_all()
         self._epoll.close()
 
     def cut_all(self) -> None:
-        """Cut every link."""
-        for link in list(self._links.values()):
-            link.cut()
+        """Cut every connection."""
+        for connection in list(self._connections.values()):
+            connection.cut()
 
     def fail(self, what: str) -> None:
         """Note that the system under test broke a rule."""
         self.failures.append(what)
 
-    def connect(self, address: tuple[str, int], target: str, subprotocol: str | None, owner: Owner) -> Link:
+    def connect(self, address: tuple[str, int], target: str, subprotocol: str | None, owner: Owner) -> Connection:
         """Begin to open a WebSocket; ``owner.opened`` tells when it is open.
 
         Args:
@@ -89,10 +89,10 @@ class Loop:
         if code not in {0, errno.EINPROGRESS}:
             peer.close()
             raise OSError(code, f"cannot connect to {address[0]}:{address[1]}")
-        link = Link(self, peer, owner, wire.upgrade_request(*address, target, subprotocol))
-        self._links[peer.fileno()] = link
+        connection = Connection(self, peer, owner, wire.upgrade_request(*address, target, subprotocol))
+        self._connections[peer.fileno()] = connection
         self._epoll.register(peer.fileno(), select.EPOLLOUT)
-        return link
+        return connection
 
     def run(
         self,
@@ -102,7 +102,7 @@ class Loop:
         tick: Callable[[], None] | None = None,
         every: float = _POLL_SECONDS,
     ) -> None:
-        """Serve the links until a condition holds.
+        """Serve the connections until a condition holds.
 
         Args:
             until: looked at after every batch of events.
@@ -127,7 +127,7 @@ class Loop:
             raise StormFailed(self._failure_text())
 
     def idle(self, seconds: float) -> None:
-        """Serve the links for some time.
+        """Serve the connections for some time.
 
         Raises:
             StormFailed: a check failed.
@@ -137,17 +137,17 @@ class Loop:
 
     def _turn(self, seconds: float) -> None:
         for descriptor, events in self._epoll.poll(seconds, _EVENTS):
-            link = self._links.get(descriptor)
-            if link is not None:
-                link.ready(events)
+            connection = self._connections.get(descriptor)
+            if connection is not None:
+                connection.ready(events)
 
     def watch(self, descriptor: int, *, writing: bool) -> None:
         """Ask for room to write as well, or no longer."""
         self._epoll.modify(descriptor, select.EPOLLIN | select.EPOLLOUT if writing else select.EPOLLIN)
 
     def forget(self, descriptor: int) -> None:
-        """The link's socket is about to be closed."""
-        if self._links.pop(descriptor, None) is not None:
+        """The connection's socket is about to be closed."""
+        if self._connections.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
     def _failure_text(self) -> str:
@@ -155,7 +155,7 @@ class Loop:
         return f"{len(self.failures)} checks failed: {shown}"
 
 
-class Link:
+class Connection:
     """One WebSocket of the generator.
 
     Attributes:
@@ -173,7 +173,7 @@ class Link:
         self._owner = owner
         self._out = request
         self._in = bytearray()
-        self._state = Link._CONNECTING
+        self._state = Connection._CONNECTING
         self.refused: wire.UpgradeRefused | None = None
 
     def send(self, payload: bytes) -> None:
@@ -182,14 +182,14 @@ class Link:
 
     def cut(self) -> None:
         """Reset the connection without a word; the owner is not told."""
-        if self._state != Link._CLOSED:
+        if self._state != Connection._CLOSED:
             self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
             self._end()
 
     def ready(self, events: int) -> None:
         """Do what the kernel says is possible."""
         try:
-            if events & select.EPOLLOUT or self._state == Link._CONNECTING:
+            if events & select.EPOLLOUT or self._state == Connection._CONNECTING:
                 self._flush()
             if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
                 self._read()
@@ -200,18 +200,18 @@ class Link:
             self._lose(f"{type(error).__name__}: {error}")
 
     def _flush(self) -> None:
-        if self._state == Link._CONNECTING:
+        if self._state == Connection._CONNECTING:
             code = self._peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, "cannot connect")
-            self._state = Link._UPGRADING
+            self._state = Connection._UPGRADING
         waiting, self._out = self._out, b""
         sent = self._peer.send(waiting) if waiting else 0
         self._out = waiting[sent:]
         self._loop.watch(self._peer.fileno(), writing=bool(self._out))
 
     def _write(self, data: bytes) -> None:
-        if self._state == Link._CLOSED:
+        if self._state == Connection._CLOSED:
             return
         if self._out:
             self._out += data
@@ -237,17 +237,17 @@ class Link:
             return
         self._loop.bytes_in += len(data)
         self._in += data
-        if self._state == Link._UPGRADING:
+        if self._state == Connection._UPGRADING:
             if not wire.read_upgrade(self._in):
                 return
-            self._state = Link._OPEN
+            self._state = Connection._OPEN
             self._owner.opened(self)
         if self._in:
             self._take_frames()
 
     def _take_frames(self) -> None:
         for opcode, payload in wire.read_frames(self._in):
-            if self._state == Link._CLOSED:
+            if self._state == Connection._CLOSED:
                 return
             if opcode == wire.Opcode.TEXT:
                 self._owner.received(self, payload)
@@ -257,11 +257,11 @@ class Link:
                 self._lose(f"closed with {int.from_bytes(payload[:2], 'big')} {payload[2:].decode(errors='replace')}")
 
     def _lose(self, reason: str) -> None:
-        if self._state != Link._CLOSED:
+        if self._state != Connection._CLOSED:
             self._end()
             self._owner.lost(self, reason)
 
     def _end(self) -> None:
-        self._state = Link._CLOSED
+        self._state = Connection._CLOSED
         self._loop.forget(self._peer.fileno())
         self._peer.close()

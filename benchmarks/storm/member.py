@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from benchmarks.storm import values
-from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.loop import Connection, Loop
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 TARGET: Final = "/v1/connect"
@@ -79,10 +79,10 @@ class Member:
         "_address",
         "_attempt",
         "_board",
+        "_connection",
         "_expected",
         "_held",
         "_interest",
-        "_link",
         "_loop",
         "_open_requests",
         "_received",
@@ -103,7 +103,7 @@ class Member:
         self._loop = loop
         self._board = board
         self._interest = interest
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._address = ("", 0)
         self._target = TARGET
         self._session = ""
@@ -149,13 +149,13 @@ class Member:
         self._address = address
         self._target = f"{TARGET}?node={hint}" if hint else TARGET
         self._expected = expected
-        self._link = self._loop.connect(address, self._target, SUBPROTOCOL, self)
+        self._connection = self._loop.connect(address, self._target, SUBPROTOCOL, self)
 
     def cut(self) -> None:
         """Lose the connection, as by a broken network."""
-        if self._link is not None:
-            self._link.cut()
-            self._link = None
+        if self._connection is not None:
+            self._connection.cut()
+            self._connection = None
 
     def expect(self, topics: Sequence[str]) -> None:
         """Be incomplete until the goals of *topics* have come."""
@@ -170,32 +170,32 @@ class Member:
     def acknowledge(self) -> None:
         """Send what is owed, if nothing else has carried it meanwhile."""
         self.owing = False
-        if self._link is not None and self._received > self._acknowledged:
+        if self._connection is not None and self._received > self._acknowledged:
             self._acknowledged = self._received
-            self._link.send(b'{"type":"ack","received":%d}' % self._received)
+            self._connection.send(b'{"type":"ack","received":%d}' % self._received)
 
     def bye(self) -> None:
         """End the session; the close that follows is no failure."""
-        if self._link is not None:
+        if self._connection is not None:
             self._expected = "bye"
-            self._link.send(b'{"type":"bye"}')
+            self._connection.send(b'{"type":"bye"}')
 
-    # --- Owner of a link --------------------------------------------------------------------------------------------
+    # --- Owner of a connection ----------------------------------------------------------------------------------------
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: Connection) -> None:
         """Send the first packet."""
         if not self._token:
-            link.send(orjson.dumps({"type": "hello", "principal": self.name, "client": "storm/1"}))
+            connection.send(orjson.dumps({"type": "hello", "principal": self.name, "client": "storm/1"}))
             return
         self._attempt += 1
-        link.send(
+        connection.send(
             b'{"type":"resume","token":"%b","attempt":%d,"received":%d,"oldest":%d}'
             % (self._token.encode(), self._attempt, self._received, self._sent + 1)
         )
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, connection: Connection, payload: bytes) -> None:
         """Judge a message."""
-        if link is not self._link:
+        if connection is not self._connection:
             return
         content = orjson.loads(payload)
         numbered = False
@@ -205,11 +205,11 @@ class Member:
         if self._received - self._acknowledged >= _ACK_PACKETS:
             self.acknowledge()
 
-    def lost(self, link: Link, reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
         """Only a storm ends connections."""
-        if link is not self._link:
+        if connection is not self._connection:
             return
-        self._link = None
+        self._connection = None
         if self._expected == "bye":
             self._board.welcomed(self, "bye")
         else:
@@ -243,8 +243,8 @@ class Member:
             self._token = packet.get("token", self._token)
             self._acknowledged = self._received
             self._board.pinged()
-            if self._link is not None:
-                self._link.send(b'{"type":"pong","received":%d}' % self._received)
+            if self._connection is not None:
+                self._connection.send(b'{"type":"pong","received":%d}' % self._received)
         elif kind not in {"ack", "pong", "bye"} or (kind == "bye" and self._expected != "bye"):
             self._fail(f"was sent {orjson.dumps(packet)[:200]!r}")
 
@@ -261,8 +261,8 @@ class Member:
         self._session, self._token, self.node = packet["session"], packet["token"], packet["node"]
         if outcome == "created":
             self._subscribe()
-            if not self._interest.selectors and self._link is not None:
-                self._link.send(b'{"type":"ack","received":0}')
+            if not self._interest.selectors and self._connection is not None:
+                self._connection.send(b'{"type":"ack","received":0}')
         else:
             self._resumed(packet)
         self._board.welcomed(self, outcome)
@@ -279,8 +279,8 @@ class Member:
             self._received = self._sent = 0
         self._acknowledged = self._received
         # The proof that the new token has arrived (protocol 10.4), with whatever came in the same message.
-        if self._link is not None:
-            self._link.send(b'{"type":"ack","received":%d}' % self._received)
+        if self._connection is not None:
+            self._connection.send(b'{"type":"ack","received":%d}' % self._received)
 
     def _subscribe(self) -> None:
         """Send the subscriptions, as many as may be open at once; all numbers are those of the first connection."""
@@ -290,10 +290,10 @@ class Member:
             self._sent += 1
             self._open_requests.add(self._sent)
             packets.append({"id": self._sent, "type": "subscribe", "request": self._sent, "selector": selector})
-        if packets and self._link is not None:
+        if packets and self._connection is not None:
             if self._received > self._acknowledged:
                 packets[0]["received"] = self._acknowledged = self._received
-            self._link.send(orjson.dumps(packets))
+            self._connection.send(orjson.dumps(packets))
 
     def _reply(self, packet: dict[str, Any]) -> None:
         request = packet.get("request")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from benchmarks.storm import values
-from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.loop import Connection, Loop
 from benchmarks.storm.member import SUBPROTOCOL, TARGET
 
 WINDOW: Final = 128
@@ -44,7 +44,7 @@ class Publisher:
         self._loop = loop
         self._name = name
         self._window = window
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._queue: deque[tuple[str, int]] = deque()
         self._open: dict[int, tuple[str, int]] = {}
         self._request = 0
@@ -69,7 +69,7 @@ class Publisher:
             StormFailed: it was not opened.
         """
         target = f"{TARGET}?node={hint}" if hint else TARGET
-        self._link = self._loop.connect(address, target, SUBPROTOCOL, self)
+        self._connection = self._loop.connect(address, target, SUBPROTOCOL, self)
         self._loop.run(lambda: self.welcomed, seconds=_PUBLISH_SECONDS)
 
     def publish(self, values_by_topic: Iterable[tuple[str, int]]) -> None:
@@ -92,16 +92,16 @@ class Publisher:
         Raises:
             StormFailed: it was not closed.
         """
-        if self._link is not None:
+        if self._connection is not None:
             self._leaving = True
-            self._link.send(b'{"type":"bye"}')
-            self._loop.run(lambda: self._link is None, seconds=_PUBLISH_SECONDS)
+            self._connection.send(b'{"type":"bye"}')
+            self._loop.run(lambda: self._connection is None, seconds=_PUBLISH_SECONDS)
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: Connection) -> None:
         """See ``Owner``."""
-        link.send(orjson.dumps({"type": "hello", "principal": self._name, "client": "storm/1"}))
+        connection.send(orjson.dumps({"type": "hello", "principal": self._name, "client": "storm/1"}))
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, connection: Connection, payload: bytes) -> None:
         """See ``Owner``."""
         content = orjson.loads(payload)
         numbered = False
@@ -116,20 +116,20 @@ class Publisher:
                 self._receipt(packet)
             elif kind == "welcome":
                 self.welcomed = True
-                link.send(b'{"type":"ack","received":0}')
+                connection.send(b'{"type":"ack","received":0}')
             elif kind == "ping":
-                link.send(b'{"type":"pong","received":%d}' % self._received)
+                connection.send(b'{"type":"pong","received":%d}' % self._received)
                 self._acknowledged = self._received
             elif kind not in {"ack", "bye"}:
                 self._loop.fail(f"{self._name} was sent {payload[:200]!r}")
         self._fill()
-        if self._link is not None and (self._received - self._acknowledged >= _ACK_PACKETS or self.done):
+        if self._connection is not None and (self._received - self._acknowledged >= _ACK_PACKETS or self.done):
             self._acknowledged = self._received
-            link.send(b'{"type":"ack","received":%d}' % self._received)
+            connection.send(b'{"type":"ack","received":%d}' % self._received)
 
-    def lost(self, _: Link, reason: str) -> None:
+    def lost(self, _: Connection, reason: str) -> None:
         """See ``Owner``."""
-        self._link = None
+        self._connection = None
         if not self._leaving:
             self._loop.fail(f"{self._name} lost its connection: {reason}")
 
@@ -152,10 +152,10 @@ class Publisher:
                 f'{{"id":{self._request},"type":"publish","request":{self._request},"topic":"{topic}",'
                 f'"value":"{values.make(sequence, now)}"}}'
             )
-        if self._link is not None:
+        if self._connection is not None:
             packets[0] = self._with_news(packets[0])
             # A packet alone is sent without an array around it, as clients that publish one value do.
-            self._link.send((packets[0] if self._array == 1 else f"[{','.join(packets)}]").encode())
+            self._connection.send((packets[0] if self._array == 1 else f"[{','.join(packets)}]").encode())
 
     def _with_news(self, packet: str) -> str:
         if self._received == self._acknowledged:

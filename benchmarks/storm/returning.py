@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.storm.crowd import Crowd, Phase
-from benchmarks.storm.loop import Link
+from benchmarks.storm.loop import Connection
 from benchmarks.storm.member import Member
 from gateway.core.pacing.backoff import ReconnectBackoff
 from gateway.core.wire.codes import reconnect_for
@@ -37,19 +37,19 @@ class Returner(Member):
         self.backoff = ReconnectBackoff()
         self.told: tuple[str, float | None] | None = None
 
-    def lost(self, link: Link, reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
         """Come again when it is time."""
-        if link is not self._link:
+        if connection is not self._connection:
             return
         if not self._crowd.is_returning:
-            super().lost(link, reason)
+            super().lost(connection, reason)
             return
-        self._link = None
+        self._connection = None
         code = None
         retry_after = None
-        if link.refused is not None:
-            retry_after = link.refused.retry_after
-            why = f"HTTP {link.refused.status}"
+        if connection.refused is not None:
+            retry_after = connection.refused.retry_after
+            why = f"HTTP {connection.refused.status}"
         elif self.told is not None:
             why, retry_after = self.told
             code = int(reason.split()[2]) if reason.startswith("closed with") else None

@@ -15,7 +15,7 @@ import orjson
 
 from benchmarks.storm import values
 from benchmarks.storm.crowd import allow_descriptors, interest_of
-from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.loop import Connection, Loop
 
 _SECONDS: Final = 60.0
 _SPARE_DESCRIPTORS: Final = 200
@@ -34,8 +34,8 @@ class SocketIoMember:
 
     __slots__ = (
         "_awaited",
+        "_connection",
         "_crowd",
-        "_link",
         "_offset",
         "_pid",
         "_topics",
@@ -50,7 +50,7 @@ class SocketIoMember:
         """Describe it."""
         self._crowd = crowd
         self._topics = topics
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._pid = ""
         self._offset = ""
         self._awaited = 0
@@ -61,21 +61,21 @@ class SocketIoMember:
     def arrive(self, address: tuple[str, int], target: str) -> None:
         """Connect, and ask for the session that it had, if any."""
         self.connected = self.recovered = self.served = False
-        self._link = self._crowd.loop.connect(address, target, None, self)
+        self._connection = self._crowd.loop.connect(address, target, None, self)
 
     def cut(self) -> None:
         """Lose the connection."""
-        if self._link is not None:
-            self._link.cut()
-            self._link = None
+        if self._connection is not None:
+            self._connection.cut()
+            self._connection = None
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: Connection) -> None:
         """See ``Owner``; the server speaks first."""
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, connection: Connection, payload: bytes) -> None:
         """See ``Owner``."""
         if payload == _PING:
-            link.send(b"3")
+            connection.send(b"3")
         elif payload.startswith(_EVENT):
             self._event(orjson.loads(payload[len(_EVENT) :]))
         elif payload.startswith(_ACK):
@@ -83,20 +83,20 @@ class SocketIoMember:
             if not self._awaited:
                 self._serve()
         elif payload.startswith(_CONNECTED):
-            self._welcome(link, orjson.loads(payload[len(_CONNECTED) :]))
+            self._welcome(connection, orjson.loads(payload[len(_CONNECTED) :]))
         elif payload.startswith(_OPEN):
             resume = {"pid": self._pid, "offset": self._offset} if self._pid and self._offset else None
-            link.send(_CONNECTED + (orjson.dumps(resume) if resume else b""))
+            connection.send(_CONNECTED + (orjson.dumps(resume) if resume else b""))
         else:
             self._crowd.loop.fail(f"was sent {payload[:100]!r}")
 
-    def lost(self, link: Link, reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
         """See ``Owner``."""
-        if link is self._link:
-            self._link = None
+        if connection is self._connection:
+            self._connection = None
             self._crowd.loop.fail(f"lost its connection: {reason}")
 
-    def _welcome(self, link: Link, answer: dict[str, Any]) -> None:
+    def _welcome(self, connection: Connection, answer: dict[str, Any]) -> None:
         self.recovered = bool(self._pid) and answer.get("pid") == self._pid
         self._pid = answer.get("pid", "")
         self.connected = True
@@ -107,7 +107,7 @@ class SocketIoMember:
         self._offset = ""
         self._awaited = len(self._topics)
         for number, topic in enumerate(self._topics):
-            link.send(b'42%d["subscribe","%b"]' % (number, topic.encode()))
+            connection.send(b'42%d["subscribe","%b"]' % (number, topic.encode()))
 
     def _event(self, event: list[Any]) -> None:
         try:
@@ -208,7 +208,7 @@ class SocketIoPublisher:
         """Describe it."""
         self._loop = loop
         self._window = window
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._queue: deque[tuple[str, int]] = deque()
         self._open: dict[int, int] = {}
         self._number = 0
@@ -227,14 +227,14 @@ class SocketIoPublisher:
         Raises:
             StormFailed: not in time.
         """
-        self._link = self._loop.connect(address, target, None, self)
+        self._connection = self._loop.connect(address, target, None, self)
         self._loop.run(lambda: self._connected, seconds=_SECONDS)
 
     def leave(self) -> None:
         """Cut the connection."""
-        if self._link is not None:
-            self._link.cut()
-            self._link = None
+        if self._connection is not None:
+            self._connection.cut()
+            self._connection = None
 
     def publish(self, values_by_topic: Iterable[tuple[str, int]]) -> None:
         """Emit as far as the window allows now, and the rest when it does."""
@@ -250,13 +250,13 @@ class SocketIoPublisher:
         self.publish(values_by_topic)
         self._loop.run(lambda: self.done, seconds=_SECONDS)
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: Connection) -> None:
         """See ``Owner``; the server speaks first."""
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, connection: Connection, payload: bytes) -> None:
         """See ``Owner``."""
         if payload == _PING:
-            link.send(b"3")
+            connection.send(b"3")
         elif payload.startswith(_ACK):
             number = int(payload[len(_ACK) : payload.index(b"[")])
             sent = self._open.pop(number, None)
@@ -269,22 +269,22 @@ class SocketIoPublisher:
         elif payload.startswith(_CONNECTED):
             self._connected = True
         elif payload.startswith(_OPEN):
-            link.send(_CONNECTED)
+            connection.send(_CONNECTED)
         else:
             self._loop.fail(f"a publisher was sent {payload[:100]!r}")
 
-    def lost(self, link: Link, reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
         """See ``Owner``."""
-        if link is self._link:
+        if connection is self._connection:
             self._loop.fail(f"a publisher lost its connection: {reason}")
 
     def _fill(self) -> None:
-        if self._link is None:
+        if self._connection is None:
             return
         while self._queue and len(self._open) < self._window:
             topic, sequence = self._queue.popleft()
             now = time.monotonic_ns()
             self._open[self._number] = now
             text = values.make(sequence, now)
-            self._link.send(b'42%d["publish","%b","%b"]' % (self._number, topic.encode(), text.encode()))
+            self._connection.send(b'42%d["publish","%b","%b"]' % (self._number, topic.encode(), text.encode()))
             self._number += 1

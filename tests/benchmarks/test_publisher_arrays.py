@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.loop import Connection, Loop
 from benchmarks.storm.publisher import Publisher
 
 
@@ -30,8 +30,8 @@ class Dialler:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    def connect(self, *_: object) -> Link:
-        return cast("Link", self._wire)
+    def connect(self, *_: object) -> Connection:
+        return cast("Connection", self._wire)
 
     def run(self, *_: object, **__: object) -> None: ...
 
@@ -70,9 +70,9 @@ def test_ten_wait_until_ten_fit_and_the_rest_is_sent_as_it_is() -> None:
     publisher = Publisher(cast("Loop", Dialler(wire)), "p", window=16, array=10)
     publisher.connect(("127.0.0.1", 1))
     publisher.publish(("topic", number) for number in range(25))
-    publisher.received(cast("Link", wire), answers(1, 3))
+    publisher.received(cast("Connection", wire), answers(1, 3))
     assert [len(each) for each in wire.sent] == [10]
-    publisher.received(cast("Link", wire), answers(4, 7))
-    publisher.received(cast("Link", wire), answers(11, 10))
+    publisher.received(cast("Connection", wire), answers(4, 7))
+    publisher.received(cast("Connection", wire), answers(11, 10))
 
     assert [len(each) for each in wire.sent] == [10, 10, 5]

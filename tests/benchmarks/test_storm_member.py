@@ -8,13 +8,13 @@ import orjson
 import pytest
 
 from benchmarks.storm import values
-from benchmarks.storm.loop import Link, Loop
+from benchmarks.storm.loop import Connection, Loop
 from benchmarks.storm.member import Interest, Member
 
 TOPICS = ("a/1", "a/2")
 
 
-class FakeLink:
+class FakeConnection:
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
@@ -27,11 +27,11 @@ class FakeLink:
 
 class FakeLoop:
     def __init__(self) -> None:
-        self.link = FakeLink()
+        self.connection = FakeConnection()
 
-    def connect(self, *_: object) -> FakeLink:
-        self.link = FakeLink()
-        return self.link
+    def connect(self, *_: object) -> FakeConnection:
+        self.connection = FakeConnection()
+        return self.connection
 
 
 class FakeBoard:
@@ -63,10 +63,10 @@ class Scene:
     def arrive(self, expected: str) -> None:
         self.member.expect(self.member.outdated if expected == "reattached" else TOPICS)
         self.member.arrive(("127.0.0.1", 1), expected=expected)
-        self.member.opened(cast("Link", self.loop.link))
+        self.member.opened(cast("Connection", self.loop.connection))
 
     def hand(self, *packets: dict[str, Any]) -> None:
-        self.member.received(cast("Link", self.loop.link), orjson.dumps(packets))
+        self.member.received(cast("Connection", self.loop.connection), orjson.dumps(packets))
 
     def opened(self) -> None:
         self.arrive("created")
@@ -91,7 +91,7 @@ def update(number: int | None, topic: str, version: int, sequence: int = 1, **fi
 def test_it_subscribes_is_complete_and_acknowledges() -> None:
     scene = Scene()
     scene.opened()
-    hello, subscribes, acknowledgement = scene.loop.link.sent
+    hello, subscribes, acknowledgement = scene.loop.connection.sent
     assert hello["type"] == "hello"
     assert [each["selector"] for each in subscribes] == ["a/*"]
     assert acknowledgement == {"type": "ack", "received": 3}
@@ -111,7 +111,7 @@ def test_it_reattaches_with_what_it_has_and_is_complete_at_once() -> None:
     scene = Scene()
     scene.opened()
     scene.arrive("reattached")
-    assert scene.loop.link.sent == [{"type": "resume", "token": "t1", "attempt": 1, "received": 3, "oldest": 2}]
+    assert scene.loop.connection.sent == [{"type": "resume", "token": "t1", "attempt": 1, "received": 3, "oldest": 2}]
     scene.hand(welcome("reattached", "t2"))
     assert scene.board.complete == 2
     assert not scene.board.failures
@@ -177,19 +177,19 @@ def test_pings_are_answered_and_their_token_kept() -> None:
     scene = Scene()
     scene.opened()
     scene.hand({"type": "ping", "token": "t1b"})
-    assert scene.loop.link.sent[-1] == {"type": "pong", "received": 3}
+    assert scene.loop.connection.sent[-1] == {"type": "pong", "received": 3}
     assert scene.board.pings == 1
     scene.arrive("reattached")
-    assert scene.loop.link.sent[0]["token"] == "t1b"
+    assert scene.loop.connection.sent[0]["token"] == "t1b"
 
 
 def test_an_unexpected_close_is_a_failure_and_one_after_bye_is_none() -> None:
     scene = Scene()
     scene.opened()
     scene.member.bye()
-    scene.member.lost(cast("Link", scene.loop.link), "closed with 1000")
+    scene.member.lost(cast("Connection", scene.loop.connection), "closed with 1000")
     assert not scene.board.failures
     scene = Scene()
     scene.opened()
-    scene.member.lost(cast("Link", scene.loop.link), "closed with 4005")
+    scene.member.lost(cast("Connection", scene.loop.connection), "closed with 4005")
     assert scene.board.failures == ["lost its connection: closed with 4005"]

@@ -225,10 +225,10 @@ async def test_a_cut_connection_of_the_console_is_said_and_mended(pair: Pair, br
     async with page_of(browser) as watched:
         page = watched.page
         await sign_in(page, console(pair), pair.admins.tokens["viewer"])
-        pill = page.locator("#link")
+        pill = page.locator("#connection")
         [session] = [each for each in pair.n1.gateway.node.sessions if each.principal.startswith("admin:")]
         states = await page.evaluate_handle(
-            "(() => { const seen = [], pill = document.querySelector('#link'); new MutationObserver("
+            "(() => { const seen = [], pill = document.querySelector('#connection'); new MutationObserver("
             "() => seen.push(pill.textContent)).observe(pill, {childList: true}); return seen; })()"
         )
         assert session.connection is not None

@@ -36,7 +36,7 @@ const KEPT = 300;
  */
 
 /**
- * The live state. Events: `change` (something of the nodes), `happenings` (detail: new ones), `link` (its own connection).
+ * The live state. Events: `change` (something of the nodes), `happenings` (detail: new ones), `connection` (its own).
  */
 export class Live extends EventTarget {
   #token;
@@ -81,7 +81,7 @@ export class Live extends EventTarget {
     });
     this.#session = session;
     this.#since = now();
-    for (const name of ["state", "recovery"]) session.addEventListener(name, () => this.#tell("link"));
+    for (const name of ["state", "recovery"]) session.addEventListener(name, () => this.#tell("connection"));
     if (!this.#keep) addEventListener("pagehide", () => void session.close());
     await Promise.all([
       session.subscribe("$gateway/nodes/*", { listener: (update) => this.#node(update) }),
@@ -90,7 +90,7 @@ export class Live extends EventTarget {
       session.subscribe("$gateway/activity/*", { listener: (update) => this.#activity(update) }),
     ]);
     this.#timer = setInterval(() => this.#tell("change"), 1000);
-    this.#tell("link");
+    this.#tell("connection");
   }
 
   /** End the console's session. */

@@ -45,7 +45,7 @@ const VIEWS = {
 
 const main = byId("main");
 const nav = byId("views");
-const pill = byId("link");
+const pill = byId("connection");
 const signOut = byId("sign-out");
 
 /** The visit of a user who has signed in. */
@@ -77,10 +77,10 @@ class Visit {
     const { signal } = this.#stop;
     addEventListener("hashchange", () => this.#route(), { signal });
     addEventListener("keydown", (event) => this.#onKey(event), { signal });
-    live.addEventListener("link", () => this.#showLink(), { signal });
+    live.addEventListener("connection", () => this.#showConnection(), { signal });
     rights.addEventListener("change", () => this.#offer(), { signal });
     nav.hidden = pill.hidden = signOut.hidden = false;
-    this.#showLink();
+    this.#showConnection();
     this.#offer();
   }
 
@@ -132,7 +132,7 @@ class Visit {
     }
   }
 
-  #showLink() {
+  #showConnection() {
     const { state, node } = this.live.session;
     pill.className = `pill ${state === "connected" ? "good" : "warn"}`;
     pill.textContent = state === "connected" ? `live at ${node}` : state === "recovering" ? "reconnecting…" : "closed";
