@@ -20,7 +20,7 @@ from loadtests.cluster import LocalCluster
 from loadtests.figures import Measured, figures
 from loadtests.greenlets import spawn
 from loadtests.progress import Progress
-from loadtests.reporting import Recorder, request_counts
+from loadtests.recorder import Recorder, request_counts
 from loadtests.scenarios import CUT_MESSAGE, FREE, SCENARIOS, SPAWN_RATE, Play, Sabotage, ScenarioShape, Stage
 from loadtests.slo import InvalidThresholds, Threshold, Verdict, judge, load
 from loadtests.users import FlappingUser, PublisherUser, SubscriberUser

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from loadtests.figures import DELIVER, PUBLISH
 from loadtests.greenlets import sleep
-from loadtests.reporting import REQUEST_TYPE, Recorder
+from loadtests.recorder import REQUEST_TYPE, Recorder
 
 INTERVAL: Final = 5.0
 """Seconds from one line to the next."""

@@ -20,7 +20,7 @@ from loadtests.figures import CONNECT, PUBLISH
 from loadtests.greenlets import sleep
 from loadtests.pacing import Pacing
 from loadtests.payload import Sample, encode, wall_clock
-from loadtests.reporting import Recorder, Watching
+from loadtests.recorder import Recorder, Watching
 from loadtests.shell.session import CLIENT_NAME, GatewaySession
 
 SELECTOR: Final = "load/**"

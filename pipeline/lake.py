@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.bronze.layout import bronze_of, no_events
-from pipeline.bronze.reading import read_bronze
+from pipeline.bronze.source import read_bronze
 from pipeline.errors import NotReady
 from pipeline.schemas import REJECTED, SILVER
 from pipeline.spark import address

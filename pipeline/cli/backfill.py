@@ -8,7 +8,7 @@ import click
 
 from pipeline.bronze.layout import bronze_of, no_events
 from pipeline.cli.options import SPARK, configured, spark_of
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.errors import NotReady
 from pipeline.lake import Lake

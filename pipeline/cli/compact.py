@@ -8,7 +8,7 @@ import click
 
 from pipeline.bronze.compaction import compact as put_together
 from pipeline.cli.options import configured
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
 from pipeline.configuration import Configuration
 
 _DAY: Final = 86_400.0

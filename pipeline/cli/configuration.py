@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pipeline.cli.options import configured
-from pipeline.cli.telling import result
+from pipeline.cli.output import result
 from pipeline.configuration import GROUPS, SETTINGS, Configuration
 
 

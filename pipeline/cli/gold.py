@@ -7,7 +7,7 @@ from datetime import date, datetime
 import click
 
 from pipeline.cli.options import SPARK, configured, spark_of
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.gold.job import Days, sources_of, write_gold
 from pipeline.lake import Lake

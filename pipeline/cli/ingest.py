@@ -7,8 +7,8 @@ import click
 from pipeline.bronze.ingest import IngestOptions
 from pipeline.bronze.ingest import ingest as take_in
 from pipeline.cli.options import SPARK, configured, needed, spark_of
-from pipeline.cli.stopping import until_signalled
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
+from pipeline.cli.signals import until_signalled
 from pipeline.configuration import Configuration
 from pipeline.source.journal import JournalPlace
 

@@ -22,7 +22,7 @@ from gateway.settings import ConfigurationError
 from pipeline.cli.backfill import backfill
 from pipeline.cli.compact import compact
 from pipeline.cli.configuration import config
-from pipeline.cli.generating import generate
+from pipeline.cli.generate import generate
 from pipeline.cli.gold import gold
 from pipeline.cli.ingest import ingest
 from pipeline.cli.publish import publish

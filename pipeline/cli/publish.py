@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import click
 
 from gateway.settings.client_options import client_options
-from pipeline.bronze.reading import look_for_commits
+from pipeline.bronze.source import look_for_commits
 from pipeline.cli.options import SPARK, configured, spark_of
-from pipeline.cli.stopping import until_signalled
-from pipeline.cli.telling import Teller
+from pipeline.cli.output import Teller
+from pipeline.cli.signals import until_signalled
 from pipeline.configuration import Configuration
 from pipeline.lake import Lake
 from pipeline.publish.job import PublishOptions, publish_gold

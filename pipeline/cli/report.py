@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli.options import configured
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.lake import Lake
 from pipeline.report import Objective, read_findings, write_report

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from pipeline.bronze.reading import look_for_commits
+from pipeline.bronze.source import look_for_commits
 from pipeline.cli.options import SPARK, configured, spark_of
-from pipeline.cli.stopping import until_signalled
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
+from pipeline.cli.signals import until_signalled
 from pipeline.configuration import Configuration
 from pipeline.sessions.jobs import SessionsOptions, stream_sessions
 

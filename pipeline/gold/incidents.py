@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.shaping import away, rungs, shaped, share, stints
+from pipeline.gold.expressions import away, rungs, shaped, share, stints
 from pipeline.gold.tables import INCIDENT_SESSIONS, INCIDENTS
 from pipeline.gold.words import CLOSED, DEATH, DRAIN, EXPIRED, HANG, SLACK_SECONDS, UNSAID
 

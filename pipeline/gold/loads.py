@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.shaping import shaped, share
+from pipeline.gold.expressions import shaped, share
 from pipeline.gold.tables import CAPACITY, TRAFFIC
 
 _MICROSECONDS = 1_000

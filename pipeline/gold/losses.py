@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.core.journal import EventType, events
-from pipeline.gold.shaping import shaped
+from pipeline.gold.expressions import shaped
 from pipeline.gold.tables import LOSSES
 
 

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.shaping import away, comebacks, rungs, shaped, share
+from pipeline.gold.expressions import away, comebacks, rungs, shaped, share
 from pipeline.gold.tables import OBJECTIVES
 from pipeline.gold.words import CONNECTED, EXPIRED, PUT_OFF
 from pipeline.sessions.rules import PRESUMED

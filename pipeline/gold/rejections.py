@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from pipeline.gold.shaping import shaped
+from pipeline.gold.expressions import shaped
 from pipeline.gold.tables import REJECTIONS
 
 

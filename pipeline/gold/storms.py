@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, StringType
 
 from gateway.core.journal import events
-from pipeline.gold.shaping import comebacks, shaped
+from pipeline.gold.expressions import comebacks, shaped
 from pipeline.gold.tables import STORMS
 from pipeline.gold.words import PUT_OFF, STORM_AFTER_SECONDS, STORM_BUCKET_SECONDS, STORM_FACTOR, STORM_LEAST
 

@@ -12,13 +12,13 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.bronze.reading import follow_bronze
+from pipeline.bronze.source import follow_bronze
 from pipeline.gold.job import CONTEXT, Days, sources_of, write_gold
 from pipeline.lake import Lake
 from pipeline.progress import Tell
 from pipeline.publish.publisher import Outcome, Target, publish
 from pipeline.publish.topics import topics_of
-from pipeline.report.reading import read_gold
+from pipeline.report.findings import read_gold
 from pipeline.spark import address
 from pipeline.streaming import trigger, wait_for
 

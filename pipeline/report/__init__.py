@@ -7,8 +7,8 @@ gold, silver ──reading──▶ Findings ──views──▶ what stands in
 It is made without Spark: gold is small, and of silver only the intervals are read, in columns.
 """
 
+from pipeline.report.findings import read_findings
 from pipeline.report.objective import Objective
 from pipeline.report.page import write_report
-from pipeline.report.reading import read_findings
 
 __all__ = ["Objective", "read_findings", "write_report"]

@@ -18,9 +18,9 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+from pipeline.report.findings import Comebacks, Micros, Row
 from pipeline.report.objective import BurnDown
-from pipeline.report.reading import Comebacks, Micros, Row
-from pipeline.report.telling import duration, shown
+from pipeline.report.text import duration, shown
 
 _COLOURS: Final = {
     "text": "#010203",

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from gateway import __version__
 from pipeline.errors import NotReady
 from pipeline.report import charts
+from pipeline.report.findings import Findings, Row
 from pipeline.report.objective import BurnDown, Objective, judge
-from pipeline.report.reading import Findings, Row
-from pipeline.report.telling import FILTERS, shown
+from pipeline.report.text import FILTERS, shown
 from pipeline.report.timelines import Picture, picture_of
 
 ROWS: Final = 200

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from pipeline.report.reading import Findings, Row
+from pipeline.report.findings import Findings, Row
 
 LEAD: Final = 0.15
 """Share of the span of a picture that lies before the incident: enough to see what was normal."""

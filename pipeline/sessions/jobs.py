@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from pipeline.bronze.files import only_one
 from pipeline.bronze.layout import bronze_of
-from pipeline.bronze.reading import follow_bronze, look_for_commits, read_bronze
+from pipeline.bronze.source import follow_bronze, look_for_commits, read_bronze
 from pipeline.progress import Tell
 from pipeline.schemas import SILVER
 from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of, stream_of

@@ -41,7 +41,7 @@ from gateway.settings import (
 from gateway.settings.grid_url import SENTINEL_OPTIONS
 from lb.cli import main as lb_program
 from lb.topology import Topology, build
-from pipeline.bronze.reading import NAME as BRONZE_SOURCE
+from pipeline.bronze.source import NAME as BRONZE_SOURCE
 from pipeline.cli.program import program as pipeline_program
 from pipeline.configuration import FILE_VARIABLE as PIPELINE_FILE
 from pipeline.configuration import SETTINGS as PIPELINE_SETTINGS

@@ -22,7 +22,7 @@ from pipeline.bronze import compaction, files
 from pipeline.bronze.compaction import Compacted, compact
 from pipeline.bronze.layout import DAY, HOUR, bronze_of, hour_folder
 from pipeline.bronze.log import CommitLog
-from pipeline.bronze.reading import BronzeStream, CommittedFile, look_for_commits
+from pipeline.bronze.source import BronzeStream, CommittedFile, look_for_commits
 from pipeline.errors import NotReady
 from tests.pipeline.lake import batch_of, entry, events_in, once, quiet, rejected_in, take_in
 

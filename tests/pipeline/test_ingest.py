@@ -21,7 +21,7 @@ from pipeline.bronze.compaction import compact
 from pipeline.bronze.ingest import IngestOptions, ingest
 from pipeline.bronze.layout import HOUR, bronze_of
 from pipeline.bronze.log import Commit, CommitLog
-from pipeline.bronze.reading import follow_bronze, read_bronze
+from pipeline.bronze.source import follow_bronze, read_bronze
 from pipeline.errors import NotReady
 from pipeline.source.journal import JournalPlace, stream_key
 from tests.pipeline.feeding import Feeder

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pipeline.gold.expressions import percentile
 from pipeline.gold.job import Sources, lived, make_tables
-from pipeline.gold.shaping import percentile
 from pipeline.schemas import BRONZE, REJECTED, SILVER
 
 from .silver import silver_of_events

@@ -15,10 +15,10 @@ from pipeline.cli.report import report
 from pipeline.errors import NotReady
 from pipeline.gold.tables import TABLES
 from pipeline.report import Objective, read_findings
+from pipeline.report.findings import Findings
 from pipeline.report.objective import BurnDown, Judged, judge
 from pipeline.report.page import render
-from pipeline.report.reading import Findings
-from pipeline.report.telling import NOTHING, count, duration, percent
+from pipeline.report.text import NOTHING, count, duration, percent
 from pipeline.report.timelines import picture_of
 from tests.pipeline.report.tables import (
     DEATH,

@@ -11,7 +11,7 @@ from redis import Redis
 
 from gateway.settings.grid_url import GridKind, read_grid_url
 from pipeline.cli.options import configured, needed
-from pipeline.cli.telling import Teller, result
+from pipeline.cli.output import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.errors import NotReady
 from pipeline.generate import Scale, usual_hours, write_bronze, write_grid
