@@ -161,7 +161,7 @@ class Membership:
         await self._grid.nodes.finish_takeover(expired, by=self._me)
         del self._takeovers[expired]
         if self._reports is not None:
-            await self._reports.bury(expired)
+            await self._reports.mark_expired(expired)
 
     async def _orphan(self, expired: NodeRef, lease: ExpiredLease, takeover: _Takeover) -> None:
         """Put all its sessions on the clock, and tell each once, also if an answer of the grid is lost."""

@@ -98,7 +98,7 @@ class Reports:
                 self._lag = max(0.0, self._clock.monotonic() - due)
             self._told.clear()
 
-    async def bury(self, expired: NodeRef) -> None:
+    async def mark_expired(self, expired: NodeRef) -> None:
         """Mark a node as gone whose lease has expired, for those who watch, unless it is back by another run."""
         if not (self._watchers.here or self._watchers.elsewhere):
             return
