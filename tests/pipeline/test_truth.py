@@ -52,6 +52,7 @@ def test_wrong_sums_are_found(wrong: dict[str, int]) -> None:
 
 
 def test_an_incident_that_is_told_twice_or_not_at_all_is_found() -> None:
-    assert compare(HAPPENED, [], []).differences == ["0 incidents are told of the death of n1"]
-    assert compare(HAPPENED, [INCIDENT, INCIDENT], rows()).differences == ["2 incidents are told of the death of n1"]
+    assert compare(HAPPENED, [], []).differences == ["0 incidents are reported of the death of n1"]
+    twice = compare(HAPPENED, [INCIDENT, INCIDENT], rows())
+    assert twice.differences == ["2 incidents are reported of the death of n1"]
     assert compare(HAPPENED, [INCIDENT | {"kind": "drain"}], rows()).differences
