@@ -55,3 +55,14 @@ def upgraded(endpoint: Endpoint, topic: str) -> socket.socket:
     # RFC 6455, section 4.2.2: the SHA-1 of this key and the protocol's GUID.
     assert b"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=" in head
     return subscriber
+
+
+def receive(peer: socket.socket, size: int) -> bytes:
+    """Receive so many bytes, or what comes before the end.
+
+    ``MSG_WAITALL`` does not wait for all: a socket with a time limit does not block, as the kernel sees it.
+    """
+    data = b""
+    while len(data) < size and (more := peer.recv(size - len(data))):
+        data += more
+    return data

@@ -30,7 +30,7 @@ from benchmarks.systems.nats import Nats
 from benchmarks.systems.nchan import Nchan, NchanRedis
 from benchmarks.systems.python_socketio import PythonSocketIo
 from benchmarks.systems.socketio import SocketIo
-from tests.benchmarks.peers import CORES, prepared, upgraded
+from tests.benchmarks.peers import CORES, prepared, receive, upgraded
 from tests.support.times import scaled
 
 LOAD = Load(subscribers=12, topics=4, publishers=2, updates=400, warm_up=0, measure=60, patience=20)
@@ -130,14 +130,14 @@ def test_the_floor_joins_what_a_turn_of_its_loop_brings(floor: Running) -> None:
     with upgraded(floor.endpoint, "joined") as subscriber, _connected(floor) as publisher:
         # It makes more room for whoever has published once.
         publisher.sendall(request)
-        assert subscriber.recv(len(frame), socket.MSG_WAITALL) == frame
+        assert receive(subscriber, len(frame)) == frame
         publisher.sendall(request * count)
 
         # One read, because it was one write.
         assert subscriber.recv(1 << 20) == frame * count
         answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
         expected = answer * (1 + count)
-        assert publisher.recv(len(expected), socket.MSG_WAITALL) == expected
+        assert receive(publisher, len(expected)) == expected
 
 
 @pytest.mark.parametrize("size", [0, 5, 125, 126, 300, 4_000])
@@ -152,7 +152,7 @@ def test_the_floor_sends_back_what_an_echo_connection_says(floor: Running, size:
         client.sendall(head + mask + masked[: size // 2])
         client.sendall(masked[size // 2 :] + head + mask + masked)
 
-        assert client.recv(2 * len(expected), socket.MSG_WAITALL) == expected * 2
+        assert receive(client, 2 * len(expected)) == expected * 2
 
 
 def test_the_floor_refuses_what_it_does_not_know(floor: Running) -> None:
