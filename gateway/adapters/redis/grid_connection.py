@@ -357,8 +357,9 @@ class GridConnection:
         """Look until no command waits for a slot any more; see ``slots``."""
         loop = asyncio.get_running_loop()
         delay, settled = slots.FIRST_LOOK, loop.time()
+        await asyncio.sleep(delay)
+        # Looked at after each pause: what is adopted meanwhile may have other masters.
         while attached is self._attached:
-            await asyncio.sleep(delay)
             delay = min(2 * delay, slots.LONGEST_LOOK)
             batchers, before = self.batcher.batchers, attached.topology
             try:
@@ -381,6 +382,7 @@ class GridConnection:
                     return
             elif loop.time() - settled > self._timeout:
                 self.suspect("the masters of the Redis Cluster do not agree on which of them serve what")
+            await asyncio.sleep(delay)
 
     async def _settle_slots(
         self, finder: ClusterFinder, before: Topology, found: Topology, batchers: Sequence[Batcher]
