@@ -14,6 +14,7 @@ from typing import Any, Final
 from gateway.core.client.errors import SessionEnded
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
+from tests.chaos.account.forgotten import Forgotten, NodeEnd
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended
@@ -47,9 +48,6 @@ DEMOTED: Final = 6.0
 
 COPIES: Final = 6.0
 """Seconds between two copies of the data of a Redis, to roll back to."""
-
-FORGIVEN: Final = 3.0
-"""Seconds before a node and the newest data of the grid die together in which a session that is lost was opened."""
 
 LATE: Final = 30.0
 """Seconds, on a quiet machine, that a fault waits for the one before to be healed; then it is left out."""
@@ -127,7 +125,8 @@ class Run:
         self._replaced = 0
         target.now = self.now
         target.about_to_forget = self._about_to_forget
-        target.forgotten = lambda began, ended: self.account.publishes.forgotten.append((began, ended))
+        target.forgotten = self.account.publishes.forgotten.append
+        target.node_ended = lambda node: self.account.node_ends.append(NodeEnd(self.now(), node))
         target.live_sessions = self._live_sessions
 
     def now(self) -> float:
@@ -200,7 +199,7 @@ class Run:
         return self._target.lineage > 0
 
     def _excused(self, opened: float) -> bool:
-        return any(begin - FORGIVEN <= opened <= end + FORGIVEN for begin, end in self._target.excused)
+        return opened <= self._target.clock_unknown
 
     async def _about_to_forget(self) -> None:
         """Read the logs while there are some, if the nodes have adopted this Redis."""
@@ -247,7 +246,7 @@ class Run:
         if before and masters != before:
             self._replaced += 1
             self._target.lineage += 1
-            self.account.publishes.forgotten.append((since, now + DEMOTED))
+            self.account.publishes.forgotten.append(Forgotten(since, now + DEMOTED))
 
     async def _copy(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from gateway.local.processes import ManagedProcess, ProcessFailed
 from gateway.local.proxy import Links
 from gateway.local.stack import Stack
 from tests.chaos.account.clock import Off
+from tests.chaos.account.forgotten import NOTHING, Forgotten
 from tests.chaos.deadlines import Stuck, bounded
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
 from tests.support.faults import eventually
@@ -88,11 +89,13 @@ class Target:
     Attributes:
         lineage: changes whenever Redis may have other data than before.
         saved: name of the newest copy of the data of the one Redis.
+        saved_at: when that was made.
         clock_off: when the clock of Redis was off.
-        excused: since when sessions may have been lost with their node and what the grid held of them: (from, to).
+        clock_unknown: until when sessions were opened of which nobody can tell when their window ends.
         now: returns the seconds since the beginning of the run.
         about_to_forget: called before the grid forgets; reads what it holds.
-        forgotten: called when it has, with the time from and to.
+        forgotten: called when it has, with what.
+        node_ended: called when a process of a node has ended, with its name.
         live_sessions: returns the sessions that live.
     """
 
@@ -101,9 +104,11 @@ class Target:
         self.kind = kind
         self.lineage = 0
         self.saved: str | None = None
-        self.excused: list[tuple[float, float]] = []
+        self.saved_at = NOTHING
+        self.clock_unknown = NOTHING
         self.about_to_forget: Callable[[], Awaitable[None]] = _nothing_to_read
-        self.forgotten: Callable[[float, float], None] = lambda began, ended: None
+        self.forgotten: Callable[[Forgotten], None] = lambda forgotten: None
+        self.node_ended: Callable[[str], None] = lambda node: None
         self.live_sessions: Callable[[], Sequence[str]] = list
         began = time.monotonic()
         self.now: Callable[[], float] = lambda: time.monotonic() - began
@@ -163,6 +168,11 @@ class Target:
         self.stack.launch_node(node)
         await self.ready(node)
 
+    async def kill(self, node: str) -> None:
+        """Kill a node with SIGKILL."""
+        await self.stack.kill_node(node)
+        self.node_ended(node)
+
     async def drain(self, node: str) -> None:
         """Drain a node.
 
@@ -172,8 +182,9 @@ class Target:
         try:
             code = await self.stack.drain_node(node, timeout=scaled(DRAINED))
         except ProcessFailed as failed:
-            await self.stack.kill_node(node)
+            await self.kill(node)
             raise NotHealed(f"{node} did not end {DRAINED:g} s after SIGTERM") from failed
+        self.node_ended(node)
         if code:
             raise NotHealed(f"{node} ended with exit code {code} after SIGTERM")
 
@@ -200,9 +211,9 @@ class Target:
     async def save(self) -> None:
         """Keep a copy of the data of the one Redis, to roll back to."""
         self._saves += 1
-        name = f"copy-{self._saves % 2}"
+        name, began = f"copy-{self._saves % 2}", self.now()
         await self.stack.save_grid(name)
-        self.saved = name
+        self.saved, self.saved_at = name, began
 
     def set_clock(self, seconds: int) -> None:
         """Set the clock of all Redis so many seconds ahead of the right time; 0 sets it right."""
@@ -210,7 +221,7 @@ class Target:
         self._clock.set(seconds)
         if not any(self._has_seen_the_clock(process) for process in self.stack.nodes.values()):
             # Nobody can tell by how much it was set: windows that run are longer or shorter by that (ADR 0034).
-            self.excused.append((0.0, self.now()))
+            self.clock_unknown = self.now()
         before, self._clock_set = self._clock_set, (self.now(), seconds) if seconds else None
         if before is not None:
             self.clock_off.append(Off(before[0], self.now(), before[1]))
@@ -238,8 +249,12 @@ class Target:
         self.lineage += 1
 
     @asynccontextmanager
-    async def tail_is_lost(self) -> AsyncIterator[None]:
-        """Note that a Redis is replaced by one that may lack its last moments."""
+    async def tail_is_lost(self, kept: float | None = None) -> AsyncIterator[None]:
+        """Note that a Redis is replaced by one that may lack its last moments.
+
+        Args:
+            kept: when the data was written that is left, if that is older than its last moments.
+        """
         began = self.now()
         self._replacing += 1
         try:
@@ -248,13 +263,17 @@ class Target:
         finally:
             self._replacing -= 1
             self._replaced = self.now()
-        self.forgotten(began, self._replaced)
+        self.forgotten(Forgotten(began, self._replaced, began if kept is None else kept))
 
     @asynccontextmanager
-    async def grid_forgets(self) -> AsyncIterator[None]:
-        """Note that Redis loses data meanwhile; what it holds is read before."""
+    async def grid_forgets(self, kept: float = NOTHING) -> AsyncIterator[None]:
+        """Note that Redis loses data meanwhile; what it holds is read before.
+
+        Args:
+            kept: when the data was written that is left; nothing is by default.
+        """
         await self.about_to_forget()
-        async with self.tail_is_lost():
+        async with self.tail_is_lost(kept):
             yield
 
     # --- The end --------------------------------------------------------------------------------------------------

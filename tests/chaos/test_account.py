@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import LASTS, Off, Told, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.folds import Welcome
+from tests.chaos.account.forgotten import Forgotten, NodeEnd
 from tests.chaos.account.publishes import Entry, Publishes, Snapshot
 from tests.chaos.account.remains import (
     LOUD,
@@ -319,7 +320,7 @@ def test_a_publish_is_repeated_only_if_the_grid_forgot_it_before_it_was_acknowle
     for forgotten, expected in (((1.2, 1.3), []), ((2.0, 3.0), ["P5"]), ((0.0, 0.5), ["P5"])):
         account = published(1)
         account.acknowledge(1.5, "t/1", 1, SECOND + 1, f"e1-{SECOND + 1}")
-        account.forgotten.append(forgotten)
+        account.forgotten.append(Forgotten(*forgotten))
         account.judge_log(twice)
         assert promises(account.violations) == expected
 
@@ -351,13 +352,38 @@ def test_a_session_stays_what_it_was() -> None:
         pytest.param(29.0, True, False, [], id="the window was over"),
         pytest.param(4.0, True, False, ["P7"], id="expired too early"),
         pytest.param(29.0, False, False, ["P7"], id="lost for another reason"),
-        pytest.param(1.0, False, True, [], id="its node and the grid's memory of it died together"),
+        pytest.param(1.0, True, True, [], id="nobody knows when its window ends"),
     ],
 )
 def test_a_session_ends_for_good_reasons_only(away: float, expired: bool, excused: bool, expected: list[str]) -> None:
     account = Sessions()
     account.opened(0.0, "s", "alice", 30.0)
     account.died(100.0, "s", "why", heard=100.0 - away, expired=expired, excused=excused)
+    account.judge_deaths([], [])
+    assert promises(account.violations) == expected
+
+
+@pytest.mark.parametrize(
+    ("node_end", "forgotten", "expected"),
+    [
+        pytest.param(NodeEnd(95.0, "n1"), Forgotten(97.0, 98.0), [], id="its node ended, then the grid forgot"),
+        pytest.param(NodeEnd(97.0, "n1"), Forgotten(95.0, 96.0), [], id="its node had not yet restored it"),
+        pytest.param(NodeEnd(97.0, "n2"), Forgotten(95.0, 96.0), ["P7"], id="its node lives"),
+        pytest.param(NodeEnd(89.0, "n1"), Forgotten(95.0, 96.0), ["P7"], id="its client has heard of its node since"),
+        pytest.param(NodeEnd(99.0, "n1"), Forgotten(91.0, 92.0), ["P7"], id="its node had restored it"),
+        pytest.param(NodeEnd(95.0, "n1"), Forgotten(101.0, 102.0), ["P7"], id="the grid had it when its client came"),
+        pytest.param(NodeEnd(95.0, "n1"), Forgotten(97.0, 98.0, kept=80.0), ["P7"], id="what is left has it"),
+        pytest.param(NodeEnd(95.0, "n1"), Forgotten(97.0, 98.0, kept=40.0), [], id="what is left is too old"),
+    ],
+)
+def test_a_session_may_be_lost_if_neither_a_node_nor_the_grid_has_it(
+    node_end: NodeEnd, forgotten: Forgotten, expected: list[str]
+) -> None:
+    account = Sessions()
+    account.opened(50.0, "s", "alice", 30.0)
+    account.owned(60.0, "0", "s", 1, "n1:abc")
+    account.died(100.0, "s", "session_unknown", heard=90.0, expired=False)
+    account.judge_deaths([node_end], [forgotten])
     assert promises(account.violations) == expected
 
 
@@ -377,7 +403,7 @@ def test_what_was_closed_may_come_back_with_a_grid_that_forgot_it() -> None:
         account.opened(0.0, "s", "alice", 30.0)
         account.left(2.0, "s", confirmed=True)
         account.resumed_after_end(5.0, "s")
-        account.judge_ends([forgotten])
+        account.judge_ends([Forgotten(*forgotten)])
         assert promises(account.violations) == expected
 
 
@@ -499,8 +525,8 @@ def test_a_step_may_be_missed_if_nobody_was_there_before_it() -> None:
 def test_the_time_of_the_grid_may_stay_off_by_a_step_whose_end_was_forgotten() -> None:
     later = Off(50.0, 56.0, -20.0)
     told = [Told(11.0, "n1", 40.0), Told(51.0, "n1", 20.0), Told(57.0, "n2", 40.0)]
-    assert promises(judge_clock(told, [OFF, later], forgotten=[(12.0, 18.0)])) == []
-    assert promises(judge_clock(told, [OFF, later], forgotten=[(2.0, 8.0)])) == ["P7", "P7", "P7"]
+    assert promises(judge_clock(told, [OFF, later], forgotten=[Forgotten(12.0, 18.0)])) == []
+    assert promises(judge_clock(told, [OFF, later], forgotten=[Forgotten(2.0, 8.0)])) == ["P7", "P7", "P7"]
     for shifts, expected in (
         ({"n1": 40.1, "n2": 39.9}, []),
         ({"n1": 0.1, "n2": 0.0}, []),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from gateway.core.topics.selectors import Selector, matches, parse_selector
 from gateway.core.types import TopicPath
 from tests.chaos.account.folds import Welcome
+from tests.chaos.account.forgotten import NodeEnd
 from tests.chaos.account.publishes import Publishes, Snapshot
 from tests.chaos.account.sessions import Sessions
 from tests.chaos.account.updates import SessionUpdates
@@ -24,6 +25,7 @@ class Account:
         generations: when the reader first saw each generation of the grid.
         snapshots: what the logs held at moments of the run; the last one is of its end.
         outcomes: recoveries by rung.
+        node_ends: when processes of nodes ended.
         found: violations that no part of the account has noted by itself.
     """
 
@@ -34,6 +36,7 @@ class Account:
         self.generations: list[tuple[float, int]] = []
         self.snapshots: list[Snapshot] = []
         self.outcomes: Counter[str] = Counter()
+        self.node_ends: list[NodeEnd] = []
         self.found: list[Violation] = []
         self._selectors: dict[str, list[tuple[Selector, float]]] = {}
 
@@ -104,6 +107,7 @@ class Account:
         for updates in self.updates.values():
             updates.finish(self.publishes.may_be_repeated)
         self.sessions.judge_ends(self.publishes.forgotten)
+        self.sessions.judge_deaths(self.node_ends, self.publishes.forgotten)
         self.publishes.judge_receipts()
         lost = []
         for snapshot in self.snapshots:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from tests.chaos.account.forgotten import Forgotten
 from tests.chaos.account.violation import Violation
 
 UNNOTICED: Final = 5.0
@@ -75,15 +76,16 @@ def read_starts(lines: Iterable[str], *, began: float) -> list[float]:
     return [datetime.fromisoformat(entry["time"]).timestamp() - began for entry in entries]
 
 
-def bases(off: Sequence[Off], forgotten: Sequence[tuple[float, float]], at: float) -> list[float]:
+def bases(off: Sequence[Off], forgotten: Sequence[Forgotten], at: float) -> list[float]:
     """Tell by how many seconds the time of the grid may be off for good, at a time.
 
     Args:
         off: when the clock was off.
-        forgotten: from when to when a part of the grid may have forgotten what was written.
+        forgotten: what a part of the grid may have forgotten.
         at: when, in seconds since the beginning of the run.
     """
-    return [0.0, *(step.seconds for step in off if any(step.began <= end and begin <= at for begin, end in forgotten))]
+    lasting = (step for step in off if any(step.began <= each.ended and each.began <= at for each in forgotten))
+    return [0.0, *(step.seconds for step in lasting)]
 
 
 def read_told(node: str, lines: Iterable[str], *, began: float) -> list[Told]:
@@ -108,7 +110,7 @@ def judge_clock(
     off: Sequence[Off],
     *,
     starts: Mapping[str, Sequence[float]] | None = None,
-    forgotten: Sequence[tuple[float, float]] = (),
+    forgotten: Sequence[Forgotten] = (),
 ) -> list[Violation]:
     """Compare what nodes have recorded with how the clock was set.
 
@@ -116,7 +118,7 @@ def judge_clock(
         told: by all nodes.
         off: when the clock was off; it was right at all other times.
         starts: when each node started.
-        forgotten: from when to when a part of the grid may have forgotten what was written.
+        forgotten: what a part of the grid may have forgotten.
     """
     violations = []
     for each in told:

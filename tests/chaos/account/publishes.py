@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.chaos.account.forgotten import Forgotten
 from tests.chaos.account.violation import Violation, generation_of
 
 
@@ -99,12 +100,12 @@ class Publishes:
     Attributes:
         topics: by name.
         violations: found so far.
-        forgotten: when the grid was made to forget: (from, to), in seconds since the beginning of the run.
+        forgotten: what the grid was made to forget.
     """
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
-        self.forgotten: list[tuple[float, float]] = []
+        self.forgotten: list[Forgotten] = []
         self.violations: list[Violation] = []
 
     @property
@@ -137,7 +138,7 @@ class Publishes:
             return False
         receipt = entry.receipts.get(value)
         until = float("inf") if receipt is None else receipt.at
-        return any(entry.times[value] <= end and begin <= until for begin, end in self.forgotten)
+        return any(entry.times[value] <= each.ended and each.began <= until for each in self.forgotten)
 
     def judge_receipts(self) -> None:
         """See that versions rise with values, and that no two publishes share an event."""

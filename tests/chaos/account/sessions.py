@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.chaos.account.forgotten import Forgotten, NodeEnd
 from tests.chaos.account.publishes import Lost, by_generation
 from tests.chaos.account.violation import Violation
 
@@ -16,7 +17,10 @@ BEFORE: Final = 2.0
 """Seconds by which the notice of a loss may come before the reader has a look at the new generation."""
 
 LAG: Final = 2.0
-"""Seconds by which a replica may be behind its master when that is found replaced."""
+"""Seconds by which what is left of the grid may be older than is said: a replica is behind its master."""
+
+RESTORED: Final = 6.0
+"""Seconds after the grid has forgotten in which nodes write back what they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,41 @@ class Life:
     confirmed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A session was lost, and its client had not asked for it.
+
+    Attributes:
+        at: when its client learned of it.
+        life: the session.
+        why: what the client was told.
+        heard: when it had last heard of its node.
+        owner: incarnation of the node that owned it last; empty if it did not live until somebody looked.
+    """
+
+    at: float
+    life: Life
+    why: str
+    heard: float
+    owner: str
+
+    def had_nobody(self, node_ends: Sequence[NodeEnd], forgotten: Sequence[Forgotten]) -> bool:
+        """Tell whether nobody had it: its node ended while its client was away, and the grid forgot.
+
+        That is the limit of what is promised (P7): two copies, in the memory of its node and in the grid.
+        """
+        node = self.owner.partition(":")[0]
+        return any(
+            node in {end.node, ""}
+            and self.heard <= end.at <= loss.ended + RESTORED
+            and end.at - RESTORED <= loss.ended
+            and loss.began <= self.at
+            and self.life.opened >= loss.kept - LAG
+            for end in node_ends
+            for loss in forgotten
+        )
+
+
 class Sessions:
     """All sessions of a run.
 
@@ -72,6 +111,8 @@ class Sessions:
         self.lives: dict[str, Life] = {}
         self.violations: list[Violation] = []
         self._resumed: list[tuple[float, str]] = []
+        self._deaths: list[Death] = []
+        self._last_owner: dict[str, str] = {}
         self._owners: dict[tuple[str, str, int], str] = {}
 
     def opened(self, at: float, session: str, who: str, window: float) -> Life:
@@ -104,7 +145,7 @@ class Sessions:
         life.confirmed = confirmed
 
     def died(self, at: float, session: str, why: str, *, heard: float, expired: bool, excused: bool = False) -> None:
-        """A session ended, and its client had not asked for it (P7).
+        """A session ended, and its client had not asked for it (P7); ``judge_deaths`` tells whether that may be.
 
         Args:
             at: when the client learned of it.
@@ -112,30 +153,41 @@ class Sessions:
             why: what it was told.
             heard: when it had last heard of its node.
             expired: whether it was told that its window had ended.
-            excused: whether it could not be kept, as its node died together with what the grid held of it.
+            excused: whether nobody can tell if its window had ended.
         """
         life = self.lives[session]
         life.ended = at
         away = at - heard
         if excused or (expired and away >= EARLY * life.window):
             return
-        self._violated(
-            "P7", at, life.who, f"the session {session}, window {life.window:g} s, was lost after {away:.1f} s: {why}"
-        )
+        self._deaths.append(Death(at, life, why, heard, self._last_owner.get(session, "")))
+
+    def judge_deaths(self, node_ends: Sequence[NodeEnd], forgotten: Sequence[Forgotten]) -> None:
+        """See that no session was lost that a node or the grid had.
+
+        Args:
+            node_ends: when processes of nodes ended.
+            forgotten: what the grid was made to forget.
+        """
+        for death in self._deaths:
+            if not death.had_nobody(node_ends, forgotten):
+                life, away = death.life, death.at - death.heard
+                what = f"the session {life.id}, window {life.window:g} s, was lost after {away:.1f} s: {death.why}"
+                self._violated("P7", death.at, life.who, what)
 
     def resumed_after_end(self, at: float, session: str) -> None:
         """A session was resumed whose end had been confirmed (P7); ``judge_ends`` tells whether that may be."""
         self._resumed.append((at, session))
 
-    def judge_ends(self, forgotten: Sequence[tuple[float, float]]) -> None:
+    def judge_ends(self, forgotten: Sequence[Forgotten]) -> None:
         """See that what was closed stayed closed, unless the grid forgot just that.
 
         Args:
-            forgotten: when a master was replaced that may have had more than its replica: (from, to).
+            forgotten: what the grid was made to forget.
         """
         for at, session in self._resumed:
             life = self.lives[session]
-            if life.ended is None or not any(begin - LAG <= life.ended <= end for begin, end in forgotten):
+            if life.ended is None or not any(each.began - LAG <= life.ended <= each.ended for each in forgotten):
                 what = f"the session {session} was closed with a confirmed 1000, and was resumed"
                 self._violated("P7", at, life.who, what)
 
@@ -153,6 +205,7 @@ class Sessions:
             epoch: of the claim.
             owner: incarnation of a node.
         """
+        self._last_owner[session] = owner or self._last_owner.get(session, "")
         first = self._owners.setdefault((lineage, session, epoch), owner)
         if first != owner:
             self._owners[lineage, session, epoch] = owner

@@ -24,7 +24,7 @@ def _claim_with_grid_link(parameters: Parameters) -> set[str]:
 @fault("node-killed", seconds=(0.2, 6.0), draw=a_node, claims=_claim, settles=RECOVERS)
 async def _killed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A node is killed with SIGKILL and started again."""
-    await target.stack.kill_node(parameters["node"])
+    await target.kill(parameters["node"])
     yield
     await target.back(parameters["node"])
 
@@ -77,7 +77,7 @@ async def _starts_without_grid(target: Target, parameters: Parameters) -> AsyncI
     """A node is killed and starts while it cannot reach Redis."""
     node = parameters["node"]
     link = target.links.grid[node]
-    await target.stack.kill_node(node)
+    await target.kill(node)
     link.refuse()
     link.cut()
     target.stack.launch_node(node)
@@ -94,9 +94,9 @@ def _a_node_and_a_pause(random: Random) -> Parameters:
 async def _flaps(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A node is killed, started, and killed again while it starts."""
     node = parameters["node"]
-    await target.stack.kill_node(node)
+    await target.kill(node)
     target.stack.launch_node(node)
     await asyncio.sleep(parameters["between"])
-    await target.stack.kill_node(node)
+    await target.kill(node)
     yield
     await target.back(node)

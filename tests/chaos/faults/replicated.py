@@ -119,10 +119,8 @@ async def _tail_lost(target: Target, parameters: Parameters) -> AsyncIterator[No
 )
 async def _tail_lost_with_node(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A machine with a master and a node dies, and the replica that is promoted lacks its last moments."""
-    began = target.now()
     async with _master_lost(target, parameters["tag"], tail=parameters["tail"]):
-        await target.stack.kill_node(parameters["node"])
-        target.excused.append((began, target.now()))
+        await target.kill(parameters["node"])
         yield
     await target.back(parameters["node"])
 
@@ -137,7 +135,7 @@ async def _tail_lost_with_node(target: Target, parameters: Parameters) -> AsyncI
 )
 async def _starts_during_failover(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A node is started just when a master has died."""
-    await target.stack.kill_node(parameters["node"])
+    await target.kill(parameters["node"])
     async with _master_lost(target, parameters["tag"]):
         target.stack.launch_node(parameters["node"])
         yield

@@ -44,7 +44,7 @@ async def _emptied(target: Target, parameters: Parameters) -> AsyncIterator[None
 async def _rolled_back(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """Redis is killed and comes back with an older copy of its data."""
     assert target.saved is not None, "a copy is made before the first fault"
-    async with target.grid_forgets():
+    async with target.grid_forgets(target.saved_at):
         await target.stack.grid.process.kill()
         yield
         await target.stack.restart_redis(GridRestart.OLDER, snapshot=target.saved)

@@ -24,7 +24,7 @@ class Crowd:
         account: which is told everything.
         now: seconds since the beginning of the run.
         window: seconds that they ask their sessions to survive without a connection.
-        excused: tells whether a session that was opened then may have been lost together with its node.
+        excused: tells whether nobody knows when the window of a session ends that was opened then.
         publishing: set while there is something to publish.
         ending: set once nobody opens sessions any more, nor leaves on purpose.
         replaced: tells whether a Redis has been replaced, or is being.
