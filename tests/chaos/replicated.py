@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from tests.support.faults import eventually
@@ -19,6 +20,9 @@ from tests.support.redis_server import RedisServer
 PROMOTED: Final = 60.0
 """Seconds, on a quiet machine, in which a replica takes over; two if all goes well. A vote that fails costs six more,
 and a Sentinel that is held up for two seconds does nothing for thirty (TILT)."""
+
+ANSWERED: Final = 20.0
+"""Seconds, on a quiet machine, in which a server that runs answers a command."""
 
 REPLICATION: Final = ("psync", "sync")
 """Commands that a replica needs to follow its master."""
@@ -46,6 +50,9 @@ class Servers(Protocol):
     def wait_until_whole(self) -> None:
         """Wait until every replica follows its master."""
 
+    def fail_over(self, tag: str) -> None:
+        """Have a replica take over from the master of a hash tag that runs."""
+
     def move(self, tags: Sequence[str]) -> None:
         """Move the slots of hash tags to other masters."""
 
@@ -72,6 +79,11 @@ class SentinelServers:
     def wait_until_whole(self) -> None:
         """See ``Servers``."""
         self._servers.wait_until_whole()
+
+    def fail_over(self, tag: str) -> None:
+        """See ``Servers``."""
+        del tag
+        self._servers.fail_over()
 
     def move(self, tags: Sequence[str]) -> None:
         """See ``Servers``."""
@@ -104,6 +116,10 @@ class ClusterServers:
         """See ``Servers``."""
         self._servers.wait_until_whole()
         self._servers.wait_until_replicated()
+
+    def fail_over(self, tag: str) -> None:
+        """See ``Servers``."""
+        self._servers.fail_over(tag)
 
     def move(self, tags: Sequence[str]) -> None:
         """See ``Servers``."""
@@ -148,21 +164,41 @@ class ReplicatedGrid:
         """Move the slots of hash tags to other masters."""
         await asyncio.to_thread(self._servers.move, tags)
 
+    async def fail_over(self, tag: str) -> None:
+        """Have a replica take over from the master of a hash tag, both of which run."""
+        await asyncio.to_thread(self._servers.fail_over, tag)
+
     async def everywhere(self, *words: str) -> Sequence[RedisServer]:
         """Send a command to every master; returns them."""
         masters = await asyncio.to_thread(self._servers.masters)
         for master in masters:
-            await master.call(*words)
+            await self.tell(master, *words)
         return masters
+
+    async def tell(self, server: RedisServer, *words: str) -> None:
+        """Send a server a command that may be repeated, until it answers or has ended.
+
+        Sentinels close the connections of a master that they make a replica, also the one that a command came by.
+        """
+
+        async def answered() -> bool:
+            if server.running:
+                try:
+                    await server.call(*words)
+                except RedisConnectionError:
+                    return False
+            return True
+
+        await eventually(answered, f"{' '.join(words)} is answered", within=ANSWERED)
 
     async def cut_replication(self, master: RedisServer) -> None:
         """Let no replica follow a master any more, though everybody else goes on: what it accepts it alone has."""
-        await master.call("ACL", "SETUSER", "default", *(f"-{command}" for command in REPLICATION))
-        await master.call("CLIENT", "KILL", "TYPE", "replica")
+        await self.tell(master, "ACL", "SETUSER", "default", *(f"-{command}" for command in REPLICATION))
+        await self.tell(master, "CLIENT", "KILL", "TYPE", "replica")
 
     async def mend_replication(self, master: RedisServer) -> None:
         """End what ``cut_replication`` began."""
-        await master.call("ACL", "SETUSER", "default", *(f"+{command}" for command in REPLICATION))
+        await self.tell(master, "ACL", "SETUSER", "default", *(f"+{command}" for command in REPLICATION))
 
     def kill_sentinels(self) -> None:
         """Kill all Sentinels. Stopped ones would do nothing for half a minute after they go on (TILT)."""

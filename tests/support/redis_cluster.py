@@ -150,6 +150,13 @@ class RedisCluster:
                 return next(node for node in self.nodes if node.port == port)
         raise LookupError(f"nobody serves slot {slot}")
 
+    def fail_over(self, tag: str) -> None:
+        """Have the replica of a hash tag's master take over, though that runs; they agree, so that nothing is lost."""
+        master = self.master_of(tag)
+        known = self._myself(master).split()[0]
+        replica = next(each for each in self.running() if known in self._myself(each).split()[3:4])
+        replica.ask("CLUSTER", "FAILOVER")
+
     def move(self, tags: Iterable[str]) -> None:
         """Move the slots of hash tags, each to another master, live and with all their keys, as redis-cli does."""
         for tag in sorted(tags):

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import pytest
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tests.support.redis_server import HOST, ONCE, RedisServer
 from tests.support.times import scaled
@@ -151,6 +151,20 @@ class RedisSentinels:
         sentinel = next(each for each in self.sentinels if each.running)
         _, port = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
         return next(each for each in self.redis if each.port == int(port))
+
+    def fail_over(self) -> None:
+        """Have the Sentinels promote a replica, though the master runs; waits until they are at it."""
+
+        def begun() -> bool:
+            sentinel = next(each for each in self.sentinels if each.running)
+            try:
+                sentinel.ask("SENTINEL", "FAILOVER", MASTER)
+            except ResponseError as refused:
+                # NOGOODSLAVE: the replica has not been in touch for long enough. INPROG: they are at it already.
+                return "INPROG" in str(refused)
+            return True
+
+        self._wait(begun, "the Sentinels fail over")
 
     async def call(self, *arguments: str | bytes | float) -> Any:
         """Send one command to the master."""

@@ -79,8 +79,7 @@ async def _told_to_masters(target: Target, strike: Sequence[str], heal: Sequence
     struck = await target.replicated.everywhere(*strike)
     yield
     for server in struck:
-        if server.running:
-            await server.call(*heal)
+        await target.replicated.tell(server, *heal)
 
 
 @fault("master-killed", seconds=(0.5, 4.0), draw=_a_master, claims=_claim, grids=REPLICATED, settles=RESTORED)
@@ -99,6 +98,20 @@ async def _stopped(target: Target, parameters: Parameters) -> AsyncIterator[None
         master.suspend()
         yield
         master.resume()
+        await grid.whole()
+
+
+@fault("master-failed-over", seconds=(0.1, 2.0), draw=_a_master, claims=_claim, grids=REPLICATED, settles=RESTORED)
+async def _failed_over(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+    """An operator has a replica take over from a master that runs (SENTINEL FAILOVER, CLUSTER FAILOVER)."""
+    grid = target.replicated
+    master = await grid.master(parameters["tag"])
+    async with target.tail_is_lost():
+        await grid.fail_over(parameters["tag"])
+        yield
+        # Sentinels give up if the vote or the replica takes too long; the master goes on then.
+        with suppress(AssertionError):
+            await grid.promoted(parameters["tag"], master)
         await grid.whole()
 
 
@@ -170,7 +183,7 @@ async def _sentinels_away(target: Target, parameters: Parameters) -> AsyncIterat
     grid = target.replicated
     master = await grid.master("all")
     grid.kill_sentinels()
-    await master.call("CLIENT", "KILL", "TYPE", "normal")
+    await grid.tell(master, "CLIENT", "KILL", "TYPE", "normal")
     yield
     await grid.restart_sentinels()
     await grid.whole()
