@@ -221,6 +221,24 @@ def test_a_notice_declares_a_hole_near_it(at: float, code: str, declared: bool) 
 
 
 @pytest.mark.parametrize(
+    ("notice", "version", "declared"),
+    [
+        pytest.param(2.0, SECOND + 1, True, id="of the new generation"),
+        pytest.param(0.5, SECOND + 1, False, id="of an older one"),
+        pytest.param(2.0, 5, False, id="long before a hole within a generation"),
+    ],
+)
+def test_a_notice_declares_what_is_lost_between_generations(notice: float, version: int, declared: bool) -> None:
+    """Found: a client read the notice, then nothing for nine seconds, and then the first update behind the loss."""
+    account = SessionUpdates("bob")
+    account.update(1.0, "t/1", 1, 1, snapshot=True)
+    account.notice(notice, "grid_lost_writes")
+    account.update(3.0 + NEAR, "t/1", 5, version, snapshot=False)
+    account.finish()
+    assert promises(account.violations) == ([] if declared else ["P2"])
+
+
+@pytest.mark.parametrize(
     ("kept", "quiet", "declared"), [(True, 1.0, True), (True, NEAR + 1, False), (False, 1.0, False)]
 )
 def test_a_notice_declares_a_hole_behind_an_absence(kept: bool, quiet: float, declared: bool) -> None:

@@ -49,12 +49,14 @@ class Hole:
 
     Attributes:
         at: when the one behind them came.
+        since: from when on a notice may have declared them.
         topic: of which topic.
         missing: how many that no mark tells of.
         what: the versions around them.
     """
 
     at: float
+    since: float
     topic: str
     missing: int
     what: str
@@ -68,12 +70,14 @@ class Seen:
         value: the count.
         version: of it.
         event: of its publish.
+        at: when it was read.
         fresh: whether the next one may come after a hole, as the topic was not selected meanwhile.
     """
 
     value: int
     version: int
     event: str = ""
+    at: float = 0.0
     fresh: bool = False
 
 
@@ -142,7 +146,7 @@ class SessionUpdates:
         if seen is None:
             if not snapshot:
                 self._compare_first(at, topic, Seen(value, version), folded)
-            self._seen[topic] = Seen(value, version, event)
+            self._seen[topic] = Seen(value, version, event, at)
             return
         came = f"{topic}: value {value} version {version} after value {seen.value} version {seen.version}"
         if version < seen.version:
@@ -158,13 +162,13 @@ class SessionUpdates:
             return
         if value < seen.value:
             begins = snapshot and generation_of(version) > generation_of(seen.version)
-            self._older_value(Hole(at, topic, seen.value - value, came), declarable=begins)
+            self._older_value(Hole(at, at - NEAR, topic, seen.value - value, came), declarable=begins)
         elif value == seen.value and not (snapshot and event and event == seen.event):
             again = Violation("P5", at, self.who, f"a value got a second version: {came}")
             self._again.append((topic, value, again))
         elif not snapshot and not seen.fresh:
             self._compare_with_mark(at, topic, seen, Seen(value, version), folded)
-        self._seen[topic] = Seen(value, version, event)
+        self._seen[topic] = Seen(value, version, event, at)
 
     def deselected(self, topics: Iterable[str]) -> None:
         """Note that topics were not selected for a time, so that holes in them mean nothing."""
@@ -213,7 +217,7 @@ class SessionUpdates:
         began_here = folded == of_generation(now.version) - 1 and now.value - 1 - folded <= REFUSED
         if not began_here:
             # As if the first generation had shown nothing: what was folded may be of several.
-            self._compare_with_mark(at, topic, Seen(0, 0), now, folded)
+            self._compare_with_mark(at, topic, Seen(0, 0, at=at), now, folded)
 
     def _compare_with_mark(self, at: float, topic: str, before: Seen, now: Seen, folded: int) -> None:
         """Compare a hole in front of an update with what the update says of it."""
@@ -221,15 +225,18 @@ class SessionUpdates:
             f"{topic}: value {now.value} version {now.version} folded {folded} "
             f"after value {before.value} version {before.version}"
         )
+        since = at - NEAR
         if generation_of(now.version) != generation_of(before.version):
             missing = max(now.value - before.value - 1, folded)
+            # The notice comes before everything of the new generation, however long the client then reads nothing.
+            since = min(since, before.at)
         else:
             missing = now.version - before.version - 1
         if folded > missing:
             self._violated("P2", at, f"the mark tells of updates that there are not: {came}")
         elif folded < missing:
             self.holes += 1
-            self._open.append(Hole(at, topic, missing - folded, came))
+            self._open.append(Hole(at, since, topic, missing - folded, came))
 
     def _older_value(self, lost: Hole, *, declarable: bool) -> None:
         if declarable:
@@ -239,7 +246,7 @@ class SessionUpdates:
             self._violated("P5", lost.at, f"an old value got a new version: {lost.what}")
 
     def _noticed(self, hole: Hole) -> bool:
-        return any(-NEAR <= hole.at - notice <= NEAR + self._slack for notice in self._notices)
+        return any(hole.since - self._slack <= notice <= hole.at + NEAR for notice in self._notices)
 
     def _violated(self, promise: str, at: float, what: str) -> None:
         self.violations.append(Violation(promise, at, self.who, what))
