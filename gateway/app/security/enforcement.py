@@ -51,7 +51,6 @@ class Enforcement:
     ) -> None:
         self._directory = directory
         self._administrators = administrators
-        self._clock = context.clock
         self._background = context.background
         self._announce = context.announce
         self._sessions = sessions
@@ -74,7 +73,11 @@ class Enforcement:
             self._background.once(self._close(concerned), "close-unknown")
 
     def enforce(self, made: Iterable[Revocation]) -> None:
-        """Close what is held here and concerned: the first sockets now, all in this and the next turns of the loop."""
+        """Close what is held here and concerned: the first sockets now, all in this and the next turns of the loop.
+
+        Args:
+            made: revocations that are in force.
+        """
         concerned = self._concerned(made)
         if concerned:
             self._background.once(self._close(concerned), "close-revoked")
@@ -90,11 +93,9 @@ class Enforcement:
             self._background.once(self._end([session]), "end-revoked")
 
     def _concerned(self, made: Iterable[Revocation]) -> list[Session]:
-        now = self._clock.wall()
         revoked: dict[RevocationKind, set[str]] = {kind: set() for kind in RevocationKind}
         for each in made:
-            if each.in_force(now):
-                revoked[each.kind].add(each.value)
+            revoked[each.kind].add(each.value)
         sessions, principals, credentials = (
             revoked[kind] for kind in (RevocationKind.SESSION, RevocationKind.PRINCIPAL, RevocationKind.CREDENTIAL)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -259,7 +259,7 @@ class Revocations:
         if not self.loaded or news.lost_writes:
             self._log.emit(events.REVOCATIONS_READ, revocations=len(self._table), lost_writes=news.lost_writes)
         self.loaded = True
-        self._enforcement.enforce(self._table)
+        self._enforce(self._table)
 
     def _take_in(self, changes: Sequence[Revocation | Unblocked]) -> None:
         made: dict[str, Revocation] = {}
@@ -270,7 +270,11 @@ class Revocations:
             elif self._table.put(change):
                 made[change.name] = change
         if made:
-            self._enforcement.enforce(made.values())
+            self._enforce(made.values())
+
+    def _enforce(self, made: Iterable[Revocation]) -> None:
+        now = self._now()
+        self._enforcement.enforce([each for each in made if each.in_force(now)])
 
     async def _restore(self, missing: Sequence[Revocation]) -> None:
         """Put back what the grid has lost, unless it was unblocked meanwhile."""
