@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from gateway.app.cluster.lease import NodeLease
@@ -17,6 +16,7 @@ from gateway.app.journal.node_events import GridLost, GridRegained
 from gateway.app.journal.session_events import SessionStrayed
 from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.registry.sessions import Sessions
+from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import SESSION_PARTITIONS
@@ -164,15 +164,13 @@ class GridRecovery:
 
     async def _outdated(self) -> AsyncIterator[list[Session]]:
         """Go through all sessions once, some in a turn of the loop (P20); yields those that are to be written again."""
-        sessions = iter(self._sessions)
         found: list[Session] = []
-        while some := list(islice(sessions, LOOKED_AT_ONCE)):
+        async for some in portions(self._sessions, LOOKED_AT_ONCE):
             found += filter(self._is_outdated, some)
             while len(found) >= RESTORE_BATCH:
                 batch, found = found[:RESTORE_BATCH], found[RESTORE_BATCH:]
                 if still := list(filter(self._is_outdated, batch)):  # others had their turn meanwhile
                     yield still
-            await asyncio.sleep(0)
         if still := list(filter(self._is_outdated, found)):
             yield still
 

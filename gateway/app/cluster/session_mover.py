@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
+from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.core.types import NodeId
 from gateway.core.wire.codes import GOING_AWAY
@@ -74,10 +75,9 @@ class SessionMover:
 
     async def hang_up(self, sessions: Iterable[Session]) -> None:
         """Close the connections of sessions that are to go on elsewhere, some in a turn of the loop (P20)."""
-        for place, session in enumerate(sessions, 1):
-            self._hang_up(session)
-            if not place % CLOSED_AT_ONCE:
-                await asyncio.sleep(0)
+        async for some in portions(sessions, CLOSED_AT_ONCE):
+            for session in some:
+                self._hang_up(session)
 
     def close(self) -> None:
         """Stop what is under way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from gateway.app.context import Context
@@ -19,6 +19,7 @@ from gateway.app.delivery.replicas import Change, Replicas
 from gateway.app.delivery.watchers import Watchers
 from gateway.app.journal.node_events import StreamPositionLost
 from gateway.app.runtime.batched import Batched
+from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -379,10 +380,8 @@ class Delivery:
             # Who comes while others are told has to be told as well.
             while left := [each for each in self._index if each not in told]:
                 told.update(left)
-                for start in range(0, len(left), TOLD_AT_ONCE):
-                    if start:
-                        await asyncio.sleep(0)
-                    self._tell_of_positions(left[start : start + TOLD_AT_ONCE], lost)
+                async for some in portions(left, TOLD_AT_ONCE):
+                    self._tell_of_positions(some, lost)
             for number in lost:
                 self.replicas.read_again(number)
 
@@ -404,10 +403,8 @@ class Delivery:
             sessions: whom to tell; asked for as they are told, so that it may leave out whoever has been told since.
         """
         async with self._telling:
-            left = iter(sessions)
-            while portion := list(islice(left, TOLD_AT_ONCE)):
-                self.declare_loss(portion)
-                await asyncio.sleep(0)
+            async for some in portions(sessions, TOLD_AT_ONCE):
+                self.declare_loss(some)
 
     def declare_loss(self, sessions: Iterable[Session]) -> None:
         """Declare to sessions that the grid has lost writes before it came to its present generation (P2)."""

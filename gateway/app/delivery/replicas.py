@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from gateway.app.delivery.matching import MatchingQueue, MatchingQueues
 from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.recent_entries import RecentEntries
+from gateway.app.runtime.portions import portions
 from gateway.core.topics.versions import is_later
 from gateway.core.types import EventId, Version
 from gateway.ports import GridUnavailable, StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
@@ -218,10 +219,7 @@ class Replicas:
     async def _give_back(self, partition: Partition, known: Sequence[TopicValue | None]) -> None:
         """Give back what of the values that were known is not taken out, some places in a turn of the loop (P20)."""
         places = partition.values.places
-        for start in range(0, len(known), PLACES_AT_ONCE):
-            if start:
-                await asyncio.sleep(0)
-            some = enumerate(known[start : start + PLACES_AT_ONCE], start)
+        async for some in portions(enumerate(known), PLACES_AT_ONCE):
             # What stands at a place that no topic has any more is left out.
             await self._restore(
                 partition, [each for place, each in some if each is not None and places.get(each.topic) == place]

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -239,13 +240,12 @@ class Absences:
         """
         sums: dict[Account, int] = {}
         away: dict[Account, _Away] = {}
-        for place, (session, absence) in enumerate(list(self._away.items()), 1):
-            size = buffered_bytes(session)
-            for account in self._concerned(absence.account):
-                sums[account] = sums.get(account, 0) + size
-                away.setdefault(account, []).append((session, absence))
-            if not place % SESSIONS_SLICE:
-                await asyncio.sleep(0)
+        async for some in portions(list(self._away.items()), SESSIONS_SLICE):
+            for session, absence in some:
+                size = buffered_bytes(session)
+                for account in self._concerned(absence.account):
+                    sums[account] = sums.get(account, 0) + size
+                    away.setdefault(account, []).append((session, absence))
         self._found = {account: found for account, found in self._found.items() if account in sums}
         return sums, away
 
@@ -286,10 +286,8 @@ class Absences:
         if not is_crowded and account.absent_bytes + taken <= most:
             self._found[account] = _LookedThrough(self._clock.monotonic(), counted, taken)
             return 0
-        for place, session in enumerate(chosen, 1):
-            given_up += self._give_up_buffer(session)
-            if not place % BUFFERS_SLICE:
-                await asyncio.sleep(0)
+        async for some in portions(chosen, BUFFERS_SLICE):
+            given_up += sum(map(self._give_up_buffer, some))
         self._found.pop(account, None)
         self._limits.exceeded(self._name(account), self._who(chosen, account))
         return given_up

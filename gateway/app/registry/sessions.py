@@ -24,6 +24,7 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Refusal
 from gateway.app.registry.stale_sessions import StaleSessionSweeper
 from gateway.app.runtime.batched import Batched
+from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -190,11 +191,10 @@ class Sessions:
             self._gone.put(session, None)
 
     async def _save_disconnects(self, gone: dict[Session, None]) -> None:
-        for place, session in enumerate(gone, 1):
-            if not session.connected and not session.dropped:
-                self._save_disconnect(session)
-            if not place % GONE_AT_ONCE:
-                await asyncio.sleep(0)
+        async for some in portions(gone, GONE_AT_ONCE):
+            for session in some:
+                if not session.connected and not session.dropped:
+                    self._save_disconnect(session)
 
     def _save_disconnect(self, session: Session) -> None:
         self._background.once(self._store.attempt(partial(self._store.disconnect, session)), "save-disconnect")

@@ -16,6 +16,7 @@ from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionClosed
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
+from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.policy.system_roles import is_of_system
@@ -110,9 +111,8 @@ class Enforcement:
 
     async def _close(self, concerned: Sequence[Session]) -> None:
         closed: list[Session] = []
-        for start in range(0, len(concerned), CLOSED_PER_TURN):
-            closed += [each for each in concerned[start : start + CLOSED_PER_TURN] if self._sessions.revoke(each)]
-            await asyncio.sleep(0)
+        async for some in portions(concerned, CLOSED_PER_TURN):
+            closed += [each for each in some if self._sessions.revoke(each)]
         await self._end(closed)
 
     async def _end(self, revoked: Sequence[Session | Ownership]) -> None:
