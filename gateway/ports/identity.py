@@ -130,6 +130,20 @@ class TokenClaims:
     grid_generation: GridGeneration | None = None
     seen_generation: GridGeneration | None = None
 
+    def seen_after(self, adopted: GridGeneration) -> GridGeneration | None:
+        """Return the generation that its holder may have seen, if it is later than the one that a node has adopted.
+
+        Such a node is behind: what it would show may be older than what the holder has seen (P6, ADR 0063).
+
+        Args:
+            adopted: the generation of the grid that the node has adopted.
+
+        Returns:
+            The generation; None if it is not later, or if the token does not say.
+        """
+        seen = self.seen_generation
+        return seen if seen is not None and seen > adopted else None
+
 
 class TokenRefused(GatewayError):
     """A token is not accepted.

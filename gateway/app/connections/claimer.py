@@ -366,7 +366,7 @@ class SessionClaimer:
         If it has not done so within the grace, the token is of a grid that is gone, or of another one.
         """
         adopted = self._grid.generation
-        if token.seen_generation is None or token.seen_generation <= adopted:
+        if token.seen_after(adopted) is None:
             return False
         now = self._clock.monotonic()
         if self._ahead is None or self._ahead[0] != adopted:

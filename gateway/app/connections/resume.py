@@ -14,6 +14,7 @@ from gateway.app.security.authentication import Authentication
 from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
+from gateway.core.types import GridGeneration, SessionId
 from gateway.core.wire.codes import ErrorCode, Outcome
 from gateway.core.wire.packets import Resume
 from gateway.ports import Connection, Credentials, GridUnavailable, Identity, TokenClaims, TokenRefused, TokenSigner
@@ -93,8 +94,8 @@ class ResumeHandler:
                 if identity is not None:
                     # While they were verified, or waited for their turn, they may have been revoked.
                     self._authentication.refuse_revoked(identity, connection.address)
-                if self._is_behind(token):
-                    await self._refuse_behind(token)
+                if (seen := token.seen_after(self._grid.generation)) is not None:
+                    await self._refuse_behind(token.session, seen)
                 session = await self._recover(ResumeAttempt(token, packet, connection, identity, heard, at_admin_port))
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label=Outcome.REFUSED.value)
@@ -165,15 +166,11 @@ class ResumeHandler:
         if not self._store.replicated:
             raise refusal(ErrorCode.NOT_REPLICATED)
         async with place:
-            if self._is_behind(token):
-                await self._refuse_behind(token)
+            if (seen := token.seen_after(self._grid.generation)) is not None:
+                await self._refuse_behind(token.session, seen)
             await self._claimer.check_stored(token, packet.attempt)
 
-    def _is_behind(self, token: TokenClaims) -> bool:
-        """Tell whether a client may have seen a later generation of the grid than this node has adopted."""
-        return token.seen_generation is not None and token.seen_generation > self._grid.generation
-
-    async def _refuse_behind(self, token: TokenClaims) -> None:
+    async def _refuse_behind(self, session: SessionId, seen: GridGeneration) -> None:
         """Refuse for now who may have seen a later generation of the grid than this node has adopted.
 
         Either this node has not heard yet that the master was replaced, and what it would show is older than what the
@@ -181,16 +178,19 @@ class ResumeHandler:
         again (P2, P6). Of a session that nobody knows the token may be of another grid altogether; see
         ``SessionClaimer``.
 
+        Args:
+            session: of the client.
+            seen: the later generation.
+
         Raises:
             HandshakeRefused: as retryable.
         """
         if not self._store.replicated or not self._store.available:
             return
         try:
-            if self._sessions.get(token.session) is None and await self._grid.sessions.find(token.session) is None:
+            if self._sessions.get(session) is None and await self._grid.sessions.find(session) is None:
                 return
         except GridUnavailable:
             raise grid_unavailable() from None
-        if token.seen_generation is not None:
-            self._grid.heard_of(token.seen_generation)
+        self._grid.heard_of(seen)
         raise grid_unavailable()
