@@ -56,7 +56,7 @@ class GridRecovery:
         self._store = store
         self._delivery = sessions.delivery
         self._lost = False
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._catching_up = False
         self._verifying = False
         self._verify_again = False
@@ -93,11 +93,11 @@ class GridRecovery:
     def _tell(self, change: GridChange) -> None:
         now = self._clock.monotonic()
         if change.state is GridState.UNREACHABLE:
-            if self._away_since is None:
-                self._away_since = now
+            if self._unreachable_since is None:
+                self._unreachable_since = now
             self._announce(GridLost())
             return
-        since, self._away_since = self._away_since, None
+        since, self._unreachable_since = self._unreachable_since, None
         seconds = None if since is None else now - since
         self._announce(GridRegained(change.grid_generation, change.lost_writes, seconds))
 
