@@ -92,6 +92,17 @@ class Grid(Protocol):
         one.
         """
 
+    async def verify(self) -> None:
+        """Ask now whether the adopted grid is still the grid, which is otherwise noticed by and by.
+
+        If other servers are the grid by now, or sessions that it held may be lost, this connection goes away and adopts
+        again, as if it had noticed that by itself. Where nobody is within reach who could tell of other servers, the
+        grid that answers is the grid.
+
+        Raises:
+            GridUnavailable: it is not, or nobody answers.
+        """
+
     async def start(self) -> None:
         """Connect and adopt the grid: a grid with another run id than the stored one gets the next generation.
 

@@ -34,6 +34,7 @@ STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "end all": lambda grid, record: grid.sessions.end_all([(ownership(record), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid, record: grid.sessions.restore([record], recreate=False),
     "restore anew": lambda grid, record: grid.sessions.restore([record], recreate=True),
+    "verify": lambda grid, _: grid.verify(),
     "join": lambda grid, _: grid.nodes.join(N1, lease=LONG),
     "renew": lambda grid, _: grid.nodes.renew(N1, lease=LONG),
 }

@@ -95,6 +95,10 @@ class MemoryGrid:
         """See the port."""
         self._connection.heard_of(grid_generation)
 
+    async def verify(self) -> None:
+        """See the port."""
+        await self._connection.run(lambda _data, _now: None)
+
     async def start(self) -> None:
         """See the port."""
         self._connection.start()

@@ -182,6 +182,10 @@ class RedisGrid:
         """Adopt nothing older than a generation that was in force; see ``Grid.heard_of``."""
         self._connection.heard_of(grid_generation)
 
+    async def verify(self) -> None:
+        """Ask now whether the adopted grid is still the grid; see ``Grid.verify``."""
+        await self._connection.verify()
+
     async def start(self) -> None:
         """Connect and adopt the grid; see ``Grid.start``."""
         self._tail.start()

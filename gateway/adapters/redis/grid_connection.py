@@ -242,6 +242,28 @@ class GridConnection:
             self._heard = max(self._heard, grid_generation)
             self.suspect(f"generation {grid_generation} of the grid was in force already")
 
+    async def verify(self) -> None:
+        """See ``Grid.verify``: asks every master who they are, and every session partition of which grid it is.
+
+        Raises:
+            GridUnavailable: others are masters by now, or sessions may be lost; or nobody answers.
+        """
+        attached = self._attached
+        if attached is None:
+            raise GridUnavailable(f"the grid cannot be reached: {self._why_away}")
+        try:
+            # All of them: a master that was replaced is the last to know.
+            await asyncio.gather(*(self._look(attached, each) for each in self.batcher.batchers))
+        except (RedisError, OSError) as error:
+            raise GridUnavailable(f"nobody tells who the masters are: {why(error)}") from error
+        if attached is self._attached:
+            marks = [("HGET", self._keys.grid, "seal"), *(("GET", mark) for mark in self._keys.opened)]
+            if any(seal != self._seal.encode() for seal in await self.batcher.call_all(marks)):
+                # A mark that is gone may be all that tells: the next generation, unless another is in force already.
+                raise self.stale(emptied=True)
+        if attached is not self._attached:
+            raise GridUnavailable("the grid was replaced, or has been lost, while it was asked")
+
     def follow_slots(self) -> None:
         """Slots of a Redis Cluster are being moved: find out where they are, and send what waits for that."""
         attached, finder = self._attached, self._finder
@@ -339,19 +361,24 @@ class GridConnection:
                 continue
             turn = (turn + 1) % len(batchers)
             try:
-                found = await self._finder.look(batchers[turn].call)
+                await self._look(attached, batchers[turn])
             except (RedisError, OSError, GridUnavailable):
                 continue  # whoever needs the grid finds out
             except Exception as error:  # noqa: BLE001 - the look-out must outlive its own bugs
                 self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-look", error=error)
                 continue
-            if attached is not self._attached:
-                continue
-            if found is not None and found.masters != attached.topology.masters:
-                self.suspect(f"others are masters by now: {found}")
-            elif found is not None and found != attached.topology:
-                self.follow_slots()
-            await self._look_at_slots()
+            if attached is self._attached:
+                await self._look_at_slots()
+
+    async def _look(self, attached: Attachment, batcher: Batcher) -> None:
+        """Look who the masters are, by asking one of them or whoever else knows; raises if nobody answers."""
+        found = await self._finder.look(batcher.call)
+        if attached is not self._attached or found is None:
+            return
+        if found.masters != attached.topology.masters:
+            self.suspect(f"others are masters by now: {found}")
+        elif found != attached.topology:
+            self.follow_slots()
 
     async def _follow_slots(self, attached: Attachment, finder: ClusterFinder) -> None:
         """Look until no command waits for a slot any more; see ``slots``."""
