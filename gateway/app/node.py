@@ -13,6 +13,7 @@ from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
 from gateway.app.admission.reconnect_advice import ReconnectAdvice
+from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.membership import Membership
@@ -218,6 +219,7 @@ class Node:
             moves=self._moves,
             arriving=lambda: self.connections.handshakes,
         )
+        self._departure = Departure(context, self.clients, self._grid_recovery)
         self.administration = Administration(
             node=me.node,
             nodes=ClusterNodes(context, presence=self.presence, begin_drain=self.begin_drain, undrain=self.undrain),
@@ -299,8 +301,12 @@ class Node:
         await self.connections.serve(connection, administrators)
 
     async def drain(self) -> None:
-        """Move all clients to other nodes, to be stopped then; new connections must not come any more."""
+        """Move all clients to other nodes, to be stopped then; new connections must not come any more.
+
+        Returns when the grid, as it is by then, holds the sessions that are left, or the time for that is over.
+        """
         self._stopping = True
+        until = self._context.clock.monotonic() + self._context.parameters.drain.timeout
         self.begin_drain()
         task = self._drain_task
         if task is not None:
@@ -309,6 +315,9 @@ class Node:
             except asyncio.CancelledError:
                 task.cancel()
                 raise
+            self._may_leave = False
+            confirmed = await self._departure.confirm(until)
+            self._may_leave = confirmed and not self.connections.handshakes
 
     def begin_drain(self) -> None:
         """Begin to move all clients to other nodes, unless that is under way; see ``undrain``."""

@@ -58,6 +58,20 @@ DRAIN_STARTED = LogEvent(
 DRAIN_FINISHED = LogEvent(
     "drain_finished", Level.INFO, "The drain ended: all sessions have moved, or its time is over.", ("moved", "left")
 )
+STOP_CONFIRMED = LogEvent(
+    "stop_confirmed",
+    Level.INFO,
+    "A node that stops as planned asked the grid once more, and the grid holds its sessions. If they were written "
+    "again, the grid had been replaced or was unreachable.",
+    ("sessions", "written_again", "seconds"),
+)
+STOP_UNCONFIRMED = LogEvent(
+    "stop_unconfirmed",
+    Level.WARNING,
+    "A node that stops as planned could not make sure in time that the grid holds its sessions. It leaves as if it had "
+    "died: sessions that the grid does not hold are lost.",
+    ("sessions", "error", "seconds"),
+)
 SESSION_OPENED = LogEvent("session_opened", Level.INFO, "A client opened a session.", ("session", "principal"))
 SESSION_RESUMED = LogEvent(
     "session_resumed", Level.INFO, "A client came back to its session.", ("session", "outcome", "reason", "previous")

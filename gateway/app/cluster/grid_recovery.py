@@ -88,7 +88,7 @@ class GridRecovery:
                 self._background.once(self._store.end_again(), "end-again")
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.
-                self._background.once(self._rejoin(), "rejoin")
+                self._background.once(self.rejoin(), "rejoin")
 
     def _tell(self, change: GridChange) -> None:
         now = self._clock.monotonic()
@@ -101,7 +101,7 @@ class GridRecovery:
         seconds = None if since is None else now - since
         self._announce(GridRegained(change.grid_generation, change.lost_writes, seconds))
 
-    async def _rejoin(self) -> None:
+    async def rejoin(self) -> None:
         """Have a lease again, whatever became of the last one, and make sure of every session."""
         try:
             await self.lease.keep()
@@ -125,6 +125,14 @@ class GridRecovery:
                 await self._put_strays_on_the_clock()
         finally:
             self._verifying = False
+
+    async def is_caught_up(self) -> bool:
+        """Tell whether nothing has to be written again, and nobody is at it."""
+        if self._verifying or self._catching_up:
+            return False
+        async for _ in self._outdated():
+            return False
+        return True
 
     async def catch_up(self) -> None:
         """Write again whatever the grid may not hold, until nothing is left; asks nothing of the grid if so (P11).
