@@ -117,6 +117,26 @@ async def test_a_grid_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatc
         await goes_on(n2, welcome)
 
 
+async def test_whoever_stops_waiting_for_the_grid_does_not_have_the_node_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a second signal: its lease stays in the grid, so that the others notice and take over."""
+    asked = asyncio.Event()
+
+    async def silent() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with one_of_two(memory=MemoryGridServer()) as (n1, n2, welcome):
+        monkeypatch.setattr(n1.gateway.node._context.grid, "verify", silent)
+        stopping = asyncio.create_task(n1.gateway.drain())
+        await asked.wait()
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        await n1.gateway.close()
+        leases = await n2.gateway.node._context.grid.nodes.renew(n2.gateway.node.me, lease=30.0, watch=0.0)
+        assert n1.gateway.node.me in leases.alive
+        await goes_on(n2, welcome)
+
+
 async def test_a_node_without_sessions_does_not_wait_for_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = MemoryGridServer()
 

@@ -11,7 +11,7 @@ import pytest
 from redis.crc import key_slot
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.redis import RedisGrid, slots
+from gateway.adapters.redis import RedisGrid, grid_connection, slots
 from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF, LOOK_INTERVAL
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue import log_events
@@ -432,3 +432,26 @@ async def test_a_process_that_was_a_replica_meanwhile_may_have_lost_writes(forge
         await forgetful.kill_clients()
         await keep_trying(lambda: grid.generation == 2, message="the next generation")
         await until_up(grid)
+
+
+@pytest.mark.promise("P7")
+async def test_who_asks_hears_at_once_that_a_master_of_the_cluster_was_replaced(
+    servers: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All masters are asked, whichever of them was replaced, and what is there by then is adopted."""
+    monkeypatch.setattr(grid_connection, "LOOK_INTERVAL", 3600.0)
+    grid = grid_on(servers.url, unique_prefix(), timeout=scaled(3.0))
+    await grid.start()
+    await grid.verify()
+    assert (grid.state, grid.generation) == (GridState.UP, 1)
+    replica = servers.nodes[3]
+    await replica.call("CLUSTER", "FAILOVER", "TAKEOVER")
+    await keep_trying(
+        lambda: replica in servers.masters() and len(servers.masters()) == 3, message="it is a master, of three"
+    )
+    with pytest.raises(GridUnavailable):
+        await grid.verify()
+    await keep_trying(lambda: grid.generation == 2, message="the new masters are adopted")
+    await until_up(grid)
+    await grid.verify()
+    await grid.close()
