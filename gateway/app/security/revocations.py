@@ -128,7 +128,7 @@ class Revocations:
             InvalidRevocation, TooManyRevocations: see there; nothing was done.
             GridUnavailable: to be tried again. It may have been done, and if so, everywhere.
         """
-        now = self._clock.wall()
+        now = self._now()
         _check_text("the value", value, least=1, most=MAX_REVOKED_VALUE)
         _check_text("the reason", reason, least=0, most=MAX_REVOCATION_REASON)
         if until is not None and until <= now:

@@ -50,7 +50,7 @@ class Bench:
             grid=SimpleNamespace(revocations=self),
             metrics=SimpleNamespace(watch=lambda *_, **__: None),
             log=SimpleNamespace(emit=lambda *_, **__: None),
-            parameters=None,
+            parameters=SimpleNamespace(revocations=10),
             background=Background(MemoryEventLog()),
             announce=lambda _: None,
         )
@@ -58,6 +58,9 @@ class Bench:
         store: Any = SimpleNamespace(replicated=False)
         sessions: Any = self.connected
         self.revocations = Revocations(context, Enforcement(context, sessions, store))
+
+    async def add(self, revocation: Revocation) -> None:
+        """The grid takes it."""
 
     async def forget(self, over: Sequence[Revocation]) -> None:
         self.forgotten += [each.value for each in over]
@@ -129,3 +132,11 @@ async def test_a_revocation_that_is_over_closes_nobody(news: str) -> None:
     await bench.revocations._hear(NEWS[news])
     await some_turns()
     assert bench.connected.closed == []
+
+
+async def test_a_clock_that_is_set_ahead_makes_no_revocation_of_the_future() -> None:
+    """One that seems to be made later wins over those that are made after it, when the grid has lost writes."""
+    bench = Bench()
+    bench.wall.now += HOUR
+    made = await bench.revocations.revoke(RevocationKind.PRINCIPAL, "alice", reason="", until=START + HOUR / 2)
+    assert made.made == START
