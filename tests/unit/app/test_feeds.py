@@ -72,7 +72,8 @@ class World:
     def _flush(self) -> None:
         written, self.written = self.written, {}
         for reader in written:
-            self.flush(reader)
+            if reader.connection is not None:
+                self.flush(reader)
 
     def flush(self, reader: Reader, room: int = PLENTY) -> None:
         """Do what the flusher does; the client acknowledges what it reads."""
