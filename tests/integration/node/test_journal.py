@@ -32,11 +32,6 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minutes, "INTERVAL", 0.1)
 
 
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
 def records(memory: MemoryGridServer, *names: str) -> list[Record]:
     """Read the journal, partition by partition, events of *names* only if there are any."""
     found: list[Record] = []

@@ -69,11 +69,6 @@ async def lost_with_its_node(
     yield welcome, receipt, update
 
 
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
 async def test_a_loss_that_nobody_saw_is_told_once_to_who_comes_back(memory: MemoryGridServer, n2: TestNode) -> None:
     async with lost_with_its_node(memory, n2) as (welcome, _, _):
         async with RawClient(n2.url) as raw:

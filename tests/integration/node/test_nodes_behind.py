@@ -8,7 +8,6 @@ been at both, and its token says so.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -33,17 +32,6 @@ NOW, AHEAD = GridGeneration(1), GridGeneration(9)
 
 KEEPS_NOTHING = {"oldest": 9}
 """Of a resume that can only fail over: the client keeps nothing that the node has not acknowledged."""
-
-
-@pytest.fixture
-def memory() -> MemoryGridServer:
-    return MemoryGridServer()
-
-
-@pytest.fixture
-async def n1(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n1", memory=memory) as node:
-        yield node
 
 
 async def adopted(node: TestNode, generation: int) -> None:
