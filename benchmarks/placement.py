@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,3 +33,14 @@ class Placement:
         if len(usable) < minimum:
             raise RuntimeError("benchmarks need two cores: one for the system under test, one for what drives it")
         return cls(server=usable[0], others=usable[1])
+
+
+@contextmanager
+def bound_to(core: int) -> Iterator[None]:
+    """Bind this process to a core for the length of the block; processes that it starts meanwhile inherit that."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

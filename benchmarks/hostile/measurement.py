@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -22,7 +22,7 @@ from benchmarks.hostile.stack import ATTACKED, running
 from benchmarks.hostile.verdict import Measurement, Phase, busy_share, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
 from benchmarks.hostile.witness import SETTLE_SECONDS
-from benchmarks.placement import Placement
+from benchmarks.placement import Placement, bound_to
 from benchmarks.processes import die_with_us
 from benchmarks.progress import Progress
 from benchmarks.systems.base import SystemFailed
@@ -88,7 +88,7 @@ async def measure(
     """
     run = _Run(attack, folder, placement.others, lengths, progress)
     try:
-        with _bound_to(placement.others):
+        with bound_to(placement.others):  # this process looks at the node, and stays off the node's core
             progress.say("starting Redis, two nodes and HAProxy")
             async with running(attack.needs, folder, placement, scale=lengths.scale) as (stack, target):
                 target.write(run.target)
@@ -98,17 +98,6 @@ async def measure(
                     return await run.phases(stack, witness)
     except ProcessFailed as failed:
         raise SystemFailed(str(failed)) from failed
-
-
-@contextlib.contextmanager
-def _bound_to(core: int) -> Iterator[None]:
-    """Keep this process, which looks at the node, off the node's core for the length of the block."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @dataclass(frozen=True)

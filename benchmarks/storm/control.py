@@ -26,10 +26,10 @@ import click
 
 from benchmarks.machine import machine
 from benchmarks.measure import process_cpu
-from benchmarks.placement import Placement
+from benchmarks.placement import Placement, bound_to
 from benchmarks.processes import PinnedProcess, scratch_folder
 from benchmarks.storm.cluster import Cluster, running
-from benchmarks.storm.crowd import all_topics, allow_descriptors, bound_to
+from benchmarks.storm.crowd import all_topics, allow_descriptors
 from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.returning import ReturningCrowd
 from benchmarks.storm.scenarios import PREPARING_AT_ONCE, publish_everything, warm_up

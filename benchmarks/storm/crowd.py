@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections import Counter, deque
@@ -11,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from benchmarks.placement import bound_to
 from benchmarks.storm.loop import Loop
 from benchmarks.storm.member import Interest, Member
 
@@ -252,17 +252,6 @@ def allow_descriptors(wanted: int) -> None:
         if hard != resource.RLIM_INFINITY and hard < wanted:
             raise OSError(f"{wanted} open files are needed and the system allows {hard}: raise it with ulimit -n")
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-@contextmanager
-def bound_to(core: int) -> Iterator[None]:
-    """Bind this process to a core for the length of the block."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @contextmanager
