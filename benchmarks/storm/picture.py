@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from benchmarks.storm.outcome import Outcome
 from charts import BLUE, GREEN, GREY, ORANGE, VERMILION, drawing
-
-if TYPE_CHECKING:
-    from benchmarks.storm.control import Outcome
 
 _HEIGHT: Final = 6.6
 """Inches, for two pairs of axes."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.storm.control import LEFT, Plan, Variant, storm
+from benchmarks.storm.control import LEFT, Plan, storm
+from benchmarks.storm.outcome import Variant
 from gateway.app.admission.handshake_limiter import CLAIM_BURST
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
