@@ -1,4 +1,4 @@
-"""The last thing before a planned stop: the grid, as it is now, holds the sessions that are left here (P7).
+"""The last thing before a planned stop: the grid, as it is now, holds the sessions that are left here (P7, ADR 0064).
 
 A node notices by and by that the grid was replaced by an older or empty one. Nodes that stay write their sessions again
 then. A node that left before it noticed would have written them to a grid that nobody asks any more.
