@@ -9,11 +9,10 @@ import pytest
 
 from gateway.adapters.memory import MemoryGrid
 from gateway.app.session.session import Session, StoredUnder
-from gateway.core.stream.machine import SessionMachine, StreamParameters
-from gateway.core.stream.transitions import Role
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, PacketId, RequestNumber, SessionId
 from gateway.core.wire.packets import Ack, Reply
 from gateway.ports import PublishCommand, SessionRecord
+from tests.support.machines import NOW, opened
 from tests.support.nodes import TestNode
 from tests.support.raw_client import Packet, RawClient
 
@@ -114,17 +113,7 @@ ME = NodeRef(NodeId("n1"), Incarnation("first"))
 
 async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
     """Answers overtake each other: a refusal needs no grid. That one of them was heard says nothing of the others."""
-    parameters = StreamParameters(
-        resend_packets=10,
-        resend_bytes=1000,
-        message_bytes=1000,
-        ack_packets=5,
-        ack_delay=1,
-        ping_interval=9,
-        ping_timeout=99,
-    )
-    machine = SessionMachine(Role.SERVER, parameters)
-    machine.open(0.0)
+    machine = opened()
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     session = Session(record, machine, stored_under=StoredUnder(GridGeneration(1), expired_leases=0))
 
@@ -132,7 +121,7 @@ async def test_a_receipt_is_kept_until_its_own_answer_is_acknowledged() -> None:
         session.reply(Reply(request=RequestNumber(request)))
         machine.flush(1000)
     assert session.settled() == 0
-    machine.receive([Ack(PacketId(2))], 0.0)
+    machine.receive([Ack(PacketId(2))], NOW)
     assert session.settled() == 1
-    machine.receive([Ack(PacketId(3))], 0.0)
+    machine.receive([Ack(PacketId(3))], NOW)
     assert session.settled() == 3

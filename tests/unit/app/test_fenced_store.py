@@ -17,7 +17,6 @@ from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
-from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.transitions import Role
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import parse_selector
@@ -32,17 +31,9 @@ from gateway.ports import (
     SessionChanges,
     SessionRecord,
 )
+from tests.support.machines import PARAMETERS
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
-PARAMETERS = StreamParameters(
-    resend_packets=10,
-    resend_bytes=1000,
-    message_bytes=1000,
-    ack_packets=5,
-    ack_delay=1,
-    ping_interval=9,
-    ping_timeout=99,
-)
 
 
 class Grid:
