@@ -102,15 +102,16 @@ async def test_commands_of_one_tick_are_one_pipeline_in_order() -> None:
 
 async def test_what_may_wait_leaves_its_place_on_the_wire_to_what_cannot() -> None:
     bench = await ready()
+    asked = []
     for number in (1, 2):
-        bench.batcher.submit([("PATIENT", number)], patient=True)
+        asked.append(bench.batcher.submit([("PATIENT", number)], patient=True))
         await bench.sent(number)
-    bench.batcher.submit([("PATIENT", 3)], patient=True)
-    bench.batcher.submit([("URGENT", 1)])
+    asked.append(bench.batcher.submit([("PATIENT", 3)], patient=True))
+    asked.append(bench.batcher.submit([("URGENT", 1)]))
     await bench.sent(3)
-    bench.batcher.submit([("URGENT", 2)])
+    asked.append(bench.batcher.submit([("URGENT", 2)]))
     await bench.sent(4)
-    bench.batcher.submit([("URGENT", 3)])
+    asked.append(bench.batcher.submit([("URGENT", 3)]))
     await asyncio.sleep(0)
     assert bench.connection.sent[2:] == [pack([("URGENT", 1), ("PATIENT", 3)]), pack([("URGENT", 2)])]
     bench.connection.answer("a", "b")
@@ -119,6 +120,8 @@ async def test_what_may_wait_leaves_its_place_on_the_wire_to_what_cannot() -> No
     bench.connection.answer("c", "d")
     await bench.sent(5)
     bench.close()
+    ends = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(end, GridUnavailable) for end in ends] == [False, False, False, False, True, True], ends
 
 
 async def test_errors_among_replies_lead_to_nothing_that_leads_back() -> None:
